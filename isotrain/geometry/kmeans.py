@@ -1,0 +1,118 @@
+"""Lloyd's k-means by matrix products. N rows, D dimensions, K clusters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class KMeans(NamedTuple):
+    """Centroids, the nearest centroid of each row, and the rows of each cluster."""
+
+    centroid_KD: Tensor
+    assignment_N: Tensor
+    count_K: Tensor
+
+
+def kmeans(
+    x: Tensor,
+    n_clusters: int,
+    *,
+    generator: torch.Generator | None = None,
+    init: Tensor | None = None,
+    n_iterations: int = 10,
+) -> KMeans:
+    """Clusters of the rows of `x [N, D]` that locally minimise Σ ‖x_i − c_{a(i)}‖².
+
+    Starts from `init [K, D]` if given, else by k-means++ drawn from `generator`; stops when no row
+    changes cluster. The returned assignment belongs to the returned centroids. An empty
+    cluster keeps its centroid, and N < K leaves K − N clusters empty. No gradient.
+
+    Raises:
+        ValueError: no rows, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, or
+            neither `generator` nor `init` (the global random state is never read).
+
+    Lloyd 1982; Arthur and Vassilvitskii 2007 for the start.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> kmeans(x, 2, generator=torch.Generator().manual_seed(0)).count_K.tolist()
+    [2, 2]
+    """
+    if x.ndim != 2 or len(x) == 0:
+        raise ValueError(f"kmeans needs rows [N, D] with N > 0, got shape {tuple(x.shape)}")
+    if n_clusters < 1:
+        raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
+    if init is not None and init.shape != (n_clusters, x.shape[1]):
+        raise ValueError(
+            f"init must be [n_clusters, D] = {(n_clusters, x.shape[1])}, got {tuple(init.shape)}"
+        )
+    if generator is None and init is None and n_clusters > 1:
+        raise ValueError("kmeans draws its start: pass generator=torch.Generator() or init=")
+    with torch.no_grad():
+        # Distances are compared as ‖c‖² − 2x·c, which loses digits far from the origin.
+        offset_D = x.detach().mean(dim=0)
+        centred_ND = x.detach() - offset_D
+        if n_clusters == 1:
+            centroid_KD = torch.zeros_like(centred_ND[:1])
+        elif init is not None:
+            centroid_KD = init.detach() - offset_D
+        else:
+            centroid_KD = _plus_plus(centred_ND, n_clusters, generator)
+        assignment_N = _nearest(centred_ND, centroid_KD)
+        for _ in range(n_iterations if n_clusters > 1 else 0):
+            mean_KD, count_K = cluster_means(centred_ND, assignment_N, n_clusters)
+            centroid_KD = torch.where(count_K[:, None] > 0, mean_KD, centroid_KD)
+            previous_N, assignment_N = assignment_N, _nearest(centred_ND, centroid_KD)
+            if torch.equal(previous_N, assignment_N):
+                break
+        count_K = torch.bincount(assignment_N, minlength=n_clusters)
+    return KMeans(centroid_KD + offset_D, assignment_N, count_K)
+
+
+def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
+    """Index `[N]` of the centroid closest to each row; the lower index wins a tie.
+
+    >>> nearest_centroid(torch.tensor([[0.9], [0.2]]), torch.tensor([[0.0], [1.0]])).tolist()
+    [1, 0]
+    """
+    offset_D = centroid_KD.mean(dim=0)
+    return _nearest(x_ND.detach() - offset_D, centroid_KD - offset_D)
+
+
+def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+    """Mean `[K, D]` and row count `[K]` of each cluster; the mean of an empty one is zero.
+
+    Differentiable in `x`.
+
+    >>> cluster_means(torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]), 2)[0].tolist()
+    [[0.0], [2.0]]
+    """
+    member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
+    count_K = member_NK.sum(dim=0)
+    return (member_NK.T @ x_ND) / count_K.clamp_min(1.0)[:, None], count_K
+
+
+def _nearest(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
+    distance_NK = centroid_KD.square().sum(dim=1) - 2.0 * (x_ND @ centroid_KD.T)
+    return distance_NK.argmin(dim=1)
+
+
+def _plus_plus(x_ND: Tensor, n_clusters: int, generator: torch.Generator | None) -> Tensor:
+    """Each next centroid is a row drawn with odds in proportion to its squared distance."""
+    n = len(x_ND)
+
+    def draw(odds_N: Tensor) -> Tensor:
+        # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
+        odds_N = odds_N.double().cpu()
+        if not bool(odds_N.sum() > 0):  # all rows equal a centroid: any row will do
+            odds_N = torch.ones(n, dtype=torch.float64)
+        return torch.multinomial(odds_N, 1, generator=generator).to(x_ND.device)
+
+    centroids = [x_ND[draw(torch.ones(n))]]
+    distance_N = (x_ND - centroids[0]).square().sum(dim=1)
+    for _ in range(n_clusters - 1):
+        centroids.append(x_ND[draw(distance_N)])
+        distance_N = torch.minimum(distance_N, (x_ND - centroids[-1]).square().sum(dim=1))
+    return torch.cat(centroids)

@@ -1,0 +1,41 @@
+"""Token states to one vector per sequence or span.
+
+A = Q·B sequences, T tokens, D hidden, S spans.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def cls_pool(hidden_ATD: Tensor) -> Tensor:
+    """The first token's state `[A, D]`, with no further layer on it.
+
+    >>> cls_pool(torch.tensor([[[1.0], [2.0]]])).tolist()
+    [[1.0]]
+    """
+    return hidden_ATD[:, 0]
+
+
+def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
+    """Mean `[A, D]` over the tokens where `mask` is non-zero, CLS and SEP among them.
+
+    >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]])).tolist()
+    [[2.0]]
+    """
+    weight_AT1 = mask_AT[..., None].to(hidden_ATD.dtype)
+    return (hidden_ATD * weight_AT1).sum(dim=1) / weight_AT1.sum(dim=1).clamp_min(1.0)
+
+
+def span_pool(hidden_ATD: Tensor, spans_AS2: Tensor) -> Tensor:
+    """Mean state `[A, S, D]` over each half-open token span.
+
+    >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]]])
+    >>> span_pool(hidden, torch.tensor([[[0, 2], [2, 3]]])).tolist()
+    [[[2.0], [9.0]]]
+    """
+    position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
+    start_AS1, stop_AS1 = spans_AS2[..., :1], spans_AS2[..., 1:]
+    inside_AST = ((position_T >= start_AS1) & (position_T < stop_AS1)).to(hidden_ATD.dtype)
+    return (inside_AST @ hidden_ATD) / inside_AST.sum(dim=-1, keepdim=True).clamp_min(1.0)

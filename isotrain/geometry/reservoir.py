@@ -1,0 +1,83 @@
+"""A fixed budget of rows, chosen by hash: the same rows for any order or batch size.
+
+M budget, G clouds kept for the same ids (one per layer), N rows, D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.rows import hash_ids
+
+
+class Reservoir:
+    """The `budget` rows whose ids hash lowest, for G clouds that share their ids.
+
+    Memory is G · M · D · 4 bytes once M ids were seen, whatever the size of the data.
+
+    >>> r = Reservoir(2)
+    >>> r.add(torch.arange(4), [torch.arange(4.0)[:, None]])
+    >>> len(r), r.n_seen
+    (2, 4)
+    """
+
+    def __init__(self, budget: int) -> None:
+        if budget < 2:
+            raise ValueError(f"a reservoir keeps at least 2 rows, got budget={budget}")
+        self.budget = budget
+        self.n_seen = 0
+        self._hashes = torch.empty(0, dtype=torch.int64)
+        self._clouds: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def add(self, ids_N: Tensor, clouds: Sequence[Tensor], places_N: Tensor | None = None) -> None:
+        """Offer rows; only those that stay are read, and copied to CPU memory as float32.
+
+        Row `places[i]` of each cloud has the id `ids[i]`; by default `places` counts up.
+        """
+        self.n_seen += len(ids_N)
+        hashes_N = hash_ids(ids_N)
+        if len(self) == self.budget:  # most rows of a long evaluation end here, uncopied
+            chosen = (hashes_N < self._hashes.max().to(hashes_N.device)).nonzero().flatten()
+        else:
+            chosen = torch.arange(len(ids_N), device=ids_N.device)
+        if len(chosen) > self.budget:
+            chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
+        if len(chosen) == 0:
+            return
+        new_hashes = hashes_N[chosen].cpu()
+        n_old, n_new = len(self), len(new_hashes)
+        n_free = min(self.budget - n_old, n_new)
+        kept = torch.cat([self._hashes, new_hashes]).argsort()[: self.budget]
+        coming = kept[kept >= n_old] - n_old
+        leaving = torch.ones(n_old, dtype=torch.bool)
+        leaving[kept[kept < n_old]] = False
+        slots = torch.cat([leaving.nonzero().flatten(), torch.arange(n_old, n_old + n_free)])
+        slots = slots[: len(coming)]
+        self._hashes = _grown(self._hashes, n_old + n_free)
+        self._hashes[slots] = new_hashes[coming]
+        chosen = chosen[coming.to(chosen.device)]
+        if places_N is not None:
+            chosen = places_N[chosen]
+        for g, cloud in enumerate(clouds):
+            rows = cloud.detach()[chosen].float().cpu()
+            if g == len(self._clouds):
+                self._clouds.append(rows.new_empty(0, rows.shape[1]))
+            self._clouds[g] = _grown(self._clouds[g], n_old + n_free)
+            self._clouds[g][slots] = rows
+
+    def clouds(self) -> list[Tensor]:
+        """The kept rows of each cloud, in the order of their hashes."""
+        order = self._hashes.argsort()
+        return [cloud[order] for cloud in self._clouds]
+
+
+def _grown(x: Tensor, n: int) -> Tensor:
+    if len(x) == n:
+        return x
+    return torch.cat([x, x.new_zeros(n - len(x), *x.shape[1:])])

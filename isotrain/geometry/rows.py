@@ -1,0 +1,89 @@
+"""Rows of a cloud: choosing them out of a padded batch, putting them back, naming them.
+
+A = Q·B sequences, T tokens, D hidden, N rows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places per example
+
+
+def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
+    """Ids `[Q·B, T]` that name (row of the data set, sequence, position) uniquely.
+
+    The sequence number and position share the low 20 bits, so the id of a token does not
+    depend on its batch-mates' padding: position t of sequence q is q · 2^16 + t.
+
+    Raises:
+        ValueError: more than 65,536 positions or 16 sequences.
+
+    >>> row_ids(torch.tensor([3]), 2, 2).tolist()
+    [[3145728, 3145729], [3211264, 3211265]]
+    """
+    if n_positions > 1 << 16 or n_sequences > 16:
+        raise ValueError(
+            f"row ids hold at most 65536 positions and 16 sequences, got {n_positions} and "
+            f"{n_sequences}; lower max_length"
+        )
+    sequence_Q = torch.arange(n_sequences, device=index_B.device) << 16
+    position_T = torch.arange(n_positions, device=index_B.device)
+    ids_QBT = (
+        index_B[None, :, None] * POSITIONS + sequence_Q[:, None, None] + position_T[None, None, :]
+    )
+    return ids_QBT.reshape(n_sequences * len(index_B), n_positions)
+
+
+def hash_ids(ids: Tensor) -> Tensor:
+    """Pseudo-random non-negative int64 of each id, the same on every machine and device.
+
+    The finaliser of splitmix64 (Steele, Lea, Flood 2014); products wrap around.
+
+    >>> hash_ids(torch.tensor([0, 1])).tolist() == hash_ids(torch.tensor([0, 1])).tolist()
+    True
+    """
+    x = ids + (-7046029254386353131)  # 0x9E3779B97F4A7C15 as a signed number
+    x = (x ^ _shift(x, 30)) * (-4658895280553007687)  # 0xBF58476D1CE4E5B9
+    x = (x ^ _shift(x, 27)) * (-7723592293110705685)  # 0x94D049BB133111EB
+    return (x ^ _shift(x, 31)) & 0x7FFFFFFFFFFFFFFF
+
+
+def _shift(x: Tensor, n: int) -> Tensor:
+    """Logical right shift of a signed number."""
+    return (x >> n) & ((1 << (64 - n)) - 1)
+
+
+def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
+    """A copy of `hidden` with `rows` in the places where `mask` is true.
+
+    >>> put_rows(torch.zeros(1, 2, 1), torch.tensor([[False, True]]), torch.ones(1, 1)).tolist()
+    [[[0.0], [1.0]]]
+    """
+    return hidden_ATD.masked_scatter(mask_AT[..., None], rows_ND.to(hidden_ATD.dtype))
+
+
+def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:
+    """`x` in float64, after the checks that every measurement of a cloud shares.
+
+    Raises:
+        ValueError: not `[N, D]`, fewer than `min_rows` rows, or a NaN or infinity (its row is
+            named).
+
+    >>> check_cloud(torch.eye(2)).dtype
+    torch.float64
+    """
+    if x.ndim != 2:
+        raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
+    if len(x) < min_rows:
+        raise ValueError(f"this measure needs at least {min_rows} rows, got {len(x)}")
+    x = x.detach().double() if not x.requires_grad else x.double()
+    bad = (~torch.isfinite(x)).any(dim=1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise ValueError(
+            f"a cloud must be finite, {int(bad.sum())} of {len(x)} rows are not "
+            f"(the first is row {first}); look for a diverged run or drop those rows"
+        )
+    return x

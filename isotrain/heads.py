@@ -1,0 +1,53 @@
+"""What stands on the pooled vectors: `[B, P, D] -> [B, C]`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class LinearHead(nn.Module):
+    """Logits from one vector (P = 1), or from a pair as (u, v, |u − v|, u·v) (P = 2).
+
+    The pair features are those of Conneau et al. 2017. Weights start as BERT's head does,
+    normal with standard deviation 0.02.
+
+    Raises:
+        ValueError: `n_vectors` other than 1 or 2.
+
+    >>> LinearHead(4, n_vectors=2, n_outputs=3)(torch.zeros(5, 2, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, width: int, n_vectors: int, n_outputs: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        if n_vectors not in (1, 2):
+            raise ValueError(f"this head takes 1 or 2 vectors per example, got {n_vectors}")
+        self.n_vectors = n_vectors
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width * (1 if n_vectors == 1 else 4), n_outputs)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, pooled_BPD: Tensor) -> Tensor:
+        """`[B, C]`."""
+        if self.n_vectors == 1:
+            features = pooled_BPD[:, 0]
+        else:
+            u, v = pooled_BPD.unbind(dim=1)
+            features = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+        logits_BC: Tensor = self.linear(self.dropout(features))
+        return logits_BC
+
+
+class CosineHead(nn.Module):
+    """The cosine of a pair of vectors, `[B, 1]`; no parameters.
+
+    >>> CosineHead()(torch.tensor([[[1.0, 0.0], [2.0, 0.0]]])).tolist()
+    [[1.0]]
+    """
+
+    def forward(self, pooled_BPD: Tensor) -> Tensor:
+        """`[B, 1]` in [−1, 1]."""
+        u, v = pooled_BPD.unbind(dim=1)
+        return torch.nn.functional.cosine_similarity(u, v, dim=1)[:, None]

@@ -1,0 +1,27 @@
+"""Mean cosine of row pairs, the usual measure of anisotropy. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isotrain.geometry.cosine import mean_pairwise_cosine
+from isotrain.geometry.rows import check_cloud
+
+
+def mean_cosine(x: Tensor) -> Tensor:
+    """Mean cosine over all pairs of distinct rows of `x [N, D]`; in [−1/(N−1), 1], 0 = isotropic.
+
+    (‖Σ u_i‖² − N)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D), so it has no
+    sampling error for the given rows. Unchanged by rotation and by the length of rows; moved by
+    translation: it sees the mean cone and little else.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+
+    Ethayarajh 2019, section 4.1 (there over sampled pairs).
+
+    >>> import torch
+    >>> mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).item()
+    0.0
+    """
+    return mean_pairwise_cosine(check_cloud(x))

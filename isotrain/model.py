@@ -1,0 +1,109 @@
+"""The model: encoder, isotropy layers at their sites, pooling, head. No Lightning, no config.
+
+A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.geometry.rows import put_rows, row_ids
+from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform
+
+TokenRows = Literal["all", "no_special"]
+
+
+def block_of(site: str, n_blocks: int) -> int | None:
+    """The block whose output `site` acts on, 1-based; None for `pooled` and `tokens`.
+
+    Raises:
+        ValueError: any other name, or a block the encoder does not have.
+
+    >>> block_of("layer_3", 6), block_of("pooled", 6)
+    (3, None)
+    """
+    if site in ("pooled", "tokens"):
+        return None
+    prefix, _, number = site.partition("_")
+    if prefix != "layer" or not number.isdigit() or not 1 <= int(number) <= n_blocks:
+        raise ValueError(
+            f"site must be pooled, tokens or layer_1 to layer_{n_blocks} for this encoder, "
+            f"got {site!r}"
+        )
+    return int(number)
+
+
+class IsotropicModel(nn.Module):
+    """Encoder → (layer_k, tokens: isotropy layer) → pooling → (pooled: isotropy layer) → head.
+
+    Args:
+        encoder: gives all L+1 hidden states.
+        pooling: token states to `[B, P, D]`.
+        head: `[B, P, D]` to logits.
+        transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
+        rows: at token sites, every non-pad row (`all`) or without CLS and SEP (`no_special`).
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        pooling: Pooling,
+        head: nn.Module,
+        transforms: Mapping[str, RowTransform],
+        rows: TokenRows = "all",
+    ) -> None:
+        super().__init__()
+        self.encoder, self.pooling, self.head = encoder, pooling, head
+        self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
+        self.transforms = nn.ModuleDict(transforms)  # type: ignore[arg-type]
+        self.rows = rows
+
+    def forward(self, batch: Batch) -> ModelOutput:
+        """All hidden states, the rows around every site, pooled vectors and logits."""
+        ids_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
+        mask_AT = batch.attention_mask.bool()
+        if self.rows == "no_special":
+            mask_AT = mask_AT & ~batch.special_mask.bool()
+        site_rows: dict[str, tuple[Tensor, Tensor]] = {}
+        site_ids: dict[str, Tensor] = {}
+
+        def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
+            before_ND = hidden_ATD[mask_AT]
+            after_ND = self.transforms[site](before_ND)
+            site_rows[site], site_ids[site] = (before_ND, after_ND), ids_AT[mask_AT]
+            return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)
+
+        edits: dict[int, Edit] = {
+            block: partial(at_tokens, site)
+            for site, block in self.blocks_of.items()
+            if block is not None
+        }
+        states = self.encoder(batch, edits)
+        last_ATD = states.last
+        if "tokens" in self.transforms:
+            last_ATD = at_tokens("tokens", last_ATD)
+        pooled_BPD = self.pooling(last_ATD, batch)
+        if "pooled" in self.transforms:
+            before_ND = pooled_BPD.flatten(0, 1)
+            after_ND = self.transforms["pooled"](before_ND)
+            site_rows["pooled"] = before_ND, after_ND
+            site_ids["pooled"] = row_ids(batch.index, 1, pooled_BPD.shape[1]).flatten()
+            pooled_BPD = after_ND.reshape(*pooled_BPD.shape[:2], -1)
+        logits_BC = self.head(pooled_BPD)
+        return ModelOutput(states.hidden_states, pooled_BPD, logits_BC, site_rows, site_ids)
+
+    @torch.no_grad()
+    def observe(self, rows: Mapping[str, Tensor]) -> None:
+        """Feed each isotropy layer the rows that stood before it."""
+        for site, transform in self.transforms.items():
+            transform.observe(rows[site])  # type: ignore[operator]
+
+    def fit_transforms(self) -> None:
+        """Freeze the statistics of every isotropy layer for evaluation."""
+        for transform in self.transforms.values():
+            transform.fit()  # type: ignore[operator]

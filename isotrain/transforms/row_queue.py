@@ -1,0 +1,58 @@
+"""A ring of recent rows, for statistics that one batch is too small for. M capacity, D width."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class RowQueue(nn.Module):
+    """The last M finite rows that were pushed, in buffers, so that a checkpoint holds them.
+
+    Memory is M·D·4 bytes from the start.
+
+    >>> queue = RowQueue(capacity=2, width=1)
+    >>> queue.push(torch.tensor([[1.0], [2.0]]))
+    >>> queue.push(torch.tensor([[3.0]]))
+    >>> sorted(queue.rows().flatten().tolist())
+    [2.0, 3.0]
+    """
+
+    rows_MD: Tensor
+    n_filled: Tensor
+    next_slot: Tensor
+    last_push: Tensor
+
+    def __init__(self, capacity: int, width: int) -> None:
+        super().__init__()
+        if capacity < 2:
+            raise ValueError(f"queue_rows must be at least 2, got {capacity}")
+        self.register_buffer("rows_MD", torch.zeros(capacity, width))
+        self.register_buffer("n_filled", torch.tensor(0))
+        self.register_buffer("next_slot", torch.tensor(0))
+        self.register_buffer("last_push", torch.tensor(0))  # finite rows of the last push
+
+    def rows(self) -> Tensor:
+        """The rows held now, `[≤ M, D]`, in no particular order."""
+        return self.rows_MD[: int(self.n_filled)]
+
+    @torch.no_grad()
+    def push(self, x_ND: Tensor) -> None:
+        """Add detached rows, the oldest leaving first.
+
+        Rows with a NaN or infinity are dropped. Of more rows than the queue holds, evenly spaced
+        ones are kept.
+        """
+        x_ND = x_ND.detach().to(self.rows_MD.dtype)
+        x_ND = x_ND[torch.isfinite(x_ND).all(dim=1)]
+        n, capacity = len(x_ND), len(self.rows_MD)
+        if n == 0:
+            return
+        if n > capacity:
+            x_ND = x_ND[torch.arange(capacity, device=x_ND.device) * n // capacity]
+        start = int(self.next_slot)
+        slots = (torch.arange(len(x_ND), device=x_ND.device) + start) % capacity
+        self.rows_MD[slots] = x_ND
+        self.next_slot.fill_((start + len(x_ND)) % capacity)
+        self.n_filled.fill_(min(capacity, int(self.n_filled) + len(x_ND)))
+        self.last_push.fill_(n)

@@ -1,0 +1,161 @@
+"""The nouns every other file speaks in: two records and the contracts of the parts.
+
+B batch, T tokens, L blocks, D hidden, Q sequences per example, S spans, P = Q·S vectors per
+example, N rows, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+Row = dict[str, Any]
+"""One example as a source gives it: plain text fields and a label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One tokenised row: Q sequences of token ids, their target spans, and a label."""
+
+    input_ids: list[list[int]]
+    token_type_ids: list[list[int]]
+    special_mask: list[list[int]]  # 1 = CLS or SEP
+    spans: list[list[tuple[int, int]]] | None  # Q × S half-open token spans
+    label: float
+    index: int  # row number in the data set
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A padded batch; the Q sequences of the examples are stacked, all first ones first."""
+
+    input_ids: Tensor  # [Q·B, T] token ids
+    attention_mask: Tensor  # [Q·B, T] 1 = real token, 0 = pad
+    token_type_ids: Tensor  # [Q·B, T] segment ids
+    special_mask: Tensor  # [Q·B, T] 1 = CLS, SEP or pad
+    labels: Tensor  # [B] class number, or score
+    index: Tensor  # [B] row number in the data set
+    spans: Tensor | None = None  # [Q·B, S, 2] half-open token positions
+    n_sequences: int = 1
+
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """The same batch with every tensor on `device`."""
+        moved: dict[str, Any] = {
+            f.name: value.to(device, non_blocking=non_blocking)
+            if isinstance(value := getattr(self, f.name), Tensor)
+            else value
+            for f in fields(self)
+        }
+        return Batch(**moved)
+
+
+class EncoderOutput(NamedTuple):
+    """What an encoder gives: the recorded states and the tensor that flows on."""
+
+    hidden_states: tuple[Tensor, ...]  # L+1 × [Q·B, T, D], as each block produced them
+    last: Tensor  # [Q·B, T, D], after an `after_block` edit of the last block
+
+
+@dataclass(frozen=True)
+class ModelOutput:
+    """One forward pass, with the rows before and after each isotropy layer."""
+
+    hidden_states: tuple[Tensor, ...]  # 0 = embedding output, l = after block l
+    pooled: Tensor  # [B, P, D] after the isotropy layer
+    logits: Tensor  # [B, C]
+    site_rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # (before, after)
+    site_ids: dict[str, Tensor] = field(default_factory=dict)  # [N] unique id of each row
+
+
+Edit = Callable[[Tensor], Tensor]
+
+
+class Encoder(Protocol):
+    """Token ids in, all L+1 hidden states out."""
+
+    width: int
+    n_blocks: int
+    tokenizer: Any
+    source_id: str  # where the weights came from, for the record
+    embeddings: nn.Module
+    blocks: Sequence[nn.Module]
+
+    def __call__(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
+        """Hidden states; `after_block[k]` (1-based) rewrites what flows on after block k."""
+
+
+class Pooling(Protocol):
+    """Token states `[Q·B, T, D]` to `[B, P, D]`."""
+
+    needs_spans: bool
+
+    def __call__(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Pooled vectors, the P vectors of one example side by side."""
+
+    def n_vectors(self, n_sequences: int, n_spans: int) -> int:
+        """P for an example of Q sequences with S spans each."""
+
+
+class RowTransform(Protocol):
+    """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state."""
+
+    counters: dict[str, Tensor]  # what the last forward did, for the log; never read back
+
+    def __call__(self, x_ND: Tensor) -> Tensor:
+        """Transformed rows."""
+
+    def observe(self, x_ND: Tensor) -> None:
+        """Remember recent rows; called once per optimizer step."""
+
+    def fit(self, x_ND: Tensor | None = None) -> None:
+        """Freeze the statistics that evaluation applies."""
+
+
+class RowMetric(Protocol):
+    """A cloud `[N, D]` to one number, or a flat dict of numbers."""
+
+    def __call__(self, x: Tensor) -> Tensor | dict[str, Tensor]:
+        """The value, as 0-d float64 tensors."""
+
+
+class Objective(Protocol):
+    """An extra loss on one or more views (separate forward passes of the same batch)."""
+
+    weight: float
+    n_views: int
+
+    def __call__(self, views: Sequence[ModelOutput], labels: Tensor) -> Tensor:
+        """The unweighted scalar loss."""
+
+
+class Task(Protocol):
+    """What is learned: rows, encoding, head, loss and score."""
+
+    name: str
+    data_set: Any  # what its source is asked for
+    form: str  # cross | bi
+    monitor: str  # the score's key without its stage, e.g. accuracy
+    mode: str  # max | min
+    n_sequences: int
+    n_spans: int
+
+    def load(self, source: Any) -> dict[str, list[Row]]:
+        """Rows of each split."""
+
+    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
+        """Rows as token ids, labels and spans."""
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """A module `[B, P, D] -> [B, C]`."""
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The scalar task loss."""
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """What the metrics compare with the labels, `[B]`."""
+
+    def metrics(self) -> Any:
+        """A torchmetrics collection that takes (predictions, labels)."""
