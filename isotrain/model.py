@@ -29,13 +29,13 @@ def block_of(site: str, n_blocks: int) -> int | None:
     """
     if site in ("pooled", "tokens"):
         return None
-    prefix, _, number = site.partition("_")
-    if prefix != "layer" or not number.isdigit() or not 1 <= int(number) <= n_blocks:
+    blocks = {f"layer_{k}": k for k in range(1, n_blocks + 1)}
+    if site not in blocks:
         raise ValueError(
             f"site must be pooled, tokens or layer_1 to layer_{n_blocks} for this encoder, "
             f"got {site!r}"
         )
-    return int(number)
+    return blocks[site]
 
 
 class IsotropicModel(nn.Module):
@@ -58,6 +58,8 @@ class IsotropicModel(nn.Module):
         rows: TokenRows = "all",
     ) -> None:
         super().__init__()
+        if rows not in ("all", "no_special"):
+            raise ValueError(f"rows must be all or no_special, got {rows!r}")
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
         self.transforms = nn.ModuleDict(transforms)  # type: ignore[arg-type]

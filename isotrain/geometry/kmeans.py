@@ -78,7 +78,9 @@ def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
     [1, 0]
     """
     offset_D = centroid_KD.mean(dim=0)
-    return _nearest(x_ND.detach() - offset_D, centroid_KD - offset_D)
+    equal_KK = (centroid_KD[:, None] == centroid_KD[None]).all(dim=-1)
+    first_K = equal_KK.int().argmax(dim=1)  # BLAS rounds equal columns differently
+    return first_K[_nearest(x_ND.detach() - offset_D, centroid_KD - offset_D)]
 
 
 def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:

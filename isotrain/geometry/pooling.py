@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from isotrain.geometry.rows import wide
+
 
 def cls_pool(hidden_ATD: Tensor) -> Tensor:
     """The first token's state `[A, D]`, with no further layer on it.
@@ -24,8 +26,10 @@ def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
     >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]])).tolist()
     [[2.0]]
     """
-    weight_AT1 = mask_AT[..., None].to(hidden_ATD.dtype)
-    return (hidden_ATD * weight_AT1).sum(dim=1) / weight_AT1.sum(dim=1).clamp_min(1.0)
+    wide_ATD = wide(hidden_ATD)
+    weight_AT1 = mask_AT[..., None].to(wide_ATD.dtype)
+    mean_AD = (wide_ATD * weight_AT1).sum(dim=1) / weight_AT1.sum(dim=1).clamp_min(1.0)
+    return mean_AD.to(hidden_ATD.dtype)
 
 
 def span_pool(hidden_ATD: Tensor, spans_AS2: Tensor) -> Tensor:
@@ -37,5 +41,8 @@ def span_pool(hidden_ATD: Tensor, spans_AS2: Tensor) -> Tensor:
     """
     position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
     start_AS1, stop_AS1 = spans_AS2[..., :1], spans_AS2[..., 1:]
-    inside_AST = ((position_T >= start_AS1) & (position_T < stop_AS1)).to(hidden_ATD.dtype)
-    return (inside_AST @ hidden_ATD) / inside_AST.sum(dim=-1, keepdim=True).clamp_min(1.0)
+    with torch.autocast(hidden_ATD.device.type, enabled=False):
+        wide_ATD = wide(hidden_ATD)
+        inside_AST = ((position_T >= start_AS1) & (position_T < stop_AS1)).to(wide_ATD.dtype)
+        mean_ASD = (inside_AST @ wide_ATD) / inside_AST.sum(dim=-1, keepdim=True).clamp_min(1.0)
+    return mean_ASD.to(hidden_ATD.dtype)

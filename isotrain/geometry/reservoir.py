@@ -40,6 +40,11 @@ class Reservoir:
 
         Row `places[i]` of each cloud has the id `ids[i]`; by default `places` counts up.
         """
+        if self._clouds and len(clouds) != len(self._clouds):
+            raise ValueError(f"this reservoir keeps {len(self._clouds)} clouds, got {len(clouds)}")
+        places = len(ids_N) if places_N is None else len(clouds[0])
+        if any(len(cloud) != places for cloud in clouds):
+            raise ValueError("every cloud needs one row per id, and all clouds equally many rows")
         self.n_seen += len(ids_N)
         hashes_N = hash_ids(ids_N)
         if len(self) == self.budget:  # most rows of a long evaluation end here, uncopied

@@ -31,7 +31,9 @@ def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
     sequence_Q = torch.arange(n_sequences, device=index_B.device) << 16
     position_T = torch.arange(n_positions, device=index_B.device)
     ids_QBT = (
-        index_B[None, :, None] * POSITIONS + sequence_Q[:, None, None] + position_T[None, None, :]
+        index_B.long()[None, :, None] * POSITIONS
+        + sequence_Q[:, None, None]
+        + position_T[None, None, :]
     )
     return ids_QBT.reshape(n_sequences * len(index_B), n_positions)
 
@@ -62,6 +64,38 @@ def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
     [[[0.0], [1.0]]]
     """
     return hidden_ATD.masked_scatter(mask_AT[..., None], rows_ND.to(hidden_ATD.dtype))
+
+
+def wide(x: Tensor) -> Tensor:
+    """`x` in float32 at least: half precision is promoted, float64 stays.
+
+    >>> wide(torch.ones(1, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def finite_rows(x_ND: Tensor) -> Tensor:
+    """The rows without a NaN or infinity.
+
+    >>> finite_rows(torch.tensor([[1.0], [float("nan")]])).tolist()
+    [[1.0]]
+    """
+    return x_ND[torch.isfinite(x_ND).all(dim=1)]
+
+
+def has_scatter(x_ND: Tensor) -> bool:
+    """Whether the rows differ by more than rounding.
+
+    Measured from the first row: a mean is itself rounded.
+
+    >>> has_scatter(torch.ones(9, 2)), has_scatter(torch.eye(2))
+    (False, True)
+    """
+    if len(x_ND) < 2:
+        return False
+    rounding = 8.0 * torch.finfo(x_ND.dtype).eps
+    return bool((x_ND - x_ND[0]).abs().max() > rounding * x_ND.abs().max())
 
 
 def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from isotrain.geometry.rows import check_cloud
+from isotrain.geometry.rows import check_cloud, has_scatter
 from isotrain.geometry.spectrum import covariance_traces
 
 
@@ -15,7 +15,8 @@ def isoscore(x: Tensor) -> Tensor:
     covariance C. This equals the published five-step definition exactly and needs two traces
     instead of an eigenproblem. Unchanged by rotation, translation and uniform scale, so it does
     not see the mean cone. Biased low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D).
-    N = number of rows, unitless; D = 1 gives 1; rows without scatter give 0.
+    N = number of rows, unitless; D = 1 gives 1, otherwise rows without
+    scatter give 0.
 
     Raises:
         ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
@@ -30,10 +31,8 @@ def isoscore(x: Tensor) -> Tensor:
     d = x.shape[1]
     if d == 1:
         return x.new_ones(())
-    x = x / x.abs().amax().clamp_min(1e-300)  # squares of squares stay in range
-    traces = covariance_traces(x)
-    tiny = (8.0 * 2.3e-16) ** 2 * x.square().sum() / (len(x) - 1)  # rounding of the mean
-    if not bool(traces.trace > tiny):
+    if not has_scatter(x):
         return x.new_zeros(())
+    traces = covariance_traces(x / x.abs().amax())  # squares of squares stay in range
     ratio = traces.trace.square() / traces.frobenius_squared
     return ((ratio - 1.0) / (d - 1)).clamp(0.0, 1.0)

@@ -49,7 +49,7 @@ def partition(
         direction_DJ = directions.to(x)
         if direction_DJ.ndim != 2 or direction_DJ.shape[0] != d or direction_DJ.shape[1] == 0:
             raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(directions.shape)}")
-        if bool(((direction_DJ.norm(dim=0) - 1.0).abs() > 1e-3).any()):
+        if not bool(((direction_DJ.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
             raise ValueError("directions must be unit columns; divide each by its norm")
     projection_NJ = x @ direction_DJ
     log_f = torch.logsumexp(projection_NJ, dim=0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.rows import wide
 from isotrain.types import ModelOutput
 
 
@@ -38,4 +39,4 @@ class CosReg:
     def __call__(self, views: Sequence[ModelOutput], labels: Tensor) -> Tensor:
         """The unweighted loss, in float32 or wider."""
         pooled_BPD = views[0].pooled
-        return cosreg(pooled_BPD.reshape(-1, pooled_BPD.shape[-1]).float())
+        return cosreg(wide(pooled_BPD).flatten(0, 1))

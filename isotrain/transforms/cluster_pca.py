@@ -1,18 +1,20 @@
 """Cluster centring and removal of dominant directions, as one isotropy layer.
 
 Mean, all-but-the-top, cluster mean and cluster PCA are this one class with other numbers: see
-the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions, M queue.
+the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid
-from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.linalg import leading_directions_of_each
+from isotrain.geometry.rows import finite_rows, has_scatter, wide
 from isotrain.transforms.row_queue import RowQueue
 
 
@@ -39,12 +41,12 @@ def fit_cluster_pca(
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
-    Rows are clustered by k-means; a cluster of n_c rows subtracts its mean and loses
-    min(R, floor(rho·(n_c − 1))) leading principal directions. A cluster with fewer than
-    `min_rows` rows, or without scatter, borrows the mean and directions of all rows; a cloud
-    without scatter (one row, equal rows) is left as it is. The counters say how often.
+    Rows are clustered by k-means; a cluster of n_c rows subtracts its mean and loses its
+    min(R, floor(rho·(n_c − 1)), rank − 1) leading principal directions. A cluster with fewer
+    than `min_rows` rows, or without scatter, borrows the mean and directions of all rows; a
+    cloud without scatter (one row, equal rows) is left as it is. The counters say how often.
 
-    `x_ND`: float32 or float64 rows, N ≥ 1. `effective_rows` counts as N in the two rules above
+    `x_ND`: finite float32 or float64 rows, N ≥ 1. `effective_rows` counts as N in these rules
     (cluster shares stay as they are): statistics fitted on a long queue then remove as many
     directions as the batches of training did. The means carry a gradient; assignments and
     directions do not.
@@ -61,45 +63,42 @@ def fit_cluster_pca(
     clusters = kmeans(
         detached_ND, n_clusters, generator=generator, init=init, n_iterations=n_iterations
     )
-    assignment_N = clusters.assignment_N
-    mean_KD, count_K = cluster_means(x_ND, assignment_N, n_clusters)
+    mean_KD, count_K = cluster_means(x_ND, clusters.assignment_N, n_clusters)
     mean_D = x_ND.mean(dim=0)
-
     with torch.no_grad():
-        share = min(1.0, effective_rows / n) if effective_rows is not None else 1.0
+        effective = n if effective_rows is None else min(n, effective_rows)
         counts = [int(c) for c in count_K.tolist()]
-        all_scatter = _has_scatter(detached_ND, mean_D)
-        borrows, directions = [], []
-        shared_DR: Tensor | None = None
-        for c, count in enumerate(counts):
-            members_CD = detached_ND if count == n else detached_ND[assignment_N == c]
-            centred_CD = members_CD - mean_KD[c].detach()
-            borrow = count * share < min_rows or not _has_scatter(members_CD, mean_KD[c])
-            if borrow and shared_DR is None:
-                shared_DR = _capped_directions(detached_ND - mean_D, n_components, rho, share)
-            borrows.append(borrow)
-            own_DR = shared_DR if borrow else None
-            if own_DR is None:
-                own_DR = _capped_directions(centred_CD, n_components, rho, share)
-            directions.append(own_DR)
+        members = [detached_ND[clusters.assignment_N == c] for c in range(n_clusters)]
+        borrows = [
+            count * effective / n < min_rows or not has_scatter(rows_CD)
+            for count, rows_CD in zip(counts, members, strict=True)
+        ]
+        # Cloud 0, all rows, is what small clusters borrow; then the clusters that stand alone.
+        clouds = [detached_ND - mean_D] if any(borrows) else []
+        alone = [c for c, borrow in enumerate(borrows) if not borrow]
+        clouds += [members[c] - mean_KD[c].detach() for c in alone]
+        bases = [
+            _capped(basis_DS, rho, len(x) * effective / n)
+            for x, basis_DS in zip(
+                clouds, leading_directions_of_each(clouds, n_components + 1), strict=True
+            )
+        ]
+        own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
+        scattered = has_scatter(detached_ND)
+        direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
         borrow_K = torch.tensor(borrows, device=x_ND.device)
-        direction_KDR = torch.stack(directions)
-        n_borrowed = sum(c for c, b in zip(counts, borrows, strict=True) if b)
+        n_borrowed = sum(c for c, borrow in zip(counts, borrows, strict=True) if borrow)
         counters = {
-            "rows_passed_through": 0.0 if all_scatter else float(n),
-            "rows_borrowed": float(n_borrowed) if all_scatter else 0.0,
-            "clusters_empty": float(counts.count(0)),
-            "directions_removed": float(direction_KDR.square().sum() / max(n_clusters, 1)),
+            "rows_passed_through": 0 if scattered else n,
+            "rows_borrowed": n_borrowed * scattered,
+            "clusters_empty": counts.count(0),
+            "directions_removed": float(direction_KDR.square().sum()) / n_clusters,
         }
-    centre_KD = torch.where(borrow_K[:, None], mean_D, mean_KD)
-    if not all_scatter:
-        centre_KD = torch.zeros_like(centre_KD)
-        direction_KDR = torch.zeros_like(direction_KDR)
     return ClusterPCAStats(
         clusters.centroid_KD,
-        centre_KD,
+        torch.where(borrow_K[:, None], mean_D, mean_KD) * scattered,
         direction_KDR,
-        {name: torch.tensor(value) for name, value in counters.items()},
+        {name: torch.tensor(float(value)) for name, value in counters.items()},
     )
 
 
@@ -133,31 +132,29 @@ class ClusterPCA(nn.Module):
     published) or from them and a queue of recent rows (`stats="queue"`). In evaluation mode they
     are frozen by `fit` (`eval_stats="frozen"`: a row's result does not depend on its
     batch-mates) or taken from the batch (`eval_stats="batch"`). `forward` changes no state;
-    `observe` feeds the queue. Half precision is computed in float32 and cast back; float64
-    stays.
+    `observe` feeds the queue. Half precision is computed in float32 and cast back, float64
+    stays; a row with a NaN is left out of all statistics.
 
     Args:
         width: D.
-        n_clusters: K; 1 means no clustering.
+        n_clusters: K; 1 = no clustering.
         n_components: R directions removed per cluster; 0 centres only.
         rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters borrow the statistics of all rows.
         stats: batch | queue, the source of training statistics.
         eval_stats: frozen | batch.
-        queue_rows: M, how many recent rows are kept (M·D·4 bytes).
+        queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
         n_iterations: k-means iterations at most per fit.
         seed: of the first k-means start; later starts continue from the queue's centroids.
 
     Raises:
-        ValueError: an illegal number or name.
-        RuntimeError: frozen evaluation before `fit`.
+        ValueError: an illegal number or name. RuntimeError: frozen evaluation before `fit`.
 
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
 
-    >>> layer = ClusterPCA(width=4, n_clusters=1, n_components=1, stats="batch")
-    >>> x = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
-    >>> layer(x).mean(dim=0).abs().max().item() < 1e-6
-    True
+    >>> layer = ClusterPCA(width=2, n_clusters=1, n_components=0, stats="batch")
+    >>> layer(torch.tensor([[1.0, 0.0], [3.0, 0.0]])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
     """
 
     warm_KD: Tensor
@@ -181,22 +178,15 @@ class ClusterPCA(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        for name, value, lowest in (
-            ("width", width, 1),
-            ("n_clusters", n_clusters, 1),
-            ("n_components", n_components, 0),
-            ("min_rows", min_rows, 1),
-            ("n_iterations", n_iterations, 1),
-        ):
-            if value < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, got {value}")
+        sizes = {"width": width, "n_clusters": n_clusters, "min_rows": min_rows}
+        for name, value in (sizes | {"n_iterations": n_iterations}).items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if not 0.0 < rho <= 1.0:
             raise ValueError(f"rho must lie in (0, 1], got {rho}; 0.25 is the default")
-        if n_components >= width:
-            raise ValueError(
-                f"n_components={n_components} would remove every direction of width={width}; "
-                "lower n_components"
-            )
+        if not 0 <= n_components < width:
+            rule = f"n_components must be at least 0 and below width={width}"
+            raise ValueError(f"{rule}, got {n_components}; lower n_components")
         if stats not in ("batch", "queue"):
             raise ValueError(f"stats must be batch or queue, got {stats!r}")
         if eval_stats not in ("frozen", "batch"):
@@ -214,17 +204,19 @@ class ClusterPCA(nn.Module):
         self.register_buffer("is_fitted", torch.tensor(False))
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """Transformed rows; see the class for where the statistics come from."""
-        if len(x_ND) == 0:
-            return x_ND
+        """Transformed rows; the class says where the statistics come from."""
         with torch.autocast(x_ND.device.type, enabled=False):
-            rows_ND = x_ND if x_ND.dtype == torch.float64 else x_ND.float()
-            if self.training:
-                stats = self._estimate(self._with_queue(rows_ND))
-            elif self.eval_stats == "batch":
-                stats = self._estimate(rows_ND)
-            else:
+            rows_ND = wide(x_ND)
+            if not self.training and self.eval_stats == "frozen":
                 stats = self._frozen(rows_ND.dtype)
+            else:
+                basis_ND = finite_rows(rows_ND)
+                if len(basis_ND) == 0:  # nothing to estimate from
+                    self.counters = {}
+                    return x_ND
+                if self.training and self.stats == "queue":
+                    basis_ND = torch.cat([self.queue.rows().to(rows_ND.dtype), basis_ND])
+                stats = self._estimate(basis_ND)
             self.counters = stats.counters
             return apply_cluster_pca(rows_ND, stats).to(x_ND.dtype)
 
@@ -232,8 +224,10 @@ class ClusterPCA(nn.Module):
     def observe(self, x_ND: Tensor) -> None:
         """Push rows into the queue and let the warm centroids follow."""
         self.queue.push(x_ND)
-        rows_MD = self.queue.rows()
-        if self.n_clusters > 1 and len(rows_MD) > 0:
+        rows_MD = wide(self.queue.rows())
+        if self.n_clusters == 1 or len(rows_MD) == 0:
+            return
+        with torch.autocast(rows_MD.device.type, enabled=False):
             found = kmeans(
                 rows_MD,
                 self.n_clusters,
@@ -241,22 +235,25 @@ class ClusterPCA(nn.Module):
                 init=self._warm(rows_MD.dtype),
                 n_iterations=3,
             )
-            self.warm_KD.copy_(found.centroid_KD)
-            self.is_warm.fill_(True)
+            warm_KD = found.centroid_KD
+            # A cluster the rows have left would stay empty for good: it starts again at the
+            # rows that are worst served.
+            empty_E = (found.count_K == 0).nonzero().flatten()[: len(rows_MD)]
+            distance_M = (rows_MD - warm_KD[found.assignment_N]).square().sum(dim=1)
+            warm_KD[empty_E] = rows_MD[distance_M.topk(len(empty_E)).indices]
+        self.warm_KD.copy_(warm_KD)
+        self.is_warm.fill_(True)
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None) -> None:
         """Freeze statistics of the given rows, or of the queue, for evaluation.
 
         Raises:
-            RuntimeError: no rows were given and none were observed.
+            RuntimeError: no finite rows were given and none were observed.
         """
-        rows_ND = self.queue.rows() if x_ND is None else x_ND.detach()
-        rows_ND = rows_ND.to(self.warm_KD.dtype)
+        rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
         if len(rows_ND) == 0:
-            raise RuntimeError(
-                "fit needs rows: call observe(rows) during training first, or fit(rows)"
-            )
+            raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
         pushed = int(self.queue.last_push)
         effective = pushed if self.stats == "batch" and pushed > 0 else None
         with torch.autocast(rows_ND.device.type, enabled=False):
@@ -265,11 +262,6 @@ class ClusterPCA(nn.Module):
         self.centre_KD.copy_(stats.centre_KD)
         self.direction_KDR.copy_(stats.direction_KDR)
         self.is_fitted.fill_(True)
-
-    def _with_queue(self, rows_ND: Tensor) -> Tensor:
-        if self.stats == "batch":
-            return rows_ND
-        return torch.cat([self.queue.rows().to(rows_ND.dtype), rows_ND])
 
     def _estimate(
         self, rows_ND: Tensor, effective_rows: int | None = None, n_iterations: int | None = None
@@ -281,13 +273,12 @@ class ClusterPCA(nn.Module):
             rho=self.rho,
             min_rows=self.min_rows,
             effective_rows=effective_rows,
+            n_iterations=n_iterations or self.n_iterations,
             generator=torch.Generator().manual_seed(self.seed),
             init=self._warm(rows_ND.dtype),
-            n_iterations=n_iterations or self.n_iterations,
         )
 
     def _warm(self, dtype: torch.dtype) -> Tensor | None:
-        """Where k-means continues; None before the first rows, for a start by seed."""
         return self.warm_KD.to(dtype) if bool(self.is_warm) else None
 
     def _frozen(self, dtype: torch.dtype) -> ClusterPCAStats:
@@ -301,19 +292,10 @@ class ClusterPCA(nn.Module):
         )
 
 
-def _has_scatter(x_ND: Tensor, mean_D: Tensor) -> bool:
-    """Whether rows differ by more than the rounding of their mean."""
-    if len(x_ND) < 2:
-        return False
-    rounding = 8.0 * torch.finfo(x_ND.dtype).eps
-    scatter = (x_ND - mean_D.detach()).square().sum()
-    return bool(scatter > rounding**2 * x_ND.square().sum())
-
-
-def _capped_directions(centred_ND: Tensor, n_components: int, rho: float, share: float) -> Tensor:
-    """Leading directions, zero columns past floor(rho·(N·share − 1))."""
-    cap = max(0, int(rho * (len(centred_ND) * share - 1)))
-    basis_DR = centred_ND.new_zeros(centred_ND.shape[1], n_components)
-    k = min(cap, n_components)
-    basis_DR[:, :k] = leading_directions(centred_ND, k)
-    return basis_DR
+def _capped(basis_DS: Tensor, rho: float, effective_rows: float) -> Tensor:
+    """The first columns of R + 1: floor(rho·(N − 1)) at most, and one less than the rank."""
+    n_components = basis_DS.shape[1] - 1
+    cap = math.floor(rho * (effective_rows - 1) + 1e-9)
+    rank = int(basis_DS.square().sum().round())
+    kept_R = torch.arange(n_components, device=basis_DS.device) < min(cap, rank - 1)
+    return basis_DS[:, :n_components] * kept_R

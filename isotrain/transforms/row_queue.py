@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from isotrain.geometry.rows import finite_rows
+
 
 class RowQueue(nn.Module):
     """The last M finite rows that were pushed, in buffers, so that a checkpoint holds them.
@@ -43,8 +45,7 @@ class RowQueue(nn.Module):
         Rows with a NaN or infinity are dropped. Of more rows than the queue holds, evenly spaced
         ones are kept.
         """
-        x_ND = x_ND.detach().to(self.rows_MD.dtype)
-        x_ND = x_ND[torch.isfinite(x_ND).all(dim=1)]
+        x_ND = finite_rows(x_ND.detach().to(self.rows_MD.dtype))
         n, capacity = len(x_ND), len(self.rows_MD)
         if n == 0:
             return

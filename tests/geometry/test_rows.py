@@ -1,0 +1,128 @@
+"""Row ids, their hash, putting rows back and the checks of a cloud."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.geometry.rows import check_cloud, hash_ids, put_rows, row_ids
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+WORD = (1 << 64) - 1
+
+
+def splitmix64(seed):
+    """The published generator's output for state `seed`, top bit cleared."""
+    z = (seed + 0x9E3779B97F4A7C15) & WORD
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+    return (z ^ (z >> 31)) & (WORD >> 1)
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=20))
+@light
+def test_hash_equals_splitmix64_in_plain_python(ids):
+    assert hash_ids(torch.tensor(ids)).tolist() == [splitmix64(i & WORD) for i in ids]
+
+
+def test_hash_of_zero_is_the_published_first_output():
+    assert hash_ids(torch.tensor([0])).item() == 0xE220A8397B1DCDAF & (WORD >> 1)
+
+
+def test_hash_of_neighbours_is_unique_and_uniform():
+    hashes = hash_ids(torch.arange(50_000))
+    assert len(hashes.unique()) == 50_000
+    assert bool((hashes >= 0).all())
+    share = (hashes < (1 << 61)).double().mean().item()  # a quarter of the range
+    assert share == pytest.approx(0.25, abs=0.01)
+
+
+@given(
+    st.lists(st.integers(0, 1 << 40), min_size=1, max_size=6, unique=True),
+    st.integers(1, 4),
+    st.integers(1, 9),
+)
+@light
+def test_row_ids_are_unique_and_sequence_major(index, n_sequences, n_positions):
+    ids = row_ids(torch.tensor(index), n_sequences, n_positions)
+    assert ids.shape == (n_sequences * len(index), n_positions)
+    assert len(ids.unique()) == ids.numel()
+    for q in range(n_sequences):
+        for b, row in enumerate(index):
+            expected = [row * (1 << 20) + q * (1 << 16) + t for t in range(n_positions)]
+            assert ids[q * len(index) + b].tolist() == expected
+
+
+def test_row_ids_do_not_depend_on_padding_or_batch_mates():
+    short = row_ids(torch.tensor([7, 3]), 2, 5)
+    long = row_ids(torch.tensor([3, 9, 7]), 2, 12)
+    assert torch.equal(short[0], long[2, :5])  # example 7, first sequence
+    assert torch.equal(short[3], long[3, :5])  # example 3, second sequence
+
+
+def test_row_ids_at_the_limits():
+    ids = row_ids(torch.tensor([0, 1]), 16, 1 << 16)
+    assert int(ids[30].max()) < int(ids[1].min()) + (1 << 20)
+    assert len(ids.unique()) == ids.numel()
+    with pytest.raises(ValueError, match="max_length"):
+        row_ids(torch.tensor([0]), 1, (1 << 16) + 1)
+    with pytest.raises(ValueError, match="sequences"):
+        row_ids(torch.tensor([0]), 17, 1)
+
+
+def test_row_ids_of_an_int32_index_do_not_wrap():
+    index = torch.tensor([2047, 2048, 500_000])
+    assert torch.equal(row_ids(index.int(), 1, 2), row_ids(index, 1, 2))
+
+
+def test_put_rows_equals_a_loop():
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(3, 4, 5, generator=generator)
+    mask = torch.rand(3, 4, generator=generator) > 0.4
+    rows = torch.randn(int(mask.sum()), 5, generator=generator)
+    expected, kept = hidden.clone(), hidden.clone()
+    k = 0
+    for a in range(3):
+        for t in range(4):
+            if mask[a, t]:
+                expected[a, t] = rows[k]
+                k += 1
+    assert torch.equal(put_rows(hidden, mask, rows), expected)
+    assert torch.equal(hidden, kept)
+
+
+def test_put_rows_casts_and_splits_the_gradient():
+    hidden = torch.zeros(1, 3, 2, dtype=torch.float32, requires_grad=True)
+    mask = torch.tensor([[True, False, True]])
+    rows = torch.ones(2, 2, dtype=torch.float64, requires_grad=True)
+    out = put_rows(hidden, mask, rows)
+    assert out.dtype == torch.float32
+    out.sum().backward()
+    assert hidden.grad.tolist() == [[[0, 0], [1, 1], [0, 0]]]
+    assert rows.grad.tolist() == [[1, 1], [1, 1]]
+
+
+def test_put_rows_with_nothing_to_put():
+    hidden = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(put_rows(hidden, torch.zeros(2, 2).bool(), torch.zeros(0, 2)), hidden)
+
+
+def test_check_cloud_promotes_and_keeps_the_graph_only_when_asked():
+    assert check_cloud(torch.ones(2, 2, dtype=torch.float16)).dtype == torch.float64
+    assert check_cloud(torch.ones(2, 2, dtype=torch.int64)).dtype == torch.float64
+    assert check_cloud(torch.ones(2, 2, requires_grad=True)).requires_grad
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_check_cloud_names_the_first_bad_row(value):
+    x = torch.zeros(6, 3)
+    x[4, 1] = x[5, 0] = value
+    with pytest.raises(ValueError, match=r"2 of 6 rows.*row 4"):
+        check_cloud(x)
+
+
+def test_check_cloud_refuses_other_shapes_and_too_few_rows():
+    with pytest.raises(ValueError, match=r"\[N, D\].*flatten"):
+        check_cloud(torch.zeros(2, 3, 4))
+    with pytest.raises(ValueError, match="at least 5 rows, got 4"):
+        check_cloud(torch.zeros(4, 2), min_rows=5)

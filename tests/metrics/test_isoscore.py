@@ -1,0 +1,179 @@
+"""IsoScore against eigenvalues, the published formula and the published package."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from IsoScore.IsoScore import IsoScore
+
+from isotrain.metrics.isoscore import isoscore
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+SHAPES = [(2, 2), (5, 3), (16, 64), (64, 16), (33, 32), (32, 33), (500, 4)]
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.rand(d, generator=generator, dtype=torch.float64) * 3.0 + 0.05
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+
+
+def eigenvalues(x):
+    centred = x.double().numpy() - x.double().numpy().mean(axis=0)
+    return np.linalg.svd(centred, compute_uv=False) ** 2 / (len(x) - 1)
+
+
+def from_eigenvalues(x):
+    value = eigenvalues(x)
+    return (value.sum() ** 2 / (value**2).sum() - 1.0) / (x.shape[1] - 1)
+
+
+def five_steps(x):
+    """Rudman et al. 2022: reorient, diagonal, normalise, defect, rescale."""
+    d = x.shape[1]
+    points = x.double().numpy()
+    axes = np.linalg.eigh(np.cov(points, rowvar=False))[1]
+    variance = np.diag(np.cov(points @ axes, rowvar=False))
+    normalised = math.sqrt(d) * variance / np.linalg.norm(variance)
+    defect = np.linalg.norm(normalised - 1.0) / math.sqrt(2.0 * (d - math.sqrt(d)))
+    return ((d - defect**2 * (d - math.sqrt(d))) ** 2 - d) / (d * (d - 1))
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_is_the_participation_ratio_of_the_eigenvalues(n, d, seed):
+    x = cloud(n, d, seed)
+    assert isoscore(x).item() == pytest.approx(from_eigenvalues(x), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_is_the_published_five_step_formula(n, d):
+    x = cloud(n, d, seed=2, mean=3.0)
+    assert isoscore(x).item() == pytest.approx(five_steps(x), abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_equals_the_published_package(n, d):
+    x = cloud(n, d, seed=3, mean=-2.0)
+    assert isoscore(x).item() == pytest.approx(float(IsoScore(x.numpy())), abs=1e-6)
+
+
+@pytest.mark.parametrize(("n", "tolerance"), [(32, 0.02), (64, 0.02), (277, 0.01), (1024, 0.01)])
+def test_finite_sample_law_of_a_gaussian_cloud(n, tolerance):
+    d = 768
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    freedom = n - 1
+    law = (freedom * d / (freedom + d) - 1) / (d - 1)
+    assert isoscore(x).item() == pytest.approx(law, rel=tolerance)
+
+
+def test_law_of_the_methods_table():
+    for n, expected in ((32, 0.0375), (64, 0.0746), (277, 0.263), (4096, 0.842)):
+        law = ((n - 1) * 768 / (n - 1 + 768) - 1) / 767
+        assert law == pytest.approx(expected, rel=5e-3)
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 5), (2, 5), (5, 5), (3, 100)])
+def test_k_even_dimensions_of_d_score_k_minus_one_over_d_minus_one(k, d):
+    x = torch.cat([torch.eye(k), -torch.eye(k)])
+    x = torch.nn.functional.pad(x, (0, d - k)) * 7.0 + 2.0
+    assert isoscore(x).item() == pytest.approx((k - 1) / (d - 1), abs=1e-12)
+
+
+@given(st.integers(2, 30), st.integers(2, 12), st.integers(0, 10_000))
+@light
+def test_invariances_and_range(n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = cloud(n, d, seed)
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    value = isoscore(x).item()
+    assert 0.0 <= value <= 1.0
+    for moved in (
+        x @ rotation,
+        x + 10.0 * torch.randn(d, generator=generator, dtype=torch.float64),
+        x * 1e-3,
+        x * -1e4,
+        x[torch.randperm(n, generator=generator)],
+    ):
+        assert isoscore(moved).item() == pytest.approx(value, abs=1e-11)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e100, 1e150])
+def test_extreme_scales_neither_overflow_nor_underflow(scale):
+    x = cloud(20, 6, seed=4)
+    assert isoscore(x * scale).item() == pytest.approx(isoscore(x).item(), abs=1e-12)
+
+
+def test_one_dimension_scores_one():
+    assert isoscore(cloud(9, 1)).item() == 1.0
+
+
+@pytest.mark.parametrize("n", [2, 3, 1000, 50_000])
+@pytest.mark.parametrize("value", [0.0, 0.1, -16_000.3])
+def test_constant_rows_score_zero(n, value):
+    assert isoscore(torch.full((n, 5), value, dtype=torch.float64)).item() == 0.0
+
+
+def test_duplicating_every_row_changes_nothing():
+    x = cloud(25, 6, seed=5)
+    assert isoscore(x.repeat(3, 1)).item() == pytest.approx(isoscore(x).item(), abs=1e-12)
+
+
+def test_two_rows_use_one_dimension():
+    assert isoscore(cloud(2, 10, seed=6)).item() == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [8, 39, 40])
+def test_wide_clouds_equal_the_tall_route(n):
+    x = cloud(n, 40, seed=7)
+    centred = x - x.mean(dim=0)
+    covariance = centred.T @ centred / (n - 1)  # the D × D route by hand
+    ratio = covariance.trace() ** 2 / covariance.square().sum()
+    assert isoscore(x).item() == pytest.approx(float((ratio - 1) / 39), abs=1e-12)
+
+
+def test_mean_of_norm_16000_does_not_eat_the_digits():
+    x = cloud(200, 16, seed=8)
+    far = x + 16_000.0 / 4.0  # ‖mean‖ = 16 000
+    assert isoscore(far).item() == pytest.approx(isoscore(x).item(), abs=1e-9)
+    single = far.float()
+    assert isoscore(single).item() == pytest.approx(from_eigenvalues(single), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_other_precisions_are_promoted_not_computed_in(dtype):
+    x = cloud(50, 8, seed=9).to(dtype)
+    found = isoscore(x)
+    assert found.dtype == torch.float64
+    assert found.ndim == 0
+    assert found.item() == pytest.approx(from_eigenvalues(x.double()), abs=1e-12)
+
+
+def test_autocast_changes_nothing():
+    x = cloud(50, 8, seed=10).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = isoscore(x)
+    assert torch.equal(found, isoscore(x))
+
+
+def test_input_is_left_alone_and_gradient_flows_when_asked():
+    x = cloud(6, 4, seed=11)
+    kept = x.clone()
+    isoscore(x)
+    assert torch.equal(x, kept)
+    assert torch.autograd.gradcheck(isoscore, x.requires_grad_())
+
+
+def test_errors():
+    bad = cloud(7, 3)
+    bad[5, 2] = float("nan")
+    with pytest.raises(ValueError, match="row 5"):
+        isoscore(bad)
+    with pytest.raises(ValueError, match="at least 2 rows, got 1"):
+        isoscore(torch.zeros(1, 3))
+    for shape in ((4,), (2, 3, 4)):
+        with pytest.raises(ValueError, match=r"\[N, D\]"):
+            isoscore(torch.zeros(shape))

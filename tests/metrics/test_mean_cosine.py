@@ -1,0 +1,102 @@
+"""Mean cosine against the double loop over pairs."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.metrics.mean_cosine import mean_cosine
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+
+
+def double_loop(x):
+    """The definition, pair by pair; a zero row has cosine 0."""
+    total = 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            length = float(x[i].norm() * x[j].norm())
+            if i != j and length > 0:
+                total += float(x[i] @ x[j]) / length
+    return total / (len(x) * (len(x) - 1))
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "mean"), [(2, 1, 0.0), (5, 3, 0.0), (20, 8, 1.0), (9, 40, -3.0), (3, 2, 9.0)]
+)
+def test_equals_the_double_loop(n, d, mean):
+    x = cloud(n, d, seed=n, mean=mean)
+    assert mean_cosine(x).item() == pytest.approx(double_loop(x), abs=1e-12)
+
+
+@given(st.integers(2, 25), st.integers(1, 8), st.integers(0, 10_000))
+@light
+def test_rotation_row_length_order_and_range(n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = cloud(n, d, seed, mean=0.3)
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    value = mean_cosine(x).item()
+    assert -1.0 / (n - 1) - 1e-12 <= value <= 1.0 + 1e-12
+    length_N1 = 10.0 ** (6.0 * torch.rand(n, 1, generator=generator, dtype=torch.float64) - 3.0)
+    for moved in (x @ rotation, x * length_N1, x[torch.randperm(n, generator=generator)]):
+        assert mean_cosine(moved).item() == pytest.approx(value, abs=1e-12)
+
+
+def test_ends_of_the_range():
+    assert mean_cosine(torch.ones(10, 3)).item() == pytest.approx(1.0, abs=1e-14)
+    assert mean_cosine(torch.eye(6)).item() == 0.0
+    simplex = torch.eye(5, dtype=torch.float64) - 0.2
+    assert mean_cosine(simplex).item() == pytest.approx(-0.25, abs=1e-14)
+
+
+def test_a_zero_row_counts_as_orthogonal():
+    x = cloud(6, 4, seed=1, mean=2.0)
+    x[2] = 0.0
+    assert mean_cosine(x).item() == pytest.approx(double_loop(x), abs=1e-12)
+    assert mean_cosine(torch.zeros(4, 3)).item() == 0.0
+
+
+def test_closed_form_of_a_cone():
+    # Unit rows cos(a)·e0 ± sin(a)·e1, half each way: pairs are 1 or cos(2a).
+    angle, half = 0.4, 10
+    row = torch.tensor([[math.cos(angle), math.sin(angle)], [math.cos(angle), -math.sin(angle)]])
+    x = row.double().repeat(half, 1)
+    n = 2 * half
+    expected = ((half - 1) + half * math.cos(2 * angle)) / (n - 1)
+    assert mean_cosine(x).item() == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_half_precision_is_promoted(dtype):
+    x = (cloud(12, 5, seed=2, mean=1.0) * 100.0).to(dtype)
+    found = mean_cosine(x)
+    assert found.dtype == torch.float64
+    assert found.item() == pytest.approx(double_loop(x.double()), abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_extreme_lengths(scale):
+    x = cloud(8, 3, seed=3)
+    assert mean_cosine(x * scale).item() == pytest.approx(mean_cosine(x).item(), abs=1e-12)
+
+
+def test_gradient_when_asked():
+    assert torch.autograd.gradcheck(mean_cosine, cloud(5, 3, seed=4).requires_grad_())
+
+
+def test_errors():
+    bad = torch.ones(4, 2)
+    bad[1] = float("inf")
+    with pytest.raises(ValueError, match="row 1"):
+        mean_cosine(bad)
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        mean_cosine(torch.ones(1, 2))
+    with pytest.raises(ValueError, match=r"\[N, D\]"):
+        mean_cosine(torch.ones(2))

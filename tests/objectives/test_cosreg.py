@@ -1,0 +1,79 @@
+"""The cosine regulariser against a double loop."""
+
+import pytest
+import torch
+
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.objectives.cosreg import CosReg, cosreg
+from isotrain.types import ModelOutput
+
+
+def cloud(n, d, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) + 0.5
+
+
+def view(pooled):
+    return ModelOutput((), pooled, torch.zeros(len(pooled), 1))
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (7, 2), (15, 30)])
+def test_equals_the_double_loop(n, d):
+    x = cloud(n, d, seed=n)
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                total += float(torch.nn.functional.cosine_similarity(x[i], x[j], dim=0))
+    assert cosreg(x).item() == pytest.approx(total / n**2, abs=1e-12)
+    assert cosreg(x).item() == pytest.approx(mean_cosine(x).item() * (n - 1) / n, abs=1e-12)
+
+
+def test_one_row_gives_zero_with_a_zero_gradient():
+    x = cloud(1, 5).requires_grad_()
+    loss = cosreg(x)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.0, abs=1e-15)
+    assert x.grad.abs().max().item() < 1e-15
+
+
+def test_ends_of_the_range():
+    assert cosreg(torch.ones(4, 3)).item() == pytest.approx(0.75, abs=1e-6)
+    assert cosreg(torch.eye(4) - 0.25).item() == pytest.approx(-0.25, abs=1e-6)
+
+
+def test_gradcheck_and_a_step_spreads_the_rows():
+    x = cloud(6, 4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(cosreg, x)
+    loss = cosreg(x)
+    loss.backward()
+    assert cosreg((x - 0.1 * x.grad).detach()).item() < loss.item()
+
+
+def test_a_zero_row_keeps_the_gradient_finite():
+    x = cloud(4, 3, seed=2)
+    x[0] = 0.0
+    x.requires_grad_()
+    cosreg(x).backward()
+    assert bool(torch.isfinite(x.grad).all())
+
+
+def test_objective_takes_every_pooled_vector_of_view_zero():
+    objective = CosReg(weight=0.3)
+    pooled = cloud(6, 4, seed=3).reshape(3, 2, 4)
+    other = view(cloud(6, 4, seed=4).reshape(3, 2, 4))
+    found = objective([view(pooled), other], torch.zeros(3))
+    assert (objective.weight, objective.n_views) == (0.3, 1)
+    assert found.item() == pytest.approx(cosreg(pooled.reshape(6, 4)).item(), abs=1e-6)
+
+
+def test_objective_is_computed_in_float32_for_half_input():
+    pooled = cloud(8, 4, seed=5).reshape(8, 1, 4).bfloat16()
+    found = CosReg(weight=1.0)([view(pooled)], torch.zeros(8))
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(cosreg(pooled[:, 0].double()).item(), abs=1e-6)
+
+
+def test_objective_keeps_float64_as_its_docstring_says():
+    pooled = cloud(8, 4, seed=6).reshape(8, 1, 4)
+    assert CosReg(weight=1.0)([view(pooled)], torch.zeros(8)).dtype == torch.float64
