@@ -66,7 +66,7 @@ def fit_cluster_pca(
     mean_KD, count_K = cluster_means(x_ND, clusters.assignment_N, n_clusters)
     mean_D = x_ND.mean(dim=0)
     with torch.no_grad():
-        effective = n if effective_rows is None else min(n, effective_rows)
+        effective = min(n, effective_rows or n)
         counts = [int(c) for c in count_K.tolist()]
         members = [detached_ND[clusters.assignment_N == c] for c in range(n_clusters)]
         borrows = [
@@ -145,7 +145,7 @@ class ClusterPCA(nn.Module):
         eval_stats: frozen | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
         n_iterations: k-means iterations at most per fit.
-        seed: of the first k-means start; later starts continue from the queue's centroids.
+        seed: of the first k-means start; later ones continue from the queue's centroids.
 
     Raises:
         ValueError: an illegal number or name. RuntimeError: frozen evaluation before `fit`.
@@ -254,8 +254,7 @@ class ClusterPCA(nn.Module):
         rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
-        pushed = int(self.queue.last_push)
-        effective = pushed if self.stats == "batch" and pushed > 0 else None
+        effective = int(self.queue.last_push) if self.stats == "batch" else None
         with torch.autocast(rows_ND.device.type, enabled=False):
             stats = self._estimate(rows_ND, effective_rows=effective, n_iterations=100)
         self.anchor_KD.copy_(stats.anchor_KD)

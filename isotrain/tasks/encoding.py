@@ -1,0 +1,90 @@
+"""Sentence pairs as token ids, in one sequence (`cross`) or two (`bi`), with target spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from isotrain.types import Example
+
+Form = Literal["cross", "bi"]
+Span = tuple[int, int]
+
+
+def check_form(form: str) -> Form:
+    """`form` itself, or a ValueError that names the legal ones."""
+    if form not in ("cross", "bi"):
+        raise ValueError(f"task.form must be cross (one sequence) or bi (two), got {form!r}")
+    return form  # type: ignore[return-value]
+
+
+def encode_pairs(
+    pairs: Sequence[tuple[str, str]],
+    labels: Sequence[float],
+    tokenizer: Any,
+    form: Form,
+    max_length: int,
+    spans: Sequence[tuple[Span, Span]] | None = None,
+) -> list[Example]:
+    """One `Example` per pair, truncated to `max_length` tokens (the longer sentence first).
+
+    `spans` are half-open character spans, one in each sentence; they become token spans: all
+    tokens that overlap the characters.
+
+    Raises:
+        ValueError: a span whose tokens were cut off; the row and a fix are named.
+    """
+    if not pairs:
+        return []
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    texts = [(first, second)] if form == "cross" else [(first,), (second,)]
+    encoded = [
+        tokenizer(
+            *text,
+            truncation=True,
+            max_length=max_length,
+            padding=False,
+            return_token_type_ids=True,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=spans is not None,
+        )
+        for text in texts
+    ]
+    examples = []
+    for i, label in enumerate(labels):
+        token_spans = None
+        if spans is not None:
+            # (encoding, which of its texts) of sentence 1 and of sentence 2
+            places = [(0, 0), (0, 1)] if form == "cross" else [(0, 0), (1, 0)]
+            found = [
+                _token_span(encoded[e], i, text, span, max_length)
+                for (e, text), span in zip(places, spans[i], strict=True)
+            ]
+            token_spans = [found] if form == "cross" else [[span] for span in found]
+        examples.append(
+            Example(
+                input_ids=[e["input_ids"][i] for e in encoded],
+                token_type_ids=[e["token_type_ids"][i] for e in encoded],
+                special_mask=[e["special_tokens_mask"][i] for e in encoded],
+                spans=token_spans,
+                label=label,
+                index=i,
+            )
+        )
+    return examples
+
+
+def _token_span(encoded: Any, row: int, text: int, span: Span, max_length: int) -> Span:
+    inside = [
+        token
+        for token, ((start, stop), owner) in enumerate(
+            zip(encoded["offset_mapping"][row], encoded.sequence_ids(row), strict=True)
+        )
+        if owner == text and start < span[1] and stop > span[0]
+    ]
+    if not inside:
+        raise ValueError(
+            f"row {row}: characters {span[0]} to {span[1]} of sentence {text + 1} are not among "
+            f"the first max_length={max_length} tokens; raise task.max_length"
+        )
+    return inside[0], inside[-1] + 1

@@ -1,0 +1,81 @@
+"""WiC: does a word have the same sense in two sentences? (Pilehvar and Camacho-Collados 2019)"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
+
+from isotrain.heads import LinearHead
+from isotrain.tasks.encoding import check_form, encode_pairs
+from isotrain.tasks.sources import DataSet, load_splits
+from isotrain.types import Example, Row
+
+DATA = DataSet(
+    name="wic",
+    fields=("word", "sentence1", "sentence2", "start1", "end1", "start2", "end2", "label"),
+    hub_id="aps/super_glue",
+    hub_config="wic",
+    hub_revision="3de24cf8022e94f4ee4b9d55a6f539891524d646",
+)
+
+
+class WiC:
+    """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
+
+    Args:
+        form: cross (one sequence) or bi (two).
+        max_length: tokens per sequence at most.
+        prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
+            the target; `none` leaves the sentence alone, for span pooling.
+    """
+
+    data_set = DATA
+    name, monitor, mode = "wic", "accuracy", "max"
+
+    def __init__(
+        self, form: str = "cross", max_length: int = 128, prompt: Literal["word", "none"] = "word"
+    ) -> None:
+        if prompt not in ("word", "none"):
+            raise ValueError(f"task.prompt must be word or none, got {prompt!r}")
+        self.form, self.max_length, self.prompt = check_form(form), max_length, prompt
+        self.n_sequences = 1 if form == "cross" else 2
+        self.n_spans = 2 // self.n_sequences
+
+    def load(self, source: Any) -> dict[str, list[Row]]:
+        """Rows of each split; test is empty where its labels are hidden (−1)."""
+        splits = load_splits(source, DATA)
+        splits["test"] = [row for row in splits["test"] if int(row["label"]) >= 0]
+        return splits
+
+    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
+        """Sentence pairs as token ids, with the token span of the target in each sentence."""
+        pairs, spans = [], []
+        for row in rows:
+            prompt = f"{row['word']}: " if self.prompt == "word" else ""
+            shift = len(prompt)
+            pairs.append((prompt + row["sentence1"], row["sentence2"]))
+            spans.append(
+                ((row["start1"] + shift, row["end1"] + shift), (row["start2"], row["end2"]))
+            )
+        labels = [int(row["label"]) for row in rows]
+        return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """Logits of the two classes."""
+        return LinearHead(width, n_vectors, n_outputs=2)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy, in nats."""
+        return nn.functional.cross_entropy(logits, labels)
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """The likelier class `[B]`."""
+        return torch.argmax(logits, dim=1)
+
+    def metrics(self) -> MetricCollection:
+        """Accuracy over all rows, in [0, 1]."""
+        return MetricCollection({"accuracy": MulticlassAccuracy(num_classes=2, average="micro")})

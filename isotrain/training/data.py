@@ -1,0 +1,188 @@
+"""Batches: token ids padded to the longest of the batch, in an order that follows from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from isotrain.types import Batch, Example, Task
+
+POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
+
+Batching = Literal["length", "random"]
+
+
+def collate(examples: Sequence[Example], pad_id: int) -> Batch:
+    """One padded batch, sequence-major: all first sentences, then all second."""
+    n_sequences = len(examples[0].input_ids)
+
+    def padded(name: str, fill: int) -> Tensor:
+        lists = [getattr(e, name)[q] for q in range(n_sequences) for e in examples]
+        longest = max(map(len, lists))
+        return torch.tensor([ids + [fill] * (longest - len(ids)) for ids in lists])
+
+    lengths_A = torch.tensor([len(e.input_ids[q]) for q in range(n_sequences) for e in examples])
+    input_ids_AT = padded("input_ids", pad_id)
+    spans = [e.spans[q] for q in range(n_sequences) for e in examples if e.spans is not None]
+    return Batch(
+        input_ids=input_ids_AT,
+        attention_mask=(torch.arange(input_ids_AT.shape[1]) < lengths_A[:, None]).long(),
+        token_type_ids=padded("token_type_ids", 0),
+        special_mask=padded("special_mask", 1),
+        labels=torch.tensor([e.label for e in examples]),
+        index=torch.tensor([e.index for e in examples]),
+        spans=torch.tensor(spans) if spans else None,
+        n_sequences=n_sequences,
+    )
+
+
+class BatchedExamples(Dataset[Batch]):
+    """Examples that are asked for a batch at a time: item `[i, j, ...]` is a `Batch`."""
+
+    def __init__(self, examples: Sequence[Example], pad_id: int) -> None:
+        self.examples, self.pad_id = examples, pad_id
+
+    def __getitem__(self, rows: Sequence[int]) -> Batch:
+        return collate([self.examples[i] for i in rows], self.pad_id)
+
+
+class EpochBatches(Sampler[list[int]]):
+    """Row numbers of each batch of an epoch, a pure function of (seed, epoch).
+
+    `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
+    so that little is padded; `random` only shuffles. Every row occurs once per epoch.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], batch_size: int, batching: Batching, seed: int
+    ) -> None:
+        self.lengths = torch.tensor(lengths)
+        self.batch_size, self.batching, self.seed = batch_size, batching, seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the trainer before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator)
+        batches = []
+        if self.batching == "random":
+            batches = list(order.split(self.batch_size))
+        else:
+            for pool in order.split(POOL_BATCHES * self.batch_size):
+                pool = pool[self.lengths[pool].argsort(descending=True, stable=True)]
+                batches += pool.split(self.batch_size)
+            batches = [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+        return iter([batch.tolist() for batch in batches])
+
+
+class SortedBatches(Sampler[list[int]]):
+    """Row numbers of evaluation batches, longest first; every row once, none repeated."""
+
+    def __init__(self, lengths: Sequence[int], batch_size: int) -> None:
+        order = torch.tensor(lengths).argsort(descending=True, stable=True)
+        self.batches = [batch.tolist() for batch in order.split(batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batches)
+
+
+class TaskData(pl.LightningDataModule):
+    """The splits of a task, tokenised once.
+
+    Args:
+        task: gives rows and their encoding.
+        source: where the rows come from.
+        tokenizer: of the encoder.
+        batch_size: rows per training step and process.
+        eval_batch_size: rows per evaluation step.
+        batching: length | random, see `EpochBatches`.
+        seed: of the order of training rows.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        source: Any,
+        tokenizer: Any,
+        batch_size: int,
+        eval_batch_size: int,
+        batching: Batching,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        if batching not in ("length", "random"):
+            raise ValueError(f"data.batching must be length or random, got {batching!r}")
+        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
+            if size < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {size}")
+        self.task, self.source, self.tokenizer = task, source, tokenizer
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.batching, self.seed = batching, seed
+        self.examples: dict[str, list[Example]] = {}
+
+    def setup(self, stage: str = "fit") -> None:
+        """Read and tokenise; a second call does nothing."""
+        if not self.examples:
+            rows = self.task.load(self.source)
+            self.examples = {
+                split: self.task.encode(split_rows, self.tokenizer)
+                for split, split_rows in rows.items()
+            }
+
+    @property
+    def n_rows(self) -> dict[str, int]:
+        """Rows of each split."""
+        return {split: len(examples) for split, examples in self.examples.items()}
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Batches of the training split in the order of the current epoch."""
+        lengths = _lengths(self.examples["train"])
+        sampler = EpochBatches(lengths, self.batch_size, self.batching, self.seed)
+        return self._loader("train", sampler)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """Batches of dev."""
+        return self._evaluation("dev")
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        """Batches of test; ask `n_rows` whether there are any."""
+        return self._evaluation("test")
+
+    def _evaluation(self, split: str) -> DataLoader[Batch]:
+        sampler = SortedBatches(_lengths(self.examples[split]), self.eval_batch_size)
+        return self._loader(split, sampler)
+
+    def _loader(self, split: str, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
+        pad_id = self.tokenizer.pad_token_id
+        # batch_size=None: an item is a batch. An own generator: the loader would draw its
+        # base seed from the global random state.
+        return DataLoader(
+            BatchedExamples(self.examples[split], pad_id),
+            sampler=sampler,
+            batch_size=None,
+            collate_fn=_unchanged,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+def _lengths(examples: Sequence[Example]) -> list[int]:
+    """Longest sequence of each example, what it costs in padding."""
+    return [max(map(len, e.input_ids)) for e in examples]

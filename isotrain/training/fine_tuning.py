@@ -1,0 +1,164 @@
+"""The Lightning module: views, losses, one `observe` per optimizer step, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from isotrain.model import IsotropicModel
+from isotrain.training.optim import parameter_groups
+from isotrain.types import Batch, Objective, Task
+
+
+class FineTuning(pl.LightningModule):
+    """Fine-tunes a model on a task, with extra objectives.
+
+    Args:
+        model: encoder, isotropy layers, head.
+        task: loss and metrics.
+        objectives: extra losses by name; each is weighted and logged on its own.
+        optimizer: parameter groups -> optimizer.
+        schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
+        warmup_fraction: share of all steps with a rising learning rate.
+        prefill_batches: training batches that fill the queues of the isotropy layers, in
+            evaluation mode, before the evaluation at step 0.
+    """
+
+    def __init__(
+        self,
+        model: IsotropicModel,
+        task: Task,
+        objectives: Mapping[str, Objective],
+        optimizer: Callable[..., torch.optim.Optimizer],
+        schedule: Callable[..., Any],
+        warmup_fraction: float,
+        prefill_batches: int,
+    ) -> None:
+        super().__init__()
+        self.model, self.task = model, task
+        self.objectives = dict(objectives)
+        self.n_views = max([1, *(o.n_views for o in self.objectives.values())])
+        self.optimizer, self.schedule = optimizer, schedule
+        self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
+        self.scores = torch.nn.ModuleDict({"val_": task.metrics(), "test_": task.metrics()})
+        self._pending: list[dict[str, Tensor]] = []  # rows since the last optimizer step
+        self._observed_step = 0
+        self._prefilled = False
+        self.evaluated_step: int | None = None  # of the last validation
+
+    def forward(self, batch: Batch) -> Any:
+        """The model's output."""
+        return self.model(batch)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Task loss plus the weighted objectives, over separate forward passes."""
+        views = [self.model(batch) for _ in range(self.n_views)]
+        loss = self.task.loss(views[0].logits, batch.labels)
+        parts = {"train/task_loss": loss.detach()}
+        for name, objective in self.objectives.items():
+            part = objective(views, batch.labels)
+            parts[f"train/{name}"] = part.detach()
+            loss = loss + objective.weight * part
+        self._pending.append({s: rows[0].detach() for s, rows in views[0].site_rows.items()})
+        n = len(batch.labels)
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=n)
+        self.log_dict(parts | self._counters("train"), batch_size=n)
+        return loss
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
+        if self.trainer.global_step > self._observed_step:
+            self._observed_step = self.trainer.global_step
+            self.model.observe(
+                {s: torch.cat([rows[s] for rows in self._pending]) for s in self._pending[0]}
+            )
+            self._pending.clear()
+
+    def on_validation_start(self) -> None:
+        """Freeze the statistics that evaluation uses."""
+        self._fit_transforms()
+
+    def on_test_start(self) -> None:
+        """Freeze the statistics that evaluation uses."""
+        self._fit_transforms()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
+        """Scores on dev; the output goes to the callbacks."""
+        return self._evaluate("val", batch)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
+        """Scores on test."""
+        return self._evaluate("test", batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the scores over all of dev."""
+        self.evaluated_step = self.trainer.global_step
+        self._log_scores("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log the scores over all of test."""
+        self._log_scores("test")
+
+    def configure_optimizers(self) -> Any:
+        """Optimizer over the trainable parameters, schedule over optimizer steps."""
+        optimizer = self.optimizer(parameter_groups(self.model))
+        n_steps = int(self.trainer.estimated_stepping_batches)
+        scheduler = self.schedule(
+            optimizer=optimizer,
+            num_warmup_steps=int(self.warmup_fraction * n_steps),
+            num_training_steps=n_steps,
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
+        output = self.model(batch)
+        loss = self.task.loss(output.logits, batch.labels)
+        self.log(f"{stage}/loss", loss, batch_size=len(batch.labels))
+        self.log_dict(self._counters(stage), reduce_fx="sum", on_step=False, on_epoch=True)
+        predictions = self.task.predictions(output.logits)
+        self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
+        return {"output": output}
+
+    def _log_scores(self, stage: str) -> None:
+        scores: Any = self.scores[f"{stage}_"]
+        for name, value in scores.compute().items():
+            self.log(f"{stage}/{name}", value, prog_bar=name == self.task.monitor)
+        scores.reset()
+
+    def _counters(self, stage: str) -> dict[str, Tensor]:
+        return {
+            f"{stage}/{site}/{name}": value
+            for site, transform in self.model.transforms.items()
+            for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
+        }
+
+    @torch.no_grad()
+    def _fit_transforms(self) -> None:
+        layers = self.model.transforms
+        if not any(True for _ in layers.buffers()):
+            return  # nothing that could be fitted
+        if self.trainer.global_step == 0 and not self._prefilled:
+            self._prefill()
+        self.model.fit_transforms()
+
+    def _prefill(self) -> None:
+        """Rows of a few training batches, before any training, from the unchanged encoder."""
+        layers = self.model.transforms
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        layers.train()  # statistics of the batch: none are frozen yet
+        for number, batch in enumerate(self.trainer.datamodule.train_dataloader()):  # type: ignore[attr-defined]
+            if number == self.prefill_batches:
+                break
+            output = self.model(batch.to(self.device))
+            self.model.observe({s: rows[0] for s, rows in output.site_rows.items()})
+        for module, mode in modes:
+            module.training = mode
+        self._prefilled = True

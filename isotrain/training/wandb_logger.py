@@ -1,0 +1,43 @@
+"""Weights & Biases: online with a key, offline without one, never in the way of a run."""
+
+from __future__ import annotations
+
+import netrc
+import os
+from pathlib import Path
+
+from pytorch_lightning.loggers import WandbLogger
+
+
+def has_key(host: str = "api.wandb.ai") -> bool:
+    """Whether an API key is configured, in the environment or in the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def build_wandb_logger(
+    project: str, group: str | None, save_dir: str | Path, name: str, job_type: str = "train"
+) -> WandbLogger:
+    """A logger whose run is online when a key is configured and offline otherwise.
+
+    `WANDB_MODE` overrides that. Machine metadata and code are not sent: both can hold secrets.
+    """
+    import wandb
+
+    mode = os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+    run = wandb.init(
+        project=project,
+        group=group,
+        name=name,
+        dir=str(save_dir),
+        job_type=job_type,
+        mode=mode,  # type: ignore[arg-type]
+        settings=wandb.Settings(
+            x_disable_meta=True, save_code=False, disable_git=True, silent=True
+        ),
+    )
+    return WandbLogger(experiment=run)
