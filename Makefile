@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export PYTHONHASHSEED := 0
 
 .PHONY: demo test check fast bench venv clean
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -131,19 +132,29 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from targets(value, f"{path}[{number}]")
 
 
+def allowed_targets() -> tuple[str, ...]:
+    """What a `_target_` may start with: `ALLOWED_TARGETS` and the packages in `ISOTRAIN_ALLOW`.
+
+    A configuration file can never widen the list; the person at the shell can, with
+    `ISOTRAIN_ALLOW=mypackage` (comma-separated).
+    """
+    own = [name.strip() for name in os.environ.get("ISOTRAIN_ALLOW", "").split(",")]
+    return (*ALLOWED_TARGETS, *(f"{name.rstrip('.')}." for name in own if name))
+
+
 def check(cfg: DictConfig) -> None:
     """Refuse a configuration that cannot run, every mistake at once.
 
     Raises:
-        ValueError: a target outside `ALLOWED_TARGETS`, a missing value, no or a double site, or
+        ValueError: a target outside `allowed_targets()`, a missing value, no or a double site, or
             `rows=no_special` where it would change nothing.
     """
     content = plain(cfg)
     mistakes = [
         f"{path}._target_={target} is not allowed; a target starts with one of "
-        + ", ".join(ALLOWED_TARGETS)
+        f"{', '.join(allowed_targets())} (a package of yours: ISOTRAIN_ALLOW=<its name>)"
         for path, target in targets(content)
-        if not target.startswith(ALLOWED_TARGETS)
+        if not target.startswith(allowed_targets())
     ]
     site = content["site"]
     if not site or len(set(site)) != len(site):

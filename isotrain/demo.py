@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from hydra import compose, initialize_config_dir, initialize_config_module
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
 from isotrain.config import conf_folder, register
 from isotrain.encoders.huggingface import EncoderUnavailableError
-from isotrain.pages.summary import print_layers
+from isotrain.pages.summary import print_layers, say
 from isotrain.run import run, run_folder
 from isotrain.training.jsonl_logger import read_rows
 
@@ -20,7 +18,6 @@ ARMS = ("none", "cluster_pca")
 
 def demo(overrides: Sequence[str]) -> None:
     """Run both arms, then print scores, the isotropy of every layer, and where the curves are."""
-    say = Console(soft_wrap=True).print
     fallback: list[str] = []
     scores, rows, folders = {}, {}, {}
     for arm in ARMS:
@@ -40,13 +37,11 @@ def demo(overrides: Sequence[str]) -> None:
         folders[arm] = run_folder(cfg, arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
     print_layers(rows)
-    table = Table(title="WiC (generated), one seed: two scores are not a comparison of methods")
-    for heading in ("isotropy", "val/accuracy", "test/accuracy", "curves"):
-        table.add_column(heading)
+    say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:
-        val, test = (scores[arm][f"{stage}/accuracy"] for stage in ("val", "test"))
-        table.add_row(arm, f"{val:.4f}", f"{test:.4f}", str(folders[arm] / "curves.png"))
-    say(table)
+        val, test = (f"{scores[arm][f'{stage}/accuracy']:.4f}" for stage in ("val", "test"))
+        curves = folders[arm] / "curves.png"
+        say(f"isotropy={arm}: val/accuracy {val}, test/accuracy {test}; curves: {curves}")
 
 
 def _compose(overrides: list[str]) -> DictConfig:

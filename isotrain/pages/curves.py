@@ -10,13 +10,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import Place, Series, isotropy_places, series
+from isotrain.pages.rows import LABELS, Place, Series, isotropy_places, series
 
-LABELS = {
-    "isoscore": "IsoScore (1 = isotropic)",
-    "mean_cosine": "mean cosine (0 = isotropic)",
-    "partition": "ln I(W) (0 = isotropic)",
-}
 COLUMNS = {"cls": "CLS of every layer", "tokens": "tokens of every layer"}
 
 
@@ -43,7 +38,7 @@ def draw_curves(rows: Sequence[dict[str, float]], path: str | Path, title: str, 
                 values = places.get(Place(metric, layer, view), [])
                 _line(axis, values, heading, label=layer, color=colours(number), marker=".")
             axis.set_ylabel(LABELS.get(metric, metric))
-        for place, values in places.items():
+        for place, values in sorted(places.items(), reverse=True):  # before, then after
             if place.metric == metric and place.view in ("before", "after"):
                 style = "--" if place.view == "before" else "-"
                 label = f"{place.where}, {place.view}"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+LABELS = {
+    "isoscore": "IsoScore (1 = isotropic)",
+    "mean_cosine": "mean cosine (0 = isotropic)",
+    "partition": "ln I(W) (0 = isotropic)",
+}
 Series = list[tuple[float, float]]  # (step, value)
 
 

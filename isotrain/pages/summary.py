@@ -9,14 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from isotrain.pages.rows import Place, isotropy_places, series
+from isotrain.pages.rows import LABELS, Place, isotropy_places, series
 
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
     """One line: folder, trainable parameters, rows."""
     share = n_parameters["trainable"] / n_parameters["total"]
     rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    _say(
+    say(
         f"{folder}: training {n_parameters['trainable']:,} of {n_parameters['total']:,} "
         f"parameters ({share:.0%}); rows: {rows}"
     )
@@ -52,35 +52,32 @@ def print_summary(
             f"{found[0][1]:.4f}",
             f"{found[-1][1]:.4f}",
         )
-    _say(table)
+    say(table)
     note = " (finished before; rerun=true trains again)" if stored else ""
     seconds = result["timings_s"]["total"]
-    _say(f"{folder}{note}: curves.png, metrics.jsonl, result.json; {seconds:.0f} s")
+    say(f"{folder}{note}: curves.png, metrics.jsonl, result.json; {seconds:.0f} s")
 
 
 def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
-    """Isotropy of every layer at the end of each arm, side by side."""
+    """Isotropy of every layer at the end of each arm, one table per metric."""
     by_arm = {arm: isotropy_places(rows) for arm, rows in arms.items()}
-    first = next(iter(by_arm.values()))
-    for view in ("cls", "tokens"):
-        metrics = sorted({p.metric for p in first if p.view == view and p.metric != "n_rows"})
-        layers = sorted({p.where for p in first if p.view == view})
-        n = int(first[Place("n_rows", layers[0], view)][-1][1])
-        table = Table(title=f"{view} rows of every layer, end of training (N = {n:,})")
+    places = [p for p in next(iter(by_arm.values())) if p.where.startswith("layer_")]
+    views = sorted({p.view for p in places if p.view in ("cls", "tokens")})
+    layers = sorted({p.where for p in places if p.view in views})
+    for metric in sorted({p.metric for p in places} - {"n_rows"}):
+        title = f"{LABELS.get(metric, metric)}, every layer, end of training"
+        table = Table(title=title, title_justify="left")
         table.add_column("layer")
-        for metric in metrics:
-            for arm in by_arm:
-                table.add_column(f"{metric}\n{arm}", justify="right")
+        columns = [(view, arm) for view in views for arm in by_arm]
+        for view, arm in columns:
+            n = by_arm[arm][Place("n_rows", layers[0], view)][-1][1]
+            table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
         for layer in layers:
-            cells = [
-                f"{by_arm[arm][Place(metric, layer, view)][-1][1]:.4f}"
-                for metric in metrics
-                for arm in by_arm
-            ]
-            table.add_row(layer, *cells)
-        _say(table)
+            values = [by_arm[arm][Place(metric, layer, view)][-1][1] for view, arm in columns]
+            table.add_row(layer, *(f"{value:.4f}" for value in values))
+        say(table)
 
 
-def _say(what: Any) -> None:
-    # soft_wrap: a path is never broken into two lines, in a terminal or a log
+def say(what: Any) -> None:
+    """Print; a path is never broken into two lines, in a terminal or a log."""
     Console(soft_wrap=True).print(what, highlight=False)

@@ -1,0 +1,228 @@
+"""The demo source: three small English data sets drawn from a grammar, on any machine, in no time.
+
+Each task asks what a bag of words cannot tell: who did what to whom (rte), which sense a word
+has (wic), how far two events differ under paraphrase (stsb). Fields are those of the real sets.
+"""
+
+import random
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from isotrain import lexicon
+from isotrain.tasks.sources import DataSet
+from isotrain.types import Row
+
+SIZES: Mapping[str, int] = {"train": 3000, "dev": 500, "test": 500}
+_FOLDS: tuple[str, ...] = ("dev", "test", *["train"] * 6)
+
+
+class DemoSource:
+    """Rows for rte, wic and stsb; equal seeds give equal rows in every process."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    @property
+    def revision(self) -> str:
+        """What a run records of its data: the version of the grammar and the seed."""
+        # Bump v1 whenever a change here or in the lexicon alters a single emitted row.
+        return f"demo-v1-seed{self.seed}"
+
+    def revision_of(self, data_set: DataSet) -> str:
+        """Version and seed of the generator, for the record."""
+        return self.revision
+
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of a split of the generated namesake of a data set."""
+        return self.rows(data_set.name, split)
+
+    def rows(self, name: str, split: str) -> list[Row]:
+        """All rows of one split, in a shuffled but reproducible order.
+
+        >>> DemoSource().rows("rte", "dev")[0].keys()
+        dict_keys(['sentence1', 'sentence2', 'label', 'idx'])
+        """
+        _require("data set", name, _TASKS)
+        _require("split", split, SIZES)
+        rng = random.Random(f"{self.revision}/{name}/{split}")
+        draw = _TASKS[name]
+        seen: set[tuple[str, ...]] = set()
+        rows: list[Row] = []
+        while len(rows) < SIZES[split]:
+            row = draw(rng, len(rows) % 2)
+            pair = tuple(sorted((str(row["sentence1"]), str(row["sentence2"]))))
+            if pair not in seen and _fold(pair) == split:
+                seen.add(pair)
+                rows.append(row)
+        rng.shuffle(rows)
+        return [{**row, "idx": idx} for idx, row in enumerate(rows)]
+
+
+def _require(kind: str, given: str, legal: Mapping[str, object]) -> None:
+    if given not in legal:
+        options = ", ".join(legal)
+        raise ValueError(f"{kind} of the demo source must be one of: {options}; got {given!r}")
+
+
+def _fold(pair: tuple[str, ...]) -> str:
+    """The split that owns a pair. It depends on the text alone: no pair is ever in two splits."""
+    return _FOLDS[zlib.crc32("\n".join(pair).encode()) % len(_FOLDS)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+# rte: the hypotheses of a pattern share their words across labels; order and roles decide.
+
+
+_SYNONYM_SLOTS: Mapping[tuple[str, ...], tuple[tuple[str, str], ...]] = {
+    ("a", "b", "x"): lexicon.PEOPLE,
+    ("saw", "heard"): tuple((one[1], two[1]) for one, two in lexicon.ACTIONS),
+    ("where", "elsewhere"): lexicon.PLACES,
+    ("when",): lexicon.TIMES,
+}
+
+
+def _draw_entailment(rng: random.Random, label: int) -> Row:
+    premise, *by_label = rng.choice(lexicon.ENTAILMENTS)
+    slots = _entailment_slots(rng)
+    hypothesis = rng.choice(by_label[label])
+    return {
+        "sentence1": _sentence(premise.format_map(slots)),
+        "sentence2": _sentence(hypothesis.format_map(slots)),
+        "label": label,
+    }
+
+
+def _entailment_slots(rng: random.Random) -> dict[str, str]:
+    """Words for every slot; the capital form of a slot is the other name of the same concept."""
+    slots: dict[str, str] = {}
+    for wanted, stock in _SYNONYM_SLOTS.items():
+        for slot, names in zip(wanted, rng.sample(stock, len(wanted)), strict=True):
+            slots[slot], slots[slot.upper()] = rng.sample(names, 2)
+    slots["kind"], slots["sort"] = rng.sample(list(lexicon.KINDS), 2)
+    slots["thing"] = rng.choice(lexicon.KINDS[slots["kind"]])
+    slots["item"] = rng.choice(lexicon.KINDS[slots["sort"]])
+    slots["did"] = rng.choice(lexicon.DEEDS)
+    return slots
+
+
+# wic: the label is an exclusive or of the two contexts, so no word speaks for either class.
+
+
+def _draw_senses(rng: random.Random, label: int) -> Row:
+    (word, pos, form), senses = rng.choice(list(lexicon.SENSES.items()))
+    if label:
+        first, second = rng.sample(rng.choice(senses), 2)
+    else:
+        first, second = map(rng.choice, rng.sample(senses, 2))
+    sentence1, start1 = _in_context(rng, first, form)
+    sentence2, start2 = _in_context(rng, second, form)
+    return {
+        "word": word,
+        "sentence1": sentence1,
+        "sentence2": sentence2,
+        "start1": start1,
+        "end1": start1 + len(form),
+        "start2": start2,
+        "end2": start2 + len(form),
+        "label": bool(label),
+        "pos": pos,
+    }
+
+
+def _in_context(rng: random.Random, clause: str, form: str) -> tuple[str, int]:
+    """A sentence around the clause, with the offset of the target word in it."""
+    person = rng.choice(rng.choice(lexicon.PEOPLE))
+    opening, trait = rng.choice(lexicon.OPENINGS), rng.choice(lexicon.TRAITS)
+    subject = rng.choice((f"{opening} the {person}", f"the {trait} {person}"))
+    chosen = re.sub(r"\[(.+?)\]", lambda match: rng.choice(match[1].split("|")), clause)
+    sentence = _sentence(f"{subject} {chosen}")
+    return sentence.replace("_", form), sentence.index("_")
+
+
+# stsb: two events told in different words; each slot on which they disagree costs its weight.
+
+
+@dataclass(frozen=True)
+class _Event:
+    agent: tuple[str, str]
+    action: tuple[tuple[str, str], tuple[str, str]]
+    patient: tuple[str, str]
+    place: tuple[str, str]
+    time: tuple[str, str]
+    negated: bool
+
+
+_WEIGHTS: Mapping[str, float] = {
+    "agent": 1.25, "action": 1.5, "patient": 1.25, "place": 0.5, "time": 0.5, "negated": 1.5,
+}  # fmt: skip
+_SWAP_WEIGHT = 1.75
+_PARAPHRASE_RATE = 0.75
+
+
+def _draw_similarity(rng: random.Random, _label: int) -> Row:
+    event = _draw_event(rng)
+    other = _edit(rng, event)
+    voices = [rng.randrange(2) for _ in fields(event)]
+    retold = [voice ^ (rng.random() < _PARAPHRASE_RATE) for voice in voices]
+    return {
+        "sentence1": _tell(rng, event, voices),
+        "sentence2": _tell(rng, other, retold),
+        "score": _similarity(event, other),
+    }
+
+
+def _draw_event(rng: random.Random) -> _Event:
+    agent, patient = rng.sample(lexicon.PEOPLE, 2)
+    return _Event(
+        agent=agent,
+        action=rng.choice(lexicon.ACTIONS),
+        patient=patient,
+        place=rng.choice(lexicon.PLACES),
+        time=rng.choice(lexicon.TIMES),
+        negated=rng.random() < 0.5,
+    )
+
+
+def _edit(rng: random.Random, event: _Event) -> _Event:
+    """Another event: some slots drawn anew, and the roles often swapped."""
+    fresh = _draw_event(rng)
+    slots = rng.sample(list(_WEIGHTS), rng.choice((0, 0, 1, 1, 2, 3, 4, 6)))
+    edited = replace(event, **{slot: getattr(fresh, slot) for slot in slots})
+    if edited.agent == edited.patient or rng.random() < 0.4:
+        return replace(edited, agent=event.patient, patient=event.agent)
+    return edited
+
+
+def _similarity(event: _Event, other: _Event) -> float:
+    """5 for one event told twice, less for every difference, never below 0."""
+    apart = {slot for slot in _WEIGHTS if getattr(event, slot) != getattr(other, slot)}
+    loss = sum(_WEIGHTS[slot] for slot in apart)
+    if (event.agent, event.patient) == (other.patient, other.agent):
+        loss += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
+    return max(0.0, 5.0 - loss)
+
+
+def _tell(rng: random.Random, event: _Event, voices: list[int]) -> str:
+    """One wording of an event; the voices pick a synonym for each slot."""
+    agent, patient = event.agent[voices[0]], event.patient[voices[2]]
+    base, past = event.action[voices[1]]
+    place, time = event.place[voices[3]], event.time[voices[4]]
+    if rng.random() < 0.5:
+        verb = (f"did not {base}", f"never {past}")[voices[5]] if event.negated else past
+        core = f"the {agent} {verb} the {patient}"
+    else:
+        denial = ("not ", "never ")[voices[5]] if event.negated else ""
+        core = f"the {patient} was {denial}{past} by the {agent}"
+    return _sentence(rng.choice((f"{core} {place} {time}", f"{time} {core} {place}")))
+
+
+_TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
+    "rte": _draw_entailment,
+    "wic": _draw_senses,
+    "stsb": _draw_similarity,
+}
