@@ -60,6 +60,12 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         {site: build_transform(width=encoder.width) for site in cfg.site},
         rows=cfg.rows.value,
     )
+    n_parameters = count_parameters(model)
+    if n_parameters["trainable"] == 0:
+        raise ValueError(
+            f"nothing would train: the head of task={task.name} form={task.form} has no "
+            "parameters and freezing leaves none of the encoder's; use another freezing"
+        )
     objectives: dict[str, Objective] = {
         name: instantiate(node) for name, node in cfg.objective.items()
     }
@@ -92,14 +98,10 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     watched = sys.stdout.isatty()
     if watched:
         callbacks.append(Progress(refresh_rate=1))
-    # The file of rows comes last: when it has a row, every other logger has it too.
-    loggers: list[Logger] = [
-        instantiate(node)(save_dir=str(folder), name=folder.name) for node in cfg.logger.values()
-    ]
     trainer: pl.Trainer = instantiate(
         cfg.trainer,
         default_root_dir=str(folder),
-        logger=[*loggers, JsonlLogger(folder / "metrics.jsonl")],
+        logger=False,
         callbacks=callbacks,
         enable_progress_bar=watched,
         enable_model_summary=False,
@@ -107,11 +109,17 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    # Loggers open runs elsewhere, so they come when nothing can fail any more. The file of rows
+    # is the last: when it has a row, every other logger has it too.
+    loggers: list[Logger] = [
+        instantiate(node)(save_dir=str(folder), name=folder.name) for node in cfg.logger.values()
+    ]
+    trainer.loggers = [*loggers, JsonlLogger(folder / "metrics.jsonl")]
     return Experiment(
         module,
         data,
         trainer,
-        count_parameters(model),
+        n_parameters,
         encoder.source_id,
         source.revision_of(task.data_set),
     )

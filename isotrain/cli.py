@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from isotrain.config import conf_folder, register
+from isotrain.config import check, conf_folder, register
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
@@ -42,8 +41,12 @@ def main() -> None:
         sys.exit(2)
 
 
-def _job(cfg: DictConfig) -> Any:
+def _job(cfg: DictConfig) -> dict[str, float]:
+    try:
+        check(cfg)
+    except ValueError as mistakes:
+        print(f"isotrain: this configuration cannot run\n{mistakes}", file=sys.stderr)
+        sys.exit(2)
     from isotrain.run import run
 
-    scores = run(cfg, arm=str(HydraConfig.get().runtime.choices["isotropy"]))
-    return scores
+    return run(cfg, arm=str(HydraConfig.get().runtime.choices["isotropy"]))

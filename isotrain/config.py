@@ -1,29 +1,31 @@
 """The typed root of a run's configuration, and what a configuration may name.
 
-Imports no torch: `--help` and every refusal come before anything heavy.
+Imports no torch: `--help` and every refusal of `check` come before anything heavy.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-ALLOWED_TARGETS = (
-    "isotrain.",
-    "torch.optim.",
-    "transformers.get_scheduler",
-    "pytorch_lightning.Trainer",
-    "pytorch_lightning.loggers.",
-    "pytorch_lightning.callbacks.",
+ALLOWED_TARGETS = (  # besides what a module of isotrain defines; whole names, as patterns
+    r"torch\.optim\.[A-Z]\w*",
+    r"transformers\.get_scheduler",
+    r"pytorch_lightning\.Trainer",
+    r"pytorch_lightning\.(loggers|callbacks)\.[A-Z]\w*",
 )
 NOT_CONTENT = ("logger", "output_dir", "rerun", "checkpoint")  # two runs may differ in these
 
@@ -64,7 +66,7 @@ class MonitorConfig:
     """What the isotropy monitor takes."""
 
     max_rows: int = 2048
-    headline: str = "isoscore"
+    headline: str | None = None
 
 
 @dataclass
@@ -132,42 +134,91 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from targets(value, f"{path}[{number}]")
 
 
-def allowed_targets() -> tuple[str, ...]:
-    """What a `_target_` may start with: `ALLOWED_TARGETS` and the packages in `ISOTRAIN_ALLOW`.
+def is_allowed(target: str) -> bool:
+    """Whether a configuration may name `target`.
 
-    A configuration file can never widen the list; the person at the shell can, with
-    `ISOTRAIN_ALLOW=mypackage` (comma-separated).
+    Either it matches `ALLOWED_TARGETS`, or it is a function or class that a module of isotrain,
+    or of a package in the environment's `ISOTRAIN_ALLOW` (comma-separated), defines itself: a
+    name that is only imported there, such as `isotrain.run.os.system`, is not. A configuration
+    file can never widen the list.
+
+    >>> is_allowed("isotrain.poolers.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
+    (True, False)
     """
-    own = [name.strip() for name in os.environ.get("ISOTRAIN_ALLOW", "").split(",")]
-    return (*ALLOWED_TARGETS, *(f"{name.rstrip('.')}." for name in own if name))
+    if any(re.fullmatch(pattern, target) for pattern in ALLOWED_TARGETS):
+        return True
+    own = ["isotrain", *os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")]
+    module, _, name = target.rpartition(".")
+    if module.partition(".")[0] not in filter(None, own):
+        return False
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return False
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return False
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    defined = (ast.FunctionDef, ast.ClassDef)
+    return any(isinstance(node, defined) and node.name == name for node in tree.body)
 
 
 def check(cfg: DictConfig) -> None:
     """Refuse a configuration that cannot run, every mistake at once.
 
     Raises:
-        ValueError: a target outside `allowed_targets()`, a missing value, no or a double site, or
-            `rows=no_special` where it would change nothing.
+        ValueError: a missing value, a target that is not allowed, no or a double site, a headline
+            that is not measured, nothing to fit the layer on, or `rows=no_special` where it
+            would change nothing.
     """
+    if missing := OmegaConf.missing_keys(cfg):
+        raise ValueError("\n".join(f"{key} has no value; set {key}=..." for key in sorted(missing)))
     content = plain(cfg)
-    mistakes = [
-        f"{path}._target_={target} is not allowed; a target starts with one of "
-        f"{', '.join(allowed_targets())} (a package of yours: ISOTRAIN_ALLOW=<its name>)"
+    mistakes = _unknown_keys(content)
+    mistakes += [
+        f"{path}._target_={target} is not allowed: a target is a function or class defined in "
+        "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer, "
+        "callback or logger of torch and pytorch_lightning"
         for path, target in targets(content)
-        if not target.startswith(allowed_targets())
+        if not is_allowed(target)
     ]
     site = content["site"]
     if not site or len(set(site)) != len(site):
         mistakes.append(f"site must name each place once and at least one, got {site}")
-    if content["rows"] == "no_special" and set(site) <= {"pooled"}:
+    if content["rows"] == "no_special":
+        if set(site) <= {"pooled"}:
+            mistakes.append(
+                f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
+                "tokens or layer_k, or use rows=all"
+            )
+        elif set(site) <= {"pooled", "tokens"} and _pools_cls(content):
+            mistakes.append(
+                "rows=no_special leaves CLS untouched, so with pooling=cls a layer at tokens "
+                "would do nothing; use pooling=mean or spans, or rows=all"
+            )
+    headline = content["monitor"]["headline"]
+    if headline is not None and headline not in content["metric"]:
         mistakes.append(
-            f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
-            "tokens or layer_k, or use rows=all"
+            f"monitor.headline={headline} is not measured; choose one of "
+            f"{', '.join(content['metric'])}, or add it to metric=[...]"
         )
-    if content["rows"] == "no_special" and content["pooling"]["_target_"].endswith("ClsPooling"):
-        mistakes.append(
-            "rows=no_special leaves CLS untouched, so with pooling=cls the layer would do "
-            "nothing; use pooling=mean or spans, or rows=all"
-        )
+    if content["training"]["prefill_batches"] < 1:
+        mistakes.append("training.prefill_batches must be at least 1: the layer is fitted on them")
     if mistakes:
         raise ValueError("\n".join(mistakes))
+
+
+def _unknown_keys(content: dict[str, Any]) -> list[str]:
+    """Keys that `+key=value` slipped past the schema."""
+    sections = {"": RunConfig, "data": DataConfig, "training": TrainingConfig}
+    found = []
+    for section, schema in (sections | {"monitor": MonitorConfig}).items():
+        node, legal = content[section] if section else content, [f.name for f in fields(schema)]
+        for key in sorted(set(node) - set(legal)):
+            near = get_close_matches(key, legal, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(legal)}"
+            found.append(f"{section or 'a run'} has no key {key}; {hint}")
+    return found
+
+
+def _pools_cls(content: dict[str, Any]) -> bool:
+    return bool(content["pooling"]["_target_"].endswith(".ClsPooling"))

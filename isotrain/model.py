@@ -63,6 +63,9 @@ class IsotropicModel(nn.Module):
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
         self.transforms = nn.ModuleDict(transforms)  # type: ignore[arg-type]
+        # in the order of the forward pass
+        order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
+        self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows = rows
 
     def forward(self, batch: Batch) -> ModelOutput:
@@ -104,8 +107,3 @@ class IsotropicModel(nn.Module):
         """Feed each isotropy layer the rows that stood before it."""
         for site, transform in self.transforms.items():
             transform.observe(rows[site])  # type: ignore[operator]
-
-    def fit_transforms(self) -> None:
-        """Freeze the statistics of every isotropy layer for evaluation."""
-        for transform in self.transforms.values():
-            transform.fit()  # type: ignore[operator]

@@ -37,12 +37,14 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         ValueError: a configuration that cannot run; nothing is written then.
     """
     check(cfg)
+    if cfg.threads is not None:
+        torch.set_num_threads(cfg.threads)
     cfg = _with_threads(cfg)
     folder = run_folder(cfg, arm)
-    stored = folder / "result.json"
+    stored, weights = folder / "result.json", folder / "last.ckpt"
     if stored.is_file() and not cfg.rerun:
         result: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
-        if result["status"] == "finished":
+        if result["status"] == "finished" and (weights.is_file() or not cfg.checkpoint):
             print_summary(result, read_rows(folder / "metrics.jsonl"), folder, stored=True)
             return dict(result["scores"])
 
@@ -51,7 +53,8 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
     started = time.perf_counter()
     experiment = build(cfg, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    stored.unlink(missing_ok=True)
+    for name in ("result.json", "metrics.jsonl", "curves.png", "last.ckpt"):
+        (folder / name).unlink(missing_ok=True)  # of an earlier try
     OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
     print_start(folder, experiment.n_parameters, experiment.data.n_rows)
     result = {
@@ -70,7 +73,7 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
     try:
         timings = _train(experiment)
         if cfg.checkpoint:
-            experiment.trainer.save_checkpoint(folder / "last.ckpt", weights_only=True)
+            experiment.trainer.save_checkpoint(weights, weights_only=True)
         rows = read_rows(folder / "metrics.jsonl")
         result |= {
             "status": "finished",
@@ -100,10 +103,8 @@ def run_folder(cfg: DictConfig, arm: str) -> Path:
 
 
 def _with_threads(cfg: DictConfig) -> DictConfig:
-    """`cfg` with the number of threads torch uses: results depend on it."""
-    if cfg.threads is not None:
-        torch.set_num_threads(cfg.threads)
-    merged = OmegaConf.merge(cfg, {"threads": torch.get_num_threads()})
+    """`cfg` with the number of threads spelled out: results depend on it."""
+    merged = OmegaConf.merge(cfg, {"threads": cfg.threads or torch.get_num_threads()})
     assert isinstance(merged, DictConfig)
     return merged
 

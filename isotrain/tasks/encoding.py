@@ -56,10 +56,16 @@ def encode_pairs(
         if spans is not None:
             # (encoding, which of its texts) of sentence 1 and of sentence 2
             places = [(0, 0), (0, 1)] if form == "cross" else [(0, 0), (1, 0)]
-            found = [
-                _token_span(encoded[e], i, text, span, max_length)
-                for (e, text), span in zip(places, spans[i], strict=True)
-            ]
+            found: list[Span] = []
+            for sentence, ((e, text), span) in enumerate(zip(places, spans[i], strict=True)):
+                token_span = _token_span(encoded[e], i, text, span)
+                if token_span is None:
+                    raise ValueError(
+                        f"row {i}: the target in sentence {sentence + 1} "
+                        f"({pairs[i][sentence]!r}) is not among the max_length={max_length} "
+                        "tokens that are kept; raise task.max_length"
+                    )
+                found.append(token_span)
             token_spans = [found] if form == "cross" else [[span] for span in found]
         examples.append(
             Example(
@@ -74,7 +80,7 @@ def encode_pairs(
     return examples
 
 
-def _token_span(encoded: Any, row: int, text: int, span: Span, max_length: int) -> Span:
+def _token_span(encoded: Any, row: int, text: int, span: Span) -> Span | None:
     inside = [
         token
         for token, ((start, stop), owner) in enumerate(
@@ -82,9 +88,4 @@ def _token_span(encoded: Any, row: int, text: int, span: Span, max_length: int) 
         )
         if owner == text and start < span[1] and stop > span[0]
     ]
-    if not inside:
-        raise ValueError(
-            f"row {row}: characters {span[0]} to {span[1]} of sentence {text + 1} are not among "
-            f"the first max_length={max_length} tokens; raise task.max_length"
-        )
-    return inside[0], inside[-1] + 1
+    return (inside[0], inside[-1] + 1) if inside else None

@@ -42,7 +42,7 @@ class RTE:
     def load(self, source: Any) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its labels are hidden (−1)."""
         splits = load_splits(source, DATA)
-        splits["test"] = [row for row in splits["test"] if row["label"] >= 0]
+        splits["test"] = [row for row in splits["test"] if int(row["label"]) >= 0]
         return splits
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:

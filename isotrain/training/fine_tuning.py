@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import pytorch_lightning as pl
@@ -127,6 +128,8 @@ class FineTuning(pl.LightningModule):
         return {"output": output}
 
     def _log_scores(self, stage: str) -> None:
+        # Lightning would name the last batch, one less than the steps the weights have seen.
+        self.log("step", float(self.trainer.global_step))
         scores: Any = self.scores[f"{stage}_"]
         for name, value in scores.compute().items():
             self.log(f"{stage}/{name}", value, prog_bar=name == self.task.monitor)
@@ -139,26 +142,48 @@ class FineTuning(pl.LightningModule):
             for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
         }
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip; under bf16 directly, as there is no gradient scale that a fused step undoes."""
+        if self.trainer.precision == "bf16-mixed" and gradient_clip_algorithm in (None, "norm"):
+            if gradient_clip_val:
+                torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+            return
+        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
     @torch.no_grad()
     def _fit_transforms(self) -> None:
+        """Freeze the layers' statistics, in the order of the forward pass.
+
+        The first site is fitted on its queue. What stands before a later site depends on the
+        frozen layers below it, so its rows are collected anew behind them.
+        """
         layers = self.model.transforms
         if not any(True for _ in layers.buffers()):
             return  # nothing that could be fitted
-        if self.trainer.global_step == 0 and not self._prefilled:
-            self._prefill()
-        self.model.fit_transforms()
-
-    def _prefill(self) -> None:
-        """Rows of a few training batches, before any training, from the unchanged encoder."""
-        layers = self.model.transforms
         modes = [(module, module.training) for module in self.model.modules()]
         self.model.eval()
+        first, *later = self.model.sites
         layers.train()  # statistics of the batch: none are frozen yet
-        for number, batch in enumerate(self.trainer.datamodule.train_dataloader()):  # type: ignore[attr-defined]
-            if number == self.prefill_batches:
-                break
-            output = self.model(batch.to(self.device))
-            self.model.observe({s: rows[0] for s, rows in output.site_rows.items()})
+        if self.trainer.global_step == 0 and not self._prefilled:
+            for rows in self._rows_of_training_batches():
+                self.model.observe(rows)
+            self._prefilled = True
+        layers[first].fit()  # type: ignore[operator]
+        for below, site in zip(self.model.sites, later, strict=False):
+            layers[below].eval()
+            rows_ND = torch.cat([rows[site] for rows in self._rows_of_training_batches()])
+            layers[site].fit(rows_ND)  # type: ignore[operator]
         for module, mode in modes:
             module.training = mode
-        self._prefilled = True
+
+    def _rows_of_training_batches(self) -> Iterator[dict[str, Tensor]]:
+        """Rows before each site, of the first `prefill_batches` training batches."""
+        loader = self.trainer.datamodule.train_dataloader()  # type: ignore[attr-defined]
+        for batch in islice(loader, self.prefill_batches):
+            output = self.model(batch.to(self.device))
+            yield {site: before_ND for site, (before_ND, _) in output.site_rows.items()}

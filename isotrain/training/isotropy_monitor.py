@@ -30,11 +30,14 @@ class IsotropyMonitor(pl.Callback):
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name.
         max_rows: row budget of each cloud.
-        headline: metric shown in the progress bar, for the last layer's tokens.
+        headline: metric shown in the progress bar, for the last layer's tokens; None = the first.
     """
 
-    def __init__(self, metrics: Mapping[str, RowMetric], max_rows: int, headline: str) -> None:
+    def __init__(
+        self, metrics: Mapping[str, RowMetric], max_rows: int, headline: str | None
+    ) -> None:
         super().__init__()
+        headline = headline or next(iter(metrics))
         if headline not in metrics:
             raise ValueError(
                 f"monitor.headline must be one of the metrics {', '.join(metrics)}, "

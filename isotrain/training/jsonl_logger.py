@@ -50,11 +50,13 @@ class JsonlLogger(Logger):
 
 
 def read_rows(path: str | Path) -> list[dict[str, float]]:
-    """The rows of a metrics.jsonl, in order.
+    """The rows of a metrics.jsonl, in order; none when nothing was logged.
 
     A last line that a killed run left unfinished is dropped.
     """
-    rows = []
+    rows: list[dict[str, float]] = []
+    if not Path(path).is_file():
+        return rows
     for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
             rows.append(json.loads(line))

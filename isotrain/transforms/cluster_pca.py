@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid
+from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid, reseed_empty
 from isotrain.geometry.linalg import leading_directions_of_each
 from isotrain.geometry.rows import finite_rows, has_scatter, wide
 from isotrain.transforms.row_queue import RowQueue
@@ -37,7 +37,7 @@ def fit_cluster_pca(
     effective_rows: int | None = None,
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
-    n_iterations: int = 10,
+    n_iterations: int = 5,
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
@@ -64,36 +64,35 @@ def fit_cluster_pca(
         detached_ND, n_clusters, generator=generator, init=init, n_iterations=n_iterations
     )
     mean_KD, count_K = cluster_means(x_ND, clusters.assignment_N, n_clusters)
-    mean_D = x_ND.mean(dim=0)
-    with torch.no_grad():
-        effective = min(n, effective_rows or n)
-        counts = [int(c) for c in count_K.tolist()]
-        members = [detached_ND[clusters.assignment_N == c] for c in range(n_clusters)]
-        borrows = [
-            count * effective / n < min_rows or not has_scatter(rows_CD)
-            for count, rows_CD in zip(counts, members, strict=True)
-        ]
-        # Cloud 0, all rows, is what small clusters borrow; then the clusters that stand alone.
-        clouds = [detached_ND - mean_D] if any(borrows) else []
-        alone = [c for c, borrow in enumerate(borrows) if not borrow]
-        clouds += [members[c] - mean_KD[c].detach() for c in alone]
-        bases = [
-            _capped(basis_DS, rho, len(x) * effective / n)
-            for x, basis_DS in zip(
-                clouds, leading_directions_of_each(clouds, n_components + 1), strict=True
-            )
-        ]
-        own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
-        scattered = has_scatter(detached_ND)
-        direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
-        borrow_K = torch.tensor(borrows, device=x_ND.device)
-        n_borrowed = sum(c for c, borrow in zip(counts, borrows, strict=True) if borrow)
-        counters = {
-            "rows_passed_through": 0 if scattered else n,
-            "rows_borrowed": n_borrowed * scattered,
-            "clusters_empty": counts.count(0),
-            "directions_removed": float(direction_KDR.square().sum()) / n_clusters,
-        }
+    effective = min(n, effective_rows or n)
+    counts = [int(c) for c in count_K.tolist()]
+    members = [detached_ND[clusters.assignment_N == c] for c in range(n_clusters)]
+    borrows = [
+        count * effective / n < min_rows or not has_scatter(rows_CD)
+        for count, rows_CD in zip(counts, members, strict=True)
+    ]
+    # Cloud 0, all rows, is what small clusters borrow; then the clusters that stand alone.
+    mean_D = x_ND.mean(dim=0) if any(borrows) else mean_KD[0]
+    clouds = [detached_ND - mean_D.detach()] if any(borrows) else []
+    alone = [c for c, borrow in enumerate(borrows) if not borrow]
+    clouds += [members[c] - mean_KD[c].detach() for c in alone]
+    bases = [
+        _capped(basis_DS, rho, len(x) * effective / n)
+        for x, basis_DS in zip(
+            clouds, leading_directions_of_each(clouds, n_components + 1), strict=True
+        )
+    ]
+    own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
+    scattered = bool(alone) or has_scatter(detached_ND)
+    direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
+    borrow_K = torch.tensor(borrows, device=x_ND.device)
+    n_borrowed = sum(c for c, borrow in zip(counts, borrows, strict=True) if borrow)
+    counters = {
+        "rows_passed_through": 0 if scattered else n,
+        "rows_borrowed": n_borrowed * scattered,
+        "clusters_empty": counts.count(0),
+        "directions_removed": float(direction_KDR.square().sum()),
+    }
     return ClusterPCAStats(
         clusters.centroid_KD,
         torch.where(borrow_K[:, None], mean_D, mean_KD) * scattered,
@@ -173,8 +172,8 @@ class ClusterPCA(nn.Module):
         min_rows: int = 4,
         stats: Literal["batch", "queue"] = "queue",
         eval_stats: Literal["frozen", "batch"] = "frozen",
-        queue_rows: int = 2048,
-        n_iterations: int = 10,
+        queue_rows: int = 1024,
+        n_iterations: int = 5,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -227,21 +226,13 @@ class ClusterPCA(nn.Module):
         rows_MD = wide(self.queue.rows())
         if self.n_clusters == 1 or len(rows_MD) == 0:
             return
+        generator = torch.Generator().manual_seed(self.seed)
+        warm_KD = self._warm(rows_MD.dtype)
         with torch.autocast(rows_MD.device.type, enabled=False):
             found = kmeans(
-                rows_MD,
-                self.n_clusters,
-                generator=torch.Generator().manual_seed(self.seed),
-                init=self._warm(rows_MD.dtype),
-                n_iterations=3,
+                rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3
             )
-            warm_KD = found.centroid_KD
-            # A cluster the rows have left would stay empty for good: it starts again at the
-            # rows that are worst served.
-            empty_E = (found.count_K == 0).nonzero().flatten()[: len(rows_MD)]
-            distance_M = (rows_MD - warm_KD[found.assignment_N]).square().sum(dim=1)
-            warm_KD[empty_E] = rows_MD[distance_M.topk(len(empty_E)).indices]
-        self.warm_KD.copy_(warm_KD)
+            self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
         self.is_warm.fill_(True)
 
     @torch.no_grad()

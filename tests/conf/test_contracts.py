@@ -1,0 +1,336 @@
+"""The contract of each kind of part, held against every file of its config group."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+
+from isotrain.encoders.tiny import build_tiny
+from isotrain.model import IsotropicModel
+from isotrain.poolers import ClsPooling
+from isotrain.tasks.sources import LocalSource
+from isotrain.training.data import collate
+from isotrain.transforms.identity import Identity
+from isotrain.types import ModelOutput, Task
+
+CONF = Path(__file__).parents[2] / "conf"
+WIDTH = 16
+COUNTS = {"isotropy": 5, "metric": 3, "objective": 1, "task": 3}
+
+
+def names(group):
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def test_counts():
+    found = {group: len(names(group)) for group in COUNTS}
+    assert found == COUNTS, "a yaml was added or removed: update the count in COUNTS"
+
+
+def cloud(n, d=WIDTH, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator) * torch.linspace(0.2, 3.0, d) + 1.5
+
+
+# Isotropy layers
+
+
+@pytest.fixture
+def layer(request, composed):
+    return instantiate(composed(f"isotropy={request.param}").isotropy)(width=WIDTH)
+
+
+over_layers = pytest.mark.parametrize("layer", names("isotropy"), indirect=True)
+over_sizes = pytest.mark.parametrize("n", [1, 2, 8, 32, 512])
+
+
+def fitted(layer):
+    layer.train()
+    layer.observe(cloud(64, seed=1))
+    layer.fit()
+    return layer
+
+
+def state(layer):
+    return deepcopy(layer.state_dict())
+
+
+def assert_same_state(layer, before):
+    after = layer.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+@over_layers
+@over_sizes
+@pytest.mark.parametrize("observed", [False, True], ids=["new", "observed"])
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("equal_rows", [False, True], ids=["rows", "equal rows"])
+def test_shape_finite_values_and_no_change_of_state(layer, n, observed, mode, equal_rows):
+    if observed or mode == "eval":
+        fitted(layer)
+    layer.train(mode == "train")
+    x = cloud(1).repeat(n, 1) if equal_rows else cloud(n)
+    original, before = x.clone(), state(layer)
+    y = layer(x)
+    assert y.shape == (n, WIDTH)
+    assert y.dtype == x.dtype
+    assert bool(torch.isfinite(y).all())
+    assert torch.equal(x, original)
+    assert_same_state(layer, before)
+    assert all(isinstance(v, torch.Tensor) and v.ndim == 0 for v in layer.counters.values())
+
+
+@over_layers
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_type_of_rows_comes_back(layer, mode, dtype):
+    fitted(layer).train(mode == "train")
+    y = layer(cloud(32).to(dtype))
+    assert y.dtype == dtype
+    assert bool(torch.isfinite(y).all())
+
+
+@over_layers
+def test_an_empty_cloud_passes(layer):
+    assert fitted(layer)(cloud(0)).shape == (0, WIDTH)
+
+
+@over_layers
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@over_sizes
+def test_the_gradient_is_finite(layer, mode, n):
+    fitted(layer).train(mode == "train")
+    x = cloud(n).requires_grad_()
+    layer(x).square().sum().backward()
+    assert bool(torch.isfinite(x.grad).all())
+
+
+@over_layers
+def test_a_row_does_not_depend_on_its_batch_mates_once_frozen(layer):
+    fitted(layer).eval()
+    first, second = cloud(32, seed=2), cloud(32, seed=3)
+    second[:5] = first[:5]
+    assert torch.equal(layer(first)[:5], layer(second)[:5])
+    # Another N: at most rounding.
+    rms = first.square().mean().sqrt()
+    assert float((layer(first)[:5] - layer(first[:5])).abs().max() / rms) < 1e-5
+
+
+@over_layers
+def test_training_depends_on_batch_mates_unless_it_is_the_identity(layer):
+    layer.train()
+    first, second = cloud(32, seed=2), cloud(32, seed=3)
+    second[:5] = first[:5]
+    equal = torch.equal(layer(first)[:5], layer(second)[:5])
+    assert equal == isinstance(layer, Identity)
+
+
+@over_layers
+def test_the_state_goes_through_a_state_dict(layer, request, composed):
+    name = request.node.callspec.params["layer"]
+    fitted(layer).eval()
+    copy = instantiate(composed(f"isotropy={name}").isotropy)(width=WIDTH)
+    copy.load_state_dict(layer.state_dict(), strict=True)
+    x = cloud(32, seed=4)
+    assert torch.equal(copy.eval()(x), layer(x))
+    assert torch.equal(copy.train()(x), layer.train()(x))
+    copy.observe(cloud(8, seed=5))
+    layer.observe(cloud(8, seed=5))
+    assert_same_state(copy, state(layer))
+
+
+@over_layers
+def test_shapes_of_the_state_never_change(layer):
+    shapes = {name: value.shape for name, value in layer.state_dict().items()}
+    fitted(layer)
+    layer.observe(cloud(3000))
+    layer.fit()
+    assert {name: value.shape for name, value in layer.state_dict().items()} == shapes
+
+
+@over_layers
+def test_evaluation_before_fit_raises(layer):
+    layer.eval()
+    if layer.state_dict():
+        with pytest.raises(RuntimeError, match="fit"):
+            layer(cloud(8))
+        with pytest.raises(RuntimeError, match="observe"):
+            layer.fit()
+    else:
+        assert torch.equal(layer(cloud(8)), cloud(8))
+
+
+# Metrics
+
+
+@pytest.fixture
+def metric(request, composed):
+    name = request.param
+    return instantiate(composed(f"metric=[{name}]", f"monitor.headline={name}").metric[name])
+
+
+over_metrics = pytest.mark.parametrize("metric", names("metric"), indirect=True)
+
+
+def values(found):
+    parts = found if isinstance(found, dict) else {"": found}
+    assert parts
+    for value in parts.values():
+        assert isinstance(value, torch.Tensor)
+        assert value.shape == ()
+        assert value.dtype == torch.float64
+        assert bool(torch.isfinite(value))
+    return {name: float(value) for name, value in parts.items()}
+
+
+@over_metrics
+@pytest.mark.parametrize("n", [2, 8, 64])
+def test_a_metric_gives_finite_numbers_and_the_same_ones_again(metric, n):
+    x = cloud(n, 8)
+    original = x.clone()
+    torch.manual_seed(0)
+    first = values(metric.function(x))
+    torch.manual_seed(1)
+    assert values(metric.function(x)) == first
+    assert torch.equal(x, original)
+
+
+@over_metrics
+def test_a_metric_takes_half_precision(metric):
+    x = cloud(64, 8).half()
+    assert values(metric.function(x)) == values(metric.function(x.double()))
+
+
+@over_metrics
+def test_a_metric_does_not_care_about_the_order_of_rows(metric):
+    x = cloud(64, 8)
+    found, turned = values(metric.function(x)), values(metric.function(x.flip(0)))
+    assert turned == pytest.approx(found, rel=1e-9)
+
+
+@over_metrics
+def test_a_metric_tells_clouds_apart(metric):
+    round_cloud = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    assert values(metric.function(round_cloud)) != values(metric.function(cloud(64, 8)))
+
+
+@over_metrics
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_metric_refuses_what_is_not_finite(metric, bad):
+    x = cloud(64, 8)
+    x[3, 2] = bad
+    with pytest.raises(ValueError, match="row 3"):
+        metric.function(x)
+
+
+# Objectives
+
+
+@pytest.fixture
+def objective(request, composed):
+    return instantiate(composed(f"objective=[{request.param}]").objective[request.param])
+
+
+@pytest.mark.parametrize("objective", names("objective"), indirect=True)
+@pytest.mark.parametrize("b", [1, 2, 8])
+@pytest.mark.parametrize("p", [1, 2])
+def test_an_objective_is_a_scalar_with_a_gradient(objective, b, p):
+    assert objective.weight > 0
+    assert objective.n_views >= 1
+    leaves = [cloud(b * p, seed=v).reshape(b, p, WIDTH) for v in range(objective.n_views)]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    views = [ModelOutput((leaf,), leaf, leaf[:, 0, :2]) for leaf in leaves]
+    loss = objective(views, torch.arange(b) % 2)
+    assert loss.shape == ()
+    assert bool(torch.isfinite(loss))
+    loss.backward()
+    for leaf in leaves:
+        assert bool(torch.isfinite(leaf.grad).all())
+    if b * p > 1:
+        assert any(bool(leaf.grad.abs().max() > 0) for leaf in leaves)
+
+
+# Tasks
+
+
+@pytest.fixture
+def task(request, composed):
+    name, form = request.param
+    return instantiate(composed(f"task={name}", f"task.form={form}").task)
+
+
+over_tasks = pytest.mark.parametrize(
+    "task", [(name, form) for name in names("task") for form in ("cross", "bi")], indirect=True
+)
+
+
+@over_tasks
+def test_a_task_has_every_member_of_its_protocol(task):
+    members = set(Task.__annotations__) | {
+        name for name, value in vars(Task).items() if callable(value) and not name.startswith("_")
+    }
+    assert {"name", "load", "encode", "build_head", "loss", "metrics", "monitor"} <= members
+    assert [name for name in members if not hasattr(task, name)] == []
+    assert task.mode in ("max", "min")
+    assert (task.n_sequences, task.form) in ((1, "cross"), (2, "bi"))
+    assert task.monitor in task.metrics()
+
+
+@over_tasks
+def test_a_task_loads_encodes_and_scores(task, data_dir, tokenizer, request):
+    rows = task.load(LocalSource(str(data_dir)))
+    n_test = sum(
+        json.loads(line).get("label", 0) >= 0
+        for line in (data_dir / task.name / "test.jsonl").read_text().splitlines()
+    )
+    assert n_test == (0 if task.name == "rte" else 32)
+    assert {split: len(found) for split, found in rows.items()} == {
+        "train": 96,
+        "dev": 32,
+        "test": n_test,
+    }
+    examples = task.encode(rows["dev"], tokenizer)
+    assert [e.index for e in examples] == list(range(32))
+    for e in examples:
+        assert len(e.input_ids) == len(e.token_type_ids) == len(e.special_mask) == task.n_sequences
+        assert (e.spans is None) == (task.n_spans == 0)
+        if e.spans is not None:
+            assert [len(spans) for spans in e.spans] == [task.n_spans] * task.n_sequences
+    batch = collate(examples, tokenizer.pad_token_id)
+
+    torch.manual_seed(0)
+    encoder = build_tiny(width=WIDTH, n_blocks=1, n_heads=1)
+    n_vectors = ClsPooling().n_vectors(task.n_sequences, task.n_spans)
+    head = task.build_head(WIDTH, n_vectors)
+    output = IsotropicModel(encoder, ClsPooling(), head, {})(batch)
+    loss = task.loss(output.logits, batch.labels)
+    assert loss.shape == ()
+    loss.backward()
+    assert encoder.embeddings.word_embeddings.weight.grad.abs().max() > 0
+    predictions = task.predictions(output.logits)
+    assert predictions.shape == (32,)
+    score = task.metrics()
+    score.update(predictions.detach(), batch.labels)
+    found = score.compute()
+    assert -1.0 <= float(found[task.monitor]) <= 1.0
+    perfect = task.metrics()
+    perfect.update(batch.labels, batch.labels)
+    assert float(perfect.compute()[task.monitor]) == pytest.approx(1.0)
+
+
+@over_tasks
+def test_a_task_encodes_no_rows_as_none(task, tokenizer):
+    assert task.encode([], tokenizer) == []
+
+
+@pytest.mark.parametrize("name", names("task"))
+def test_a_task_refuses_another_form(composed, name):
+    with pytest.raises(Exception, match=r"task\.form must be cross .* or bi"):
+        instantiate(composed(f"task={name}", "task.form=tri").task)

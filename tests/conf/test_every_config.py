@@ -1,0 +1,243 @@
+"""Every file of the config tree composes, names what exists, and agrees with the code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+
+import isotrain
+from isotrain.config import RunConfig, check, is_allowed, plain, targets
+
+CONF = Path(__file__).parents[2] / "conf"
+COUNTS = {
+    "encoder": 4,
+    "experiment": 2,
+    "freezing": 4,
+    "isotropy": 5,
+    "logger": 2,
+    "metric": 3,
+    "objective": 1,
+    "optimizer": 1,
+    "pooling": 3,
+    "schedule": 3,
+    "source": 3,
+    "task": 3,
+    "trainer": 1,
+}
+MULTI = ("metric", "objective", "logger")  # groups that take a list
+# What build.py adds to the keys of a file.
+SUPPLIED = {
+    "isotropy": {"width"},
+    "freezing": {"encoder"},
+    "metric": {"x"},
+    "logger": {"save_dir", "name"},
+}
+# Files that deliberately differ from the Python defaults of their target, and where.
+PRESETS = {
+    "encoder/bert_base": {"revision"},
+    "isotropy/mean": {"n_clusters", "n_components"},
+    "isotropy/all_but_the_top": {"n_clusters"},
+    "isotropy/cluster_mean": {"n_components"},
+}
+OPTIONS = sorted(f"{file.parent.name}/{file.stem}" for file in CONF.glob("*/*.yaml"))
+
+
+def options(group):
+    return [name for name in OPTIONS if name.startswith(group + "/")]
+
+
+def test_the_count_of_files_by_group():
+    found = {group: len(options(group)) for group in {name.split("/")[0] for name in OPTIONS}}
+    assert found == COUNTS, "a yaml was added or removed: update the count in COUNTS"
+    assert [file.name for file in CONF.glob("*.yaml")] == ["train.yaml"]
+    assert not list(CONF.glob("*/*/*")), "groups are one folder deep"
+    assert not [f for f in CONF.rglob("*.yml")], "configs end in .yaml"
+
+
+@pytest.fixture
+def with_option(composed, monkeypatch):
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
+
+    def compose_option(name):
+        group, option = name.split("/")
+        override = f"{group}=[{option}]" if group in MULTI else f"{group}={option}"
+        needed = ["encoder.name=bert-base-cased"] if name == "encoder/huggingface" else []
+        return composed(override, *needed)
+
+    return compose_option
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_each_file_composes_and_passes_the_check(with_option, name):
+    cfg = with_option(name)
+    check(cfg)
+    group, option = name.split("/")
+    if group in MULTI:
+        assert list(cfg[group]) == [option]
+    elif group != "experiment":
+        raw = OmegaConf.load(CONF / f"{name}.yaml")
+        assert cfg[group]["_target_"] == raw["_target_"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_target_is_allowed_and_importable(with_option, name):
+    found = list(targets(plain(with_option(name))))
+    assert len(found) >= 8  # task, encoder, pooling, isotropy, freezing, optimizer, ...
+    for path, target in found:
+        assert is_allowed(target), path
+        if name.split("/")[0] == path.split(".")[0]:
+            assert callable(get_object(target)), path
+
+
+def component(cfg, name):
+    """The node of a file that is bound to a signature."""
+    group, option = name.split("/")
+    node = cfg[group][option] if group in MULTI else cfg[group]
+    return node["function"] if group == "metric" else node
+
+
+BOUND = [name for name in OPTIONS if name.split("/")[0] not in ("experiment", "trainer")]
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_keys_and_values_agree_with_the_signature(with_option, name):
+    node = OmegaConf.to_container(component(with_option(name), name), resolve=True)
+    group, _option = name.split("/")
+    if not node["_target_"].startswith("isotrain."):
+        assert group in ("optimizer", "schedule", "logger")
+        accepted = inspect.signature(get_object(node["_target_"])).parameters
+        assert set(node) - {"_target_", "_partial_"} <= set(accepted)
+        return
+    parameters = {
+        parameter.name: parameter
+        for parameter in inspect.signature(get_object(node["_target_"])).parameters.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's
+    }
+    keys = set(node) - {"_target_", "_partial_"}
+    supplied = SUPPLIED.get(group, set())
+    assert not keys & supplied
+    assert keys | supplied == set(parameters)
+    differing = {
+        key
+        for key in keys
+        if parameters[key].default is not inspect.Parameter.empty
+        and parameters[key].default != node[key]
+    }
+    assert differing == PRESETS.get(name, set())
+    # What build.py completes is partial; everything else is made at once.
+    assert bool(node.get("_partial_")) == bool(supplied)
+
+
+def test_presets_are_files_that_exist():
+    assert set(PRESETS) <= set(OPTIONS)
+
+
+@pytest.mark.parametrize("name", options("metric"))
+def test_a_metric_says_what_it_needs(with_option, name):
+    node = with_option(name).metric[name.split("/")[1]]
+    assert set(node) == {"needs", "function"}
+    assert node.needs in ("rows", "labels", "groups", "reference")
+
+
+def public_components():
+    """`module.Name` of every layer, metric and objective of the package."""
+    root = Path(isotrain.__file__).parent
+    for package in ("transforms", "metrics", "objectives"):
+        for file in sorted((root / package).glob("[a-z]*.py")):
+            module = importlib.import_module(f"isotrain.{package}.{file.stem}")
+            for name, value in vars(module).items():
+                if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:
+                    continue
+                is_layer = inspect.isclass(value) and hasattr(value, "fit")
+                is_metric = inspect.isfunction(value) and next(
+                    iter(inspect.signature(value).parameters), ""
+                ).startswith("x")
+                is_objective = inspect.isclass(value) and hasattr(value, "n_views")
+                if {"transforms": is_layer, "metrics": is_metric, "objectives": is_objective}[
+                    package
+                ]:
+                    yield f"{module.__name__}.{name}"
+
+
+def test_every_component_has_a_file(with_option):
+    named = {
+        component(with_option(name), name)["_target_"]
+        for group in ("isotropy", "metric", "objective")
+        for name in options(group)
+    }
+    found = set(public_components())
+    assert {"isotrain.metrics.isoscore.isoscore", "isotrain.transforms.identity.Identity"} <= found
+    assert named == found
+
+
+@pytest.mark.parametrize("name", options("experiment"))
+def test_an_experiment_opens_with_its_question_and_command(name):
+    text = (CONF / f"{name}.yaml").read_text(encoding="utf-8")
+    opening = re.match(r"(#.*\n)+", text)
+    assert opening, "the file must open with comments"
+    assert "Question:" in opening[0]
+    assert "Command:" in opening[0]
+    assert text.startswith("# @package _global_\n")
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if not name.startswith("experiment/")])
+def test_a_file_opens_with_what_it_is(name):
+    assert re.match(r"# \S", (CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", options("isotropy"))
+def test_every_key_of_a_layer_is_explained(name):
+    lines = (CONF / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    keys = [line for line in lines if re.match(r"\s*[a-z]\w*:", line)]
+    assert [line for line in keys if " # " not in line] == []
+    if name != "isotropy/none":
+        assert keys
+
+
+def test_the_main_file_agrees_with_the_schema(composed):
+    cfg = OmegaConf.load(CONF / "train.yaml")
+    schema = OmegaConf.structured(RunConfig)
+    for entry in fields(RunConfig):
+        default = schema[entry.name]
+        if OmegaConf.is_missing(schema, entry.name) or entry.name not in cfg:
+            continue
+        if is_dataclass(OmegaConf.get_type(schema, entry.name)):
+            assert set(cfg[entry.name]) == {f.name for f in fields(OmegaConf.get_type(default))}
+        assert plain(OmegaConf.merge({"v": default}, {"v": cfg[entry.name]})) == plain(
+            OmegaConf.create({"v": default})
+        ), entry.name
+    groups = {next(iter(d)) for d in cfg.defaults if not isinstance(d, str)}
+    explained = {entry.name for entry in fields(RunConfig)} - set(cfg)
+    assert explained == {g for g in groups if not g.startswith("override")}
+
+
+def test_the_comments_of_the_main_file_list_the_options():
+    """A comment `a | b | c` beside a group names every option of the folder, in any order."""
+    seen = 0
+    for line in (CONF / "train.yaml").read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\s+- (\w+): \S+ +# (.*\|.*)", line)
+        if match:
+            listed = {part.split()[0] for part in match[2].split("|")}
+            assert listed == {name.split("/")[1] for name in options(match[1])}, match[1]
+            seen += 1
+    assert seen >= 7
+
+
+def test_build_calls_what_the_files_leave_open():
+    """The supplied keys of this test are those that build.py gives, by its own text."""
+    tree = ast.parse((CONF.parent / "isotrain" / "build.py").read_text(encoding="utf-8"))
+    given = {
+        keyword.arg
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+    }
+    assert {"width", "save_dir", "name"} <= given

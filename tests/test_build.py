@@ -1,0 +1,102 @@
+"""The composition root: what it wires, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hydra.errors import InstantiationException
+
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.identity import Identity
+
+
+def test_parts_are_those_of_the_configuration(built):
+    experiment = built(
+        "task=wic",
+        "task.form=bi",
+        "pooling=spans",
+        "task.prompt=none",
+        "isotropy=cluster_pca",
+        "isotropy.n_clusters=3",
+        "site=[layer_2,pooled]",
+        "seed=4",
+        "objective=[cosreg]",
+        "metric=[partition]",
+        "monitor.headline=partition",
+    )
+    model = experiment.module.model
+    assert set(model.transforms) == {"layer_2", "pooled"}
+    for layer in model.transforms.values():
+        assert isinstance(layer, ClusterPCA)
+        assert (layer.n_clusters, layer.warm_KD.shape[1], layer.seed) == (3, 16, 4)
+    assert model.transforms["layer_2"] is not model.transforms["pooled"]
+    assert model.head.n_vectors == 2
+    assert list(experiment.module.objectives) == ["cosreg"]
+    assert experiment.data.n_rows == {"train": 96, "dev": 32, "test": 32}
+    assert experiment.source_id.startswith("tiny random BERT")
+    assert experiment.data_revision.endswith("wic")
+    assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())
+
+
+def test_no_layer_is_the_identity_everywhere(built):
+    model = built("task=rte", "site=[tokens,pooled]").module.model
+    assert all(isinstance(layer, Identity) for layer in model.transforms.values())
+
+
+def test_no_metric_means_no_monitor(built):
+    experiment = built("task=rte", "metric=[]")
+    names = [type(c).__name__ for c in experiment.trainer.callbacks]
+    assert "IsotropyMonitor" not in names
+
+
+def test_spans_need_a_task_with_spans(built):
+    with pytest.raises(ValueError, match="pooling=spans needs target words, task=rte has none"):
+        built("task=rte", "pooling=spans")
+
+
+def test_cross_wic_with_spans_is_two_vectors(built):
+    experiment = built("task=wic", "pooling=spans")
+    assert experiment.module.model.head.n_vectors == 2
+
+
+def test_cosine_needs_two_vectors(built):
+    experiment = built("task=stsb", "task.form=bi")
+    assert list(experiment.module.model.head.parameters()) == []
+
+
+def test_a_site_the_encoder_does_not_have(built):
+    with pytest.raises(ValueError, match="layer_1 to layer_2 for this encoder, got 'layer_3'"):
+        built("task=rte", "site=[layer_3]")
+
+
+def test_a_block_the_encoder_does_not_have(built):
+    with pytest.raises(ValueError, match=r"freezing\.n_blocks must lie in 0 to 2"):
+        built("task=rte", "freezing=first_n", "freezing.n_blocks=3")
+
+
+def test_a_wrong_number_names_its_key(built):
+    with pytest.raises((ValueError, InstantiationException), match="n_clusters must be at least 1"):
+        built("task=rte", "isotropy=cluster_pca", "isotropy.n_clusters=0")
+
+
+def test_nothing_to_train_is_refused(built):
+    """STS-B by cosine has no head, so a frozen encoder leaves no parameter at all."""
+    with pytest.raises(ValueError, match="freezing"):
+        built("task=stsb", "task.form=bi", "freezing=head_only")
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_shipped_optimizer_and_clipping_work_at_each_precision(built, precision):
+    experiment = built(
+        "task=rte", f"trainer.precision={precision}", "trainer.max_steps=2", "isotropy=cluster_pca"
+    )
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    assert experiment.trainer.global_step == 2
+    assert {p.dtype for p in experiment.module.parameters()} == {torch.float32}
+
+
+def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
+    experiment = built("task=rte", "isotropy=cluster_pca")
+    assert experiment.trainer.global_step == 0
+    assert list(tmp_path.iterdir()) == []

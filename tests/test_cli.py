@@ -1,0 +1,106 @@
+"""The program as a user starts it, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(*command, cwd=ROOT):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [["train.py"], ["-m", "isotrain", "train"]])
+def test_help_lists_groups_and_keys(command):
+    found = start(*command, "--help")
+    assert found.returncode == 0, found.stderr
+    for part in ("isotropy: all_but_the_top, cluster_mean, cluster_pca", "max_rows: 2048", "seed"):
+        assert part in found.stdout
+
+
+@pytest.mark.parametrize("argument", ["--help", "site=[]"])
+def test_help_and_refusals_come_before_torch(argument):
+    code = (
+        f"import atexit, sys; sys.argv = ['isotrain', 'train', '{argument}']\n"
+        "heavy = ('torch', 'transformers', 'pytorch_lightning', 'numpy')\n"
+        "atexit.register(lambda: print('LOADED', [m for m in heavy if m in sys.modules]))\n"
+        "from isotrain.cli import main; main()"
+    )
+    found = start("-c", code)
+    assert (found.returncode == 0) == (argument == "--help"), found.stderr
+    assert found.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_a_run_from_another_folder(tmp_path, small):
+    found = start(
+        "-m",
+        "isotrain",
+        "train",
+        *small,
+        "task=rte",
+        "isotropy=mean",
+        "trainer.max_steps=2",
+        "output_dir=my runs",
+        cwd=tmp_path,
+    )
+    assert found.returncode == 0, found.stderr
+    (folder,) = tmp_path.glob("my runs/rte/mean-*")
+    assert json.loads((folder / "result.json").read_text())["status"] == "finished"
+    assert folder.name in found.stdout
+    assert "val/accuracy" in found.stdout
+    assert "Warning" not in found.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["my runs"]  # nothing of Hydra's
+
+
+def test_several_runs_of_one_command(tmp_path, small):
+    found = start(
+        *("-m", "isotrain", "train", "-m", *small, "task=rte", "isotropy=none,mean", "seed=0,1"),
+        *("trainer.max_steps=1", "output_dir=runs"),
+        cwd=tmp_path,
+    )
+    assert found.returncode == 0, found.stderr
+    results = [json.loads(p.read_text()) for p in tmp_path.glob("runs/rte/*/result.json")]
+    assert {(r["arm"], r["seed"]) for r in results} == {
+        (arm, seed) for arm in ("none", "mean") for seed in (0, 1)
+    }
+
+
+def test_an_unknown_command():
+    found = start("-m", "isotrain", "trian")
+    assert found.returncode == 2
+    assert "no command 'trian'" in found.stderr
+    assert "isotrain train" in found.stderr
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
+def test_usage(arguments):
+    found = start("-m", "isotrain", *arguments)
+    assert found.returncode == 0
+    assert "isotrain demo" in found.stdout
+
+
+@pytest.mark.parametrize(
+    "override", ["task=rtee", "site=[]", "encoder._target_=os.getcwd", "data.batch_size=many"]
+)
+def test_a_mistake_is_told_without_a_traceback(override, tmp_path):
+    found = start("-m", "isotrain", "train", override, cwd=tmp_path)
+    assert found.returncode not in (0, None)
+    assert override.split("=")[-1].strip("[]") in found.stderr
+    assert "Traceback" not in found.stderr
+    assert list(tmp_path.iterdir()) == []

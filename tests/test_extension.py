@@ -1,0 +1,206 @@
+"""A user's own metric, layer, objective and task: new files only, nothing existing is edited."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PARTS = '''
+"""Own parts."""
+import torch
+from torch import nn
+
+from isotrain.tasks.rte import RTE
+
+
+def row_norm(x, power=1.0):
+    """Mean norm of the rows."""
+    return x.double().norm(dim=1).pow(power).mean()
+
+
+class Halve(nn.Module):
+    """Half of every row; counts what it observed."""
+
+    def __init__(self, width, factor=0.5):
+        super().__init__()
+        self.factor = factor
+        self.counters = {}
+        self.register_buffer("n_observed", torch.tensor(0))
+
+    def forward(self, x):
+        return x * self.factor
+
+    def observe(self, x):
+        self.n_observed += len(x)
+
+    def fit(self, x=None):
+        pass
+
+
+class Shrink:
+    """Mean square of the pooled vectors."""
+
+    n_views = 2
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __call__(self, views, labels):
+        return sum(view.pooled.square().mean() for view in views)
+
+
+class Reversed(RTE):
+    """Entailment the other way round."""
+
+    name = "reversed"
+
+    def encode(self, rows, tokenizer):
+        turned = [{**r, "sentence1": r["sentence2"], "sentence2": r["sentence1"]} for r in rows]
+        return super().encode(turned, tokenizer)
+'''
+
+FILES = {
+    "metric/row_norm.yaml": """
+row_norm:
+  needs: rows
+  function: {_target_: MODULE.row_norm, _partial_: true, power: 1.0}
+""",
+    "isotropy/halve.yaml": "{_target_: MODULE.Halve, _partial_: true, factor: 0.5}",
+    "objective/shrink.yaml": "shrink: {_target_: MODULE.Shrink, weight: 0.1}",
+    "task/reversed.yaml": "{_target_: MODULE.Reversed, form: cross, max_length: 64}",
+}
+CHOICES = (
+    "metric=[isoscore,row_norm]",
+    "isotropy=halve",
+    "objective=[shrink]",
+    "task=reversed",
+    "trainer.max_steps=2",
+    "trainer.log_every_n_steps=1",
+)
+
+
+def write_files(conf, module):
+    for name, text in FILES.items():
+        (conf / name).parent.mkdir(parents=True, exist_ok=True)
+        assert not (conf / name).exists()
+        (conf / name).write_text(text.replace("MODULE", module), encoding="utf-8")
+
+
+def train(*arguments, cwd, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
+    )
+
+
+def assert_all_parts_took_part(output_dir):
+    (folder,) = output_dir.glob("reversed/halve-*")
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == "finished"
+    scores = result["scores"]
+    for layer in range(3):
+        assert scores[f"isotropy/row_norm/layer_{layer:02d}/tokens"] > 0
+    before, after = (scores[f"isotropy/row_norm/pooled/{side}"] for side in ("before", "after"))
+    assert after == pytest.approx(before / 2)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (loss, *_) = [row for row in rows if "train/shrink" in row]
+    assert loss["train/loss"] == pytest.approx(
+        loss["train/task_loss"] + 0.1 * loss["train/shrink"], rel=1e-5
+    )
+    assert (folder / "curves.png").exists()
+
+    import torch
+
+    stored = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    # Two batches of 8 rows after up to eight batches before step 0.
+    assert int(stored["model.transforms.pooled.n_observed"]) == 8 * 8 + 2 * 8
+
+
+@pytest.fixture
+def own_package(tmp_path):
+    """A module and a config folder that are no part of isotrain."""
+    (tmp_path / "own_parts.py").write_text(PARTS, encoding="utf-8")
+    write_files(tmp_path / "conf", "own_parts")
+    return tmp_path
+
+
+def test_own_parts_beside_an_installed_isotrain(own_package, small):
+    found = train(
+        str(ROOT / "train.py"),
+        "--config-dir",
+        "conf",
+        *small,
+        *CHOICES,
+        "output_dir=runs",
+        cwd=own_package,
+        PYTHONPATH=str(own_package),
+        ISOTRAIN_ALLOW="own_parts",
+    )
+    assert found.returncode == 0, found.stderr
+    assert_all_parts_took_part(own_package / "runs")
+
+
+def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
+    found = train(
+        str(ROOT / "train.py"),
+        "--config-dir",
+        "conf",
+        *small,
+        *CHOICES,
+        "output_dir=runs",
+        cwd=own_package,
+        PYTHONPATH=str(own_package),
+    )
+    assert found.returncode != 0
+    assert "ISOTRAIN_ALLOW" in found.stderr
+    for part in ("row_norm", "Halve", "Shrink", "Reversed"):
+        assert f"own_parts.{part} is not allowed" in found.stderr
+    assert not (own_package / "runs").exists()
+
+
+def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
+    """One python file and one yaml each; every existing file stays as it is."""
+    for name in ("isotrain", "conf"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", tmp_path)
+    target = tmp_path / "isotrain" / "tasks" / "own_parts.py"
+    target.write_text(PARTS, encoding="utf-8")
+    write_files(tmp_path / "conf", "isotrain.tasks.own_parts")
+    found = train("train.py", *small, *CHOICES, "output_dir=runs", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert_all_parts_took_part(tmp_path / "runs")
+
+
+def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
+    preset = tmp_path / "conf" / "isotropy" / "two_clusters.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("defaults: [cluster_pca, _self_]\nn_clusters: 2\n", encoding="utf-8")
+    found = train(
+        "-m",
+        "isotrain",
+        "train",
+        "--config-dir",
+        "conf",
+        *small,
+        "task=rte",
+        "isotropy=two_clusters",
+        "trainer.max_steps=1",
+        "output_dir=runs",
+        cwd=tmp_path,
+    )
+    assert found.returncode == 0, found.stderr
+    (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
+    stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
+    assert (stored["n_clusters"], stored["n_components"]) == (2, 3)

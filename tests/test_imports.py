@@ -1,0 +1,110 @@
+"""What importing costs, and rules about files that no linter has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "isotrain"
+FILES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = (
+    "pytorch_lightning",
+    "lightning",
+    "transformers",
+    "datasets",
+    "torchmetrics",
+    "hydra",
+    "omegaconf",
+    "wandb",
+    "matplotlib",
+    "sklearn",
+    "scipy",
+)
+
+
+def loaded_by(module):
+    code = f"import sys, {module}; print(*(m for m in sys.modules if '.' not in m))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "isotrain.metrics.isoscore, isotrain.transforms.cluster_pca, isotrain.objectives.cosreg, "
+        "isotrain.model, isotrain.poolers, isotrain.heads"
+    ],
+)
+def test_the_pure_core_needs_torch_alone(modules):
+    found = loaded_by(modules)
+    assert "torch" in found
+    assert found.isdisjoint(HEAVY)
+
+
+def test_the_command_line_and_the_check_need_no_torch():
+    found = loaded_by("isotrain.cli, isotrain.config")
+    assert "hydra" in found
+    assert found.isdisjoint({"torch", "numpy", *HEAVY} - {"hydra", "omegaconf"})
+
+
+def imported(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            yield node.module
+
+
+def test_there_are_files():
+    assert len(FILES) > 40
+
+
+def test_lightning_is_imported_under_one_name():
+    wrong = [(f.name, m) for f in FILES for m in imported(f) if m.split(".")[0] == "lightning"]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("library", "homes"),
+    [
+        ("transformers", {"encoders"}),
+        ("datasets", {"tasks"}),
+        ("pytorch_lightning", {"training", "build.py", "run.py"}),
+        ("torchmetrics", {"tasks", "metrics"}),
+    ],
+)
+def test_each_library_has_one_home(library, homes):
+    found = {
+        f.relative_to(PACKAGE).parts[0]
+        for f in FILES
+        if library in {m.split(".")[0] for m in imported(f)}
+    }
+    assert found <= homes
+    assert found
+
+
+def test_package_files_are_empty():
+    packages = [f for f in FILES if f.name == "__init__.py"]
+    assert len(packages) >= 9
+    assert [f for f in packages if f.read_text(encoding="utf-8")] == []
+    folders = {f.parent for f in FILES}
+    assert folders == {f.parent for f in packages}
+
+
+def test_no_file_is_long():
+    long = {f.name: n for f in FILES if (n := len(f.read_text().splitlines())) > 300}
+    assert long == {}
+
+
+def test_every_file_says_what_it_is():
+    silent = [
+        f.name
+        for f in FILES
+        if f.name != "__init__.py" and not ast.get_docstring(ast.parse(f.read_text()))
+    ]
+    assert silent == []

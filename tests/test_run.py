@@ -1,0 +1,379 @@
+"""One run from start to end: its files, its keys at every evaluation, and its second call."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+
+from isotrain import run as run_module
+from isotrain.run import run, run_folder
+from isotrain.training.jsonl_logger import read_rows
+
+METRICS = ("isoscore", "mean_cosine", "partition", "n_rows")
+SITES = ("tokens", "pooled")
+PLACES = {
+    *(f"layer_{layer:02d}/{view}" for layer in range(3) for view in ("cls", "tokens")),
+    *(f"{site}/{side}" for site in SITES for side in ("before", "after")),
+}
+KEYS = {f"isotropy/{metric}/{place}" for metric in METRICS for place in PLACES}
+
+
+@pytest.fixture(scope="module")
+def overrides(small):
+    return (
+        *small,
+        "task=wic",
+        "isotropy=cluster_pca",
+        "isotropy.n_clusters=2",
+        f"site=[{','.join(SITES)}]",
+        "trainer.max_steps=5",  # of 12: stops in the middle of the epoch
+        "trainer.val_check_interval=3",
+        "trainer.log_every_n_steps=2",
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(composed, overrides, tmp_path_factory):
+    """A finished run: configuration, scores and folder."""
+    cfg = composed(*overrides, f"output_dir={tmp_path_factory.mktemp('runs')}")
+    scores = run(cfg, "cluster_pca")
+    return cfg, scores, run_folder(cfg, "cluster_pca")
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """A run may set the number of threads of the process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_files(finished):
+    _, _, folder = finished
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "metrics.jsonl",
+        "result.json",
+        "curves.png",
+        "last.ckpt",
+    }
+    assert folder.parent.name == "wic"
+    assert folder.name.startswith("cluster_pca-")
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "curves.png").stat().st_size > 10_000
+
+
+def test_result(finished):
+    _, scores, folder = finished
+    result = json.loads((folder / "result.json").read_text())
+    assert set(result) == {
+        "status",
+        "arm",
+        "seed",
+        "config",
+        "n_parameters",
+        "n_rows",
+        "encoder",
+        "data",
+        "monitor",
+        "environment",
+        "steps",
+        "scores",
+        "timings_s",
+    }
+    assert result["status"] == "finished"
+    assert result["steps"] == 5
+    assert result["scores"] == scores
+    assert result["monitor"] == "val/accuracy"
+    assert result["n_rows"] == {"train": 96, "dev": 32, "test": 32}
+    assert result["environment"]["threads"] == result["config"]["threads"] > 0
+    assert result["environment"]["torch"] == torch.__version__
+    assert set(result["timings_s"]) == {"first_evaluation", "fit", "test", "total"}
+    assert {"val/accuracy", "val/loss", "test/accuracy", "test/loss"} <= set(scores)
+    assert set(scores) >= KEYS
+    assert all(0 <= scores[key] <= 1 for key in ("val/accuracy", "test/accuracy"))
+
+
+def test_the_stored_configuration_is_the_one_that_ran(finished):
+    from omegaconf import OmegaConf
+
+    cfg, _, folder = finished
+    stored = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    result = json.loads((folder / "result.json").read_text())
+    assert stored == result["config"]
+    assert stored["isotropy"]["n_clusters"] == 2
+    assert "${" not in (folder / "config.yaml").read_text()
+    again = OmegaConf.merge(cfg, stored)
+    assert run_folder(again, "cluster_pca") == folder
+
+
+def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
+    _, scores, folder = finished
+    rows = read_rows(folder / "metrics.jsonl")
+    measured = [row for row in rows if any(key.startswith("isotropy/") for key in row)]
+    assert [row["step"] for row in measured] == [0, 3, 5]
+    for row in measured:
+        assert {key for key in row if key.startswith("isotropy/")} == KEYS
+        assert "val/accuracy" in row
+    assert all(row[key] == row[key] for row in measured for key in KEYS)  # no NaN
+    first, *_, last = measured
+    moved = [key for key in KEYS if key.endswith("/layer_02/tokens") and "n_rows" not in key]
+    assert all(first[key] != last[key] for key in moved)
+    assert {key: last[key] for key in KEYS} == {key: scores[key] for key in KEYS}
+    assert len([row for row in rows if "test/accuracy" in row]) == 1
+
+
+def test_training_is_logged(finished):
+    rows = read_rows(finished[2] / "metrics.jsonl")
+    train = [row for row in rows if "train/loss" in row]
+    assert len(train) == 2
+    for row in train:
+        assert row["train/loss"] == row["train/task_loss"] > 0
+        assert "train/pooled/rows_borrowed" in row
+        assert "train/tokens/clusters_empty" in row
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "interval", "steps"),
+    [(12, "1.0", [0, 12]), (24, "1.0", [0, 12, 24]), (4, "1.0", [0, 4]), (6, "3", [0, 3, 6])],
+)
+def test_every_evaluation_comes_once(composed, small, tmp_path, max_steps, interval, steps):
+    cfg = composed(
+        *small,
+        "task=rte",
+        "trainer.max_epochs=2",
+        f"trainer.max_steps={max_steps}",
+        f"trainer.val_check_interval={interval}",
+        f"output_dir={tmp_path}",
+        "metric=[isoscore]",
+    )
+    run(cfg, "none")
+    rows = read_rows(run_folder(cfg, "none") / "metrics.jsonl")
+    assert [row["step"] for row in rows if "val/accuracy" in row] == steps
+
+
+def test_accumulated_batches_are_one_step(composed, small, tmp_path):
+    cfg = composed(
+        *small,
+        "task=rte",
+        "trainer.accumulate_grad_batches=4",
+        f"output_dir={tmp_path}",
+        "metric=[isoscore]",
+        "trainer.log_every_n_steps=1",
+    )
+    run(cfg, "none")
+    rows = read_rows(run_folder(cfg, "none") / "metrics.jsonl")
+    assert [row["step"] for row in rows if "val/accuracy" in row] == [0, 3]
+
+
+def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
+    cfg, scores, folder = finished
+
+    def build(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(run_module, "build", build)
+    before = (folder / "result.json").stat().st_mtime_ns
+    assert run(cfg, "cluster_pca") == scores
+    assert (folder / "result.json").stat().st_mtime_ns == before
+    printed = capsys.readouterr().out
+    assert "rerun=true" in printed
+    assert str(folder) in printed
+    assert f"{scores['val/accuracy']:.4f}" in printed
+
+
+def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
+    cfg, scores, folder = finished
+    again = composed(*overrides, f"output_dir={cfg.output_dir}", "rerun=true")
+    before = (folder / "result.json").stat().st_mtime_ns
+    assert run_folder(again, "cluster_pca") == folder
+    assert run(again, "cluster_pca") == scores
+    assert (folder / "result.json").stat().st_mtime_ns > before
+    assert len([r for r in read_rows(folder / "metrics.jsonl") if "test/loss" in r]) == 1
+
+
+def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
+    composed, small, tmp_path, monkeypatch
+):
+    from isotrain.training.fine_tuning import FineTuning
+
+    cfg = composed(*small, "task=rte", "trainer.max_steps=3", f"output_dir={tmp_path}")
+    original = FineTuning.training_step
+
+    def explode(self, batch, batch_idx):
+        if batch_idx == 1:
+            raise RuntimeError("in the second step")
+        return original(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "training_step", explode)
+        with pytest.raises(RuntimeError, match="in the second step"):
+            run(cfg, "none")
+    folder = run_folder(cfg, "none")
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert result["error"] == "RuntimeError: in the second step"
+    assert "scores" not in result
+    assert not (folder / "last.ckpt").exists()
+    assert "val/accuracy" in run(cfg, "none")
+    assert json.loads((folder / "result.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.parametrize("bad", ["task._target_=os.getcwd", "site=[]"])
+def test_a_refused_configuration_writes_nothing(composed, small, tmp_path, bad):
+    with pytest.raises(ValueError, match=r"_target_|site"):
+        run(composed(*small, f"output_dir={tmp_path / 'runs'}", bad), "none")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_parts_that_do_not_fit_write_nothing(composed, small, tmp_path):
+    cfg = composed(*small, f"output_dir={tmp_path / 'runs'}", "task=rte", "pooling=spans")
+    with pytest.raises(ValueError, match="pooling=spans"):
+        run(cfg, "none")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
+    cfg = composed(
+        *small,
+        "task=rte",
+        "metric=[]",
+        "checkpoint=false",
+        "trainer.max_steps=2",
+        f"output_dir={tmp_path}",
+    )
+    scores = run(cfg, "none")
+    folder = run_folder(cfg, "none")
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "metrics.jsonl",
+        "result.json",
+        "curves.png",
+    }
+    assert set(scores) == {"val/accuracy", "val/loss"}
+
+
+def test_the_folder_is_named_by_what_is_computed(composed, small):
+    base = run_folder(composed(*small), "none")
+    assert run_folder(composed(*small, "logger=[wandb]"), "none") == base
+    assert run_folder(composed(*small, "output_dir=/other"), "none").name == base.name
+    assert run_folder(composed(*small, "seed=1"), "none").name != base.name
+    n = torch.get_num_threads()
+    assert run_folder(composed(*small, f"threads={n}"), "none") == base
+    assert run_folder(composed(*small, f"threads={n + 1}"), "none").name != base.name
+
+
+def test_naming_a_folder_does_not_change_the_process(composed, small):
+    before = torch.get_num_threads()
+    run_folder(composed(*small, f"threads={before + 1}"), "none")
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_a_graded_task(composed, small, tmp_path, form):
+    cfg = composed(
+        *small,
+        "task=stsb",
+        f"task.form={form}",
+        "trainer.max_steps=3",
+        f"output_dir={tmp_path}",
+        "isotropy=mean",
+        "metric=[isoscore]",
+    )
+    scores = run(cfg, "mean")
+    for key in ("val/spearman", "val/pearson", "test/spearman"):
+        assert -1 <= scores[key] <= 1
+
+
+def test_tensorboard(composed, small, tmp_path):
+    cfg = composed(
+        *small,
+        "task=rte",
+        "logger=[tensorboard]",
+        "trainer.max_steps=2",
+        f"output_dir={tmp_path}",
+    )
+    run(cfg, "none")
+    assert list(run_folder(cfg, "none").rglob("events.out.tfevents.*"))
+
+
+def test_wandb_offline(composed, small, tmp_path, monkeypatch):
+    import wandb
+
+    for name in ("WANDB_API_KEY", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for seed in (0, 1):
+        cfg = composed(
+            *small,
+            "task=rte",
+            "logger=[wandb]",
+            "trainer.max_steps=2",
+            f"output_dir={tmp_path}",
+            f"seed={seed}",
+            "metric=[isoscore]",
+        )
+        run(cfg, "none")
+        folder = run_folder(cfg, "none")
+        runs = list(folder.glob("wandb/offline-run-*"))
+        assert len(runs) == 1, sorted(tmp_path.rglob("offline-run-*"))
+        assert list(runs[0].glob("*.wandb"))
+        assert wandb.run is None
+        text = " ".join(p.read_text(errors="ignore") for p in runs[0].rglob("*") if p.is_file())
+        assert os.environ.get("WANDB_API_KEY", "no key") not in text
+
+
+def test_a_part_that_cannot_be_built_leaves_no_run_of_a_logger_behind(
+    composed, small, tmp_path, monkeypatch
+):
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    cfg = composed(
+        *small, "task=rte", "logger=[wandb]", "+trainer.bogus=1", f"output_dir={tmp_path / 'runs'}"
+    )
+    with pytest.raises(Exception, match="bogus"):
+        run(cfg, "none")
+    left = wandb.run
+    wandb.finish()
+    assert left is None
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_finished_run_without_checkpoint_is_not_enough_for_one_with(composed, small, tmp_path):
+    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
+    run(composed(*base, "checkpoint=false"), "none")
+    cfg = composed(*base, "checkpoint=true")
+    run(cfg, "none")
+    assert (run_folder(cfg, "none") / "last.ckpt").is_file()
+
+
+def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):
+    from isotrain.training.fine_tuning import FineTuning
+
+    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
+    run(composed(*base), "none")
+    cfg = composed(*base, "rerun=true")
+
+    def explode(*_):
+        raise RuntimeError("in the first evaluation")
+
+    monkeypatch.setattr(FineTuning, "validation_step", explode)
+    with pytest.raises(RuntimeError, match="first evaluation"):
+        run(cfg, "none")
+    folder = run_folder(cfg, "none")
+    assert json.loads((folder / "result.json").read_text())["status"] == "failed"
+    stale = {path.name for path in folder.iterdir()} - {"config.yaml", "result.json"}
+    assert stale == set()
+
+
+@pytest.mark.parametrize("option", ["+trainer.fast_dev_run=true", "+trainer.limit_val_batches=0"])
+def test_options_of_the_trainer_for_a_quick_look(composed, small, tmp_path, option):
+    cfg = composed(*small, "task=rte", "trainer.max_steps=1", f"output_dir={tmp_path}", option)
+    run(cfg, "none")
+    result = json.loads((run_folder(cfg, "none") / "result.json").read_text())
+    assert result["status"] == "finished"

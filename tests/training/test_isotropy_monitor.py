@@ -1,0 +1,147 @@
+"""The monitor's values are those of an offline measurement, within its budget."""
+
+from __future__ import annotations
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.training.isotropy_monitor import IsotropyMonitor
+
+METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "partition": partition}
+LAYER = (
+    "task=wic",
+    "isotropy=cluster_pca",
+    "isotropy.n_clusters=2",
+    "site=[layer_1,tokens,pooled]",
+    "monitor.max_rows=100000",
+)
+
+
+def measured(experiment):
+    (values,) = experiment.trainer.validate(
+        experiment.module, datamodule=experiment.data, verbose=False
+    )
+    return {key: value for key, value in values.items() if key.startswith("isotropy/")}
+
+
+def offline(experiment):
+    """Every cloud of dev by place, from plain forward passes."""
+    model, clouds = experiment.module.model.eval(), {}
+    with torch.no_grad():
+        for batch in experiment.data.val_dataloader():
+            output = model(batch)
+            real = batch.attention_mask.bool()
+            parts = {}
+            for layer, hidden in enumerate(output.hidden_states):
+                parts[f"layer_{layer:02d}/cls"] = hidden[:, 0]
+                parts[f"layer_{layer:02d}/tokens"] = hidden[real]
+            for site, (before, after) in output.site_rows.items():
+                parts[f"{site}/before"], parts[f"{site}/after"] = before, after
+            for place, rows in parts.items():
+                clouds.setdefault(place, []).append(rows)
+    return {place: torch.cat(rows) for place, rows in clouds.items()}
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_values_are_those_of_an_offline_measurement(built, form):
+    experiment = built(*LAYER, f"task.form={form}", "pooling=spans", "task.prompt=none")
+    values = measured(experiment)
+    clouds = offline(experiment)
+    assert len(clouds) == 2 * 3 + 2 * 3
+    expected = {
+        f"isotropy/{name}/{place}": float(metric(rows))
+        for place, rows in clouds.items()
+        for name, metric in METRICS.items()
+    }
+    expected |= {f"isotropy/n_rows/{place}": len(rows) for place, rows in clouds.items()}
+    assert set(values) == set(expected)
+    assert values == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert len(clouds["layer_00/cls"]) == 32 * (2 if form == "bi" else 1)
+    assert len(clouds["pooled/before"]) == 32 * 2  # two target words a row
+    assert values["isotropy/isoscore/tokens/before"] != values["isotropy/isoscore/tokens/after"]
+
+
+def test_values_do_not_depend_on_the_batch_size(built):
+    budget = "monitor.max_rows=50"  # fewer than the tokens: the choice of rows counts too
+    four = measured(built(*LAYER, budget, "data.eval_batch_size=4"))
+    sixteen = measured(built(*LAYER, budget, "data.eval_batch_size=16"))
+    assert four == pytest.approx(sixteen, rel=1e-5, abs=1e-5)
+    assert four["isotropy/n_rows/layer_00/tokens"] == 50
+
+
+class Held(pl.Callback):
+    """Bytes that the monitor holds when an evaluation ends."""
+
+    def __init__(self, monitor):
+        self.monitor, self.n_bytes = monitor, 0
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        """Runs before the monitor, which lets go of its rows."""
+        self.n_bytes = sum(
+            cloud.untyped_storage().nbytes()
+            for reservoir in self.monitor._reservoirs.values()
+            for cloud in reservoir._clouds
+        )
+
+
+@pytest.mark.parametrize("max_rows", [7, 20, 100_000])
+def test_the_budget_is_kept(built, max_rows):
+    experiment = built(*LAYER, f"monitor.max_rows={max_rows}")
+    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
+    held = Held(monitor)
+    experiment.trainer.callbacks.insert(0, held)
+    values = measured(experiment)
+    counts = {key: n for key, n in values.items() if "/n_rows/" in key}
+    assert len(counts) == 2 * 3 + 2 * 3
+    budget = monitor.budget_bytes(width=16, n_blocks=2, n_sites=3)
+    assert budget == max_rows * 16 * 4 * 12
+    if max_rows < 32:
+        assert set(counts.values()) == {max_rows}
+        assert held.n_bytes == budget
+    else:
+        assert counts["isotropy/n_rows/layer_00/cls"] == 32
+        assert 0 < held.n_bytes < budget
+    assert monitor._reservoirs == {}
+
+
+def test_the_budget_chooses_equal_rows_at_every_evaluation(built):
+    experiment = built(*LAYER, "monitor.max_rows=9")
+    assert measured(experiment) == measured(experiment)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_row_is_counted_and_not_measured(built, n):
+    experiment = built("task=rte", "monitor.max_rows=100000")
+    experiment.data.examples["dev"] = experiment.data.examples["dev"][:n]
+    values = measured(experiment)
+    assert values["isotropy/n_rows/layer_00/cls"] == n
+    assert values["isotropy/n_rows/pooled/before"] == n
+    assert ("isotropy/isoscore/layer_00/cls" in values) == (n == 2)
+    assert "isotropy/isoscore/layer_00/tokens" in values
+
+
+def test_a_metric_of_several_numbers_gets_a_key_for_each(built):
+    experiment = built("task=rte")
+    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
+    monitor.metrics["pair"] = lambda x: {"one": x.sum().double(), "two": x.mean().double()}
+    values = measured(experiment)
+    assert "isotropy/pair_one/layer_02/tokens" in values
+    assert "isotropy/pair_two/pooled/after" in values
+
+
+def test_a_headline_that_is_not_measured_is_refused():
+    with pytest.raises(ValueError, match=r"monitor\.headline must be one of .*isoscore.*lid"):
+        IsotropyMonitor({"isoscore": isoscore}, 10, "lid")
+
+
+def test_the_identity_changes_nothing(built):
+    values = measured(built("task=rte", "isotropy=none", "site=[tokens]"))
+    for name in METRICS:
+        before = values[f"isotropy/{name}/tokens/before"]
+        assert before == values[f"isotropy/{name}/tokens/after"]
+        # All tokens of the last layer: the same cloud, seen by the other view.
+        assert before == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)

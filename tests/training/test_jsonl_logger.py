@@ -1,0 +1,59 @@
+"""metrics.jsonl: what is written is what is read."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from isotrain.training.jsonl_logger import JsonlLogger, read_rows
+
+
+def test_rows_come_back_in_order_with_their_steps(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    logger = JsonlLogger(path)
+    logger.log_metrics({"a": 1.5}, step=0)
+    logger.log_metrics({"a": 2.5, "b/c": -1.0}, step=10)
+    rows = read_rows(path)
+    assert [(row["step"], row["a"]) for row in rows] == [(0, 1.5), (10, 2.5)]
+    assert rows[1]["b/c"] == -1.0
+    assert 0 <= rows[0]["time_s"] <= rows[1]["time_s"]
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_each_row_is_on_disk_at_once(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    logger = JsonlLogger(path)
+    for step in range(3):
+        logger.log_metrics({"a": 0.0}, step=step)
+        assert len(read_rows(path)) == step + 1
+
+
+def test_an_old_file_is_replaced_at_the_first_row(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    JsonlLogger(path).log_metrics({"old": 1.0}, step=7)
+    logger = JsonlLogger(path)
+    logger.log_metrics({"new": 1.0}, step=0)
+    logger.log_metrics({"new": 2.0}, step=1)
+    assert [sorted(set(row) - {"step", "time_s"}) for row in read_rows(path)] == [["new"]] * 2
+
+
+def test_an_unfinished_last_line_is_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a"', encoding="utf-8")
+    assert read_rows(path) == [{"step": 0, "a": 1.0}]
+    path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a": 2.0}', encoding="utf-8")
+    assert len(read_rows(path)) == 1  # whole, but its line end never came
+
+
+def test_values_that_are_not_finite_survive(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    JsonlLogger(path).log_metrics({"a": math.nan, "b": -math.inf}, step=0)
+    (row,) = read_rows(path)
+    assert math.isnan(row["a"])
+    assert row["b"] == -math.inf
+
+
+def test_every_line_is_json_of_its_own(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    JsonlLogger(path).log_metrics({"task/µ": 1.0}, step=0)
+    assert json.loads(path.read_text(encoding="utf-8"))["task/µ"] == 1.0
