@@ -3,7 +3,7 @@
 RTE, MiniLM, batch 32, max_length 128: forward, backward, optimizer step, queue. The arms take
 turns on every batch; a ratio compares the same batch, and the median of all ratios is printed.
 
-    ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_step.py [--batches 10] [--rounds 2]
+    ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_step.py [--batches 10] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from hydra import compose, initialize_config_dir
 
 from isotrain.build import build
 from isotrain.config import conf_folder, register
+from isotrain.model import IsotropicModel
 from isotrain.run import _quiet
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Batch
+from isotrain.types import Batch, Task
 
 K8R3 = ["isotropy.n_clusters=8", "isotropy.n_components=3"]
 ARMS = {
@@ -48,38 +49,50 @@ def built(overrides: list[str]) -> tuple[FineTuning, list[Batch]]:
     return experiment.module, list(experiment.data.train_dataloader())
 
 
-def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+def step(
+    model: IsotropicModel, task: Task, optimizer: torch.optim.Optimizer, batch: Batch
+) -> float:
     started = time.perf_counter()
-    output = module.model(batch)
-    loss = module.task.loss(output.logits, batch.labels)
+    output = model(batch)
+    loss = task.loss(output.logits, batch.labels)
     optimizer.zero_grad()
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(module.model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    module.model.observe({site: rows[0].detach() for site, rows in output.site_rows.items()})
+    model.observe({site: rows[0].detach() for site, rows in output.site_rows.items()})
     return time.perf_counter() - started
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     _quiet()
-    modules, batches = {}, []
-    for arm, overrides in ARMS.items():
-        modules[arm], batches = built(overrides)
+    modules = {arm: built(overrides)[0] for arm, overrides in ARMS.items()}
+    module, batches = built(ARMS["none"])
     batches = batches[: arguments.batches]
-    optimizers = {a: m.optimizer(parameter_groups(m.model)) for a, m in modules.items()}
-    for arm, module in modules.items():  # warm up, and fill the queues
+    # One encoder, one head and one optimizer for all arms: only the layer differs.
+    shared = module.model
+    models = {
+        arm: IsotropicModel(shared.encoder, shared.pooling, shared.head, m.model.transforms)
+        for arm, m in modules.items()
+    }
+    optimizer = module.optimizer(parameter_groups(shared))
+    for model in models.values():  # warm up, and fill the queues
         for batch in batches[:3]:
-            step(module, optimizers[arm], batch)
+            step(model, module.task, optimizer, batch)
     seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    arms = list(ARMS)
     for _ in range(arguments.rounds):
         for batch in batches:
-            for arm, module in modules.items():
-                seconds[arm].append(step(module, optimizers[arm], batch))
-    print(f"RTE, MiniLM, batch 32, {len(seconds['none'])} steps an arm, K = 8, R = 3")
+            for arm in arms:
+                seconds[arm].append(step(models[arm], module.task, optimizer, batch))
+            arms = arms[1:] + arms[:1]  # no arm always follows the same one
+    print(
+        f"RTE, MiniLM, batch 32, {len(seconds['none'])} steps an arm, K = 8, R = 3, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
     print("| isotropy layer | step, ms (median) | over none (median of ratios, quartiles) |")
     print("| --- | --- | --- |")
     for arm, values in seconds.items():

@@ -20,7 +20,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,

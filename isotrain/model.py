@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.rows import put_rows, row_ids
+from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform
 
 TokenRows = Literal["all", "no_special"]
@@ -78,7 +78,7 @@ class IsotropicModel(nn.Module):
         site_ids: dict[str, Tensor] = {}
 
         def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
-            before_ND = hidden_ATD[mask_AT]
+            before_ND = take_rows(hidden_ATD, mask_AT)
             after_ND = self.transforms[site](before_ND)
             site_rows[site], site_ids[site] = (before_ND, after_ND), ids_AT[mask_AT]
             return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)

@@ -57,13 +57,26 @@ def _shift(x: Tensor, n: int) -> Tensor:
     return (x >> n) & ((1 << (64 - n)) - 1)
 
 
+def take_rows(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
+    """The rows `[N, D]` of `hidden` where `mask` is true.
+
+    By index, several times faster with its gradient than by a boolean mask.
+
+    >>> take_rows(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[False, True]])).tolist()
+    [[2.0]]
+    """
+    return hidden_ATD.flatten(0, 1).index_select(0, mask_AT.flatten().nonzero().flatten())
+
+
 def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
     """A copy of `hidden` with `rows` in the places where `mask` is true.
 
     >>> put_rows(torch.zeros(1, 2, 1), torch.tensor([[False, True]]), torch.ones(1, 1)).tolist()
     [[[0.0], [1.0]]]
     """
-    return hidden_ATD.masked_scatter(mask_AT[..., None], rows_ND.to(hidden_ATD.dtype))
+    places_N = mask_AT.flatten().nonzero().flatten()
+    flat_RD = hidden_ATD.flatten(0, 1).index_copy(0, places_N, rows_ND.to(hidden_ATD.dtype))
+    return flat_RD.reshape(hidden_ATD.shape)
 
 
 def wide(x: Tensor) -> Tensor:

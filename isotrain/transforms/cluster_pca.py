@@ -25,6 +25,7 @@ class ClusterPCAStats(NamedTuple):
     centre_KD: Tensor  # what is subtracted from the rows of a cluster
     direction_KDR: Tensor  # orthonormal columns that are removed; zero columns past the cap
     counters: dict[str, Tensor]
+    assignment_N: Tensor | None = None  # of the rows it was fitted on
 
 
 def fit_cluster_pca(
@@ -37,7 +38,7 @@ def fit_cluster_pca(
     effective_rows: int | None = None,
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
-    n_iterations: int = 5,
+    n_iterations: int = 3,
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
@@ -71,25 +72,30 @@ def fit_cluster_pca(
         count * effective / n < min_rows or not has_scatter(rows_CD)
         for count, rows_CD in zip(counts, members, strict=True)
     ]
-    # Cloud 0, all rows, is what small clusters borrow; then the clusters that stand alone.
-    mean_D = x_ND.mean(dim=0) if any(borrows) else mean_KD[0]
-    clouds = [detached_ND - mean_D.detach()] if any(borrows) else []
+    mean_D = (count_K @ mean_KD) / n
+    clouds = [x - mean_KD[c].detach() for c, x in enumerate(members)]
     alone = [c for c, borrow in enumerate(borrows) if not borrow]
-    clouds += [members[c] - mean_KD[c].detach() for c in alone]
+    rest_ND = None
+    if any(borrows):  # then the first basis is that of all rows, for the small clusters
+        offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
+        rest_ND = torch.cat([*(clouds[c] for c, borrow in enumerate(borrows) if borrow), offset_KD])
+    # One direction more than is removed tells whether anything would be left.
+    bases = leading_directions_of_each(
+        [clouds[c] for c in alone], n_components + 1, rest_ND, n_settled=n_components
+    )
+    owners = [n] * any(borrows) + [counts[c] for c in alone]
     bases = [
-        _capped(basis_DS, rho, len(x) * effective / n)
-        for x, basis_DS in zip(
-            clouds, leading_directions_of_each(clouds, n_components + 1), strict=True
-        )
+        _capped(basis_DS, rho, count * effective / n)
+        for basis_DS, count in zip(bases, owners, strict=True)
     ]
     own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
-    scattered = bool(alone) or has_scatter(detached_ND)
-    direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
+    directions = [own.get(c, bases[0]) for c in range(n_clusters)]
+    scattered = not all(borrows) or has_scatter(detached_ND)
+    direction_KDR = torch.stack(directions) * scattered
     borrow_K = torch.tensor(borrows, device=x_ND.device)
-    n_borrowed = sum(c for c, borrow in zip(counts, borrows, strict=True) if borrow)
     counters = {
         "rows_passed_through": 0 if scattered else n,
-        "rows_borrowed": n_borrowed * scattered,
+        "rows_borrowed": (n - sum(counts[c] for c in alone)) * scattered,
         "clusters_empty": counts.count(0),
         "directions_removed": float(direction_KDR.square().sum()),
     }
@@ -98,14 +104,18 @@ def fit_cluster_pca(
         torch.where(borrow_K[:, None], mean_D, mean_KD) * scattered,
         direction_KDR,
         {name: torch.tensor(float(value)) for name, value in counters.items()},
+        clusters.assignment_N,
     )
 
 
-def apply_cluster_pca(x_ND: Tensor, stats: ClusterPCAStats) -> Tensor:
+def apply_cluster_pca(
+    x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
+) -> Tensor:
     """Rows minus the mean and the dominant directions of their cluster, `[N, D]`.
 
-    y = (x − m_c) − V_c V_cᵀ(x − m_c), c the cluster of the nearest anchor. The directions act
-    on the right of the rows, so that with detached V the gradient is the projection itself.
+    y = (x − m_c) − V_c V_cᵀ(x − m_c), c the given cluster, else that of the nearest anchor. The
+    directions act on the right of the rows, so that with detached V the gradient is the
+    projection itself.
 
     >>> stats = ClusterPCAStats(torch.zeros(1, 2), torch.zeros(1, 2),
     ...                         torch.tensor([[[1.0], [0.0]]]), {})
@@ -113,7 +123,8 @@ def apply_cluster_pca(x_ND: Tensor, stats: ClusterPCAStats) -> Tensor:
     [[0.0, 4.0]]
     """
     n_clusters, width, n_components = stats.direction_KDR.shape
-    assignment_N = nearest_centroid(x_ND, stats.anchor_KD)
+    if assignment_N is None:
+        assignment_N = nearest_centroid(x_ND, stats.anchor_KD)
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     y_ND = x_ND - member_NK @ stats.centre_KD
     if n_components == 0:
@@ -137,7 +148,7 @@ class ClusterPCA(nn.Module):
     Args:
         width: D.
         n_clusters: K; 1 = no clustering.
-        n_components: R directions removed per cluster; 0 centres only.
+        n_components: R directions removed per cluster; 0 = centring only.
         rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters borrow the statistics of all rows.
         stats: batch | queue, the source of training statistics.
@@ -173,7 +184,7 @@ class ClusterPCA(nn.Module):
         stats: Literal["batch", "queue"] = "queue",
         eval_stats: Literal["frozen", "batch"] = "frozen",
         queue_rows: int = 1024,
-        n_iterations: int = 5,
+        n_iterations: int = 3,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -182,7 +193,7 @@ class ClusterPCA(nn.Module):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if not 0.0 < rho <= 1.0:
-            raise ValueError(f"rho must lie in (0, 1], got {rho}; 0.25 is the default")
+            raise ValueError(f"rho must lie in (0, 1], got {rho}; try 0.25")
         if not 0 <= n_components < width:
             rule = f"n_components must be at least 0 and below width={width}"
             raise ValueError(f"{rule}, got {n_components}; lower n_components")
@@ -205,19 +216,21 @@ class ClusterPCA(nn.Module):
     def forward(self, x_ND: Tensor) -> Tensor:
         """Transformed rows; the class says where the statistics come from."""
         with torch.autocast(x_ND.device.type, enabled=False):
-            rows_ND = wide(x_ND)
+            rows_ND, own_N = wide(x_ND), None
             if not self.training and self.eval_stats == "frozen":
                 stats = self._frozen(rows_ND.dtype)
             else:
-                basis_ND = finite_rows(rows_ND)
-                if len(basis_ND) == 0:  # nothing to estimate from
+                finite_ND = finite_rows(rows_ND)
+                if len(finite_ND) == 0:  # nothing to estimate from
                     self.counters = {}
                     return x_ND
-                if self.training and self.stats == "queue":
-                    basis_ND = torch.cat([self.queue.rows().to(rows_ND.dtype), basis_ND])
-                stats = self._estimate(basis_ND)
+                recent = self.training and self.stats == "queue"
+                known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
+                stats = self._estimate(torch.cat([known_ND, finite_ND]))
+                if stats.assignment_N is not None and len(finite_ND) == len(rows_ND):
+                    own_N = stats.assignment_N[len(known_ND) :]
             self.counters = stats.counters
-            return apply_cluster_pca(rows_ND, stats).to(x_ND.dtype)
+            return apply_cluster_pca(rows_ND, stats, own_N).to(x_ND.dtype)
 
     @torch.no_grad()
     def observe(self, x_ND: Tensor) -> None:
@@ -227,7 +240,7 @@ class ClusterPCA(nn.Module):
         if self.n_clusters == 1 or len(rows_MD) == 0:
             return
         generator = torch.Generator().manual_seed(self.seed)
-        warm_KD = self._warm(rows_MD.dtype)
+        warm_KD = self.warm_KD.to(rows_MD.dtype) if bool(self.is_warm) else None
         with torch.autocast(rows_MD.device.type, enabled=False):
             found = kmeans(
                 rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3
@@ -246,8 +259,7 @@ class ClusterPCA(nn.Module):
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
         effective = int(self.queue.last_push) if self.stats == "batch" else None
-        with torch.autocast(rows_ND.device.type, enabled=False):
-            stats = self._estimate(rows_ND, effective_rows=effective, n_iterations=100)
+        stats = self._estimate(rows_ND, effective_rows=effective, n_iterations=100)
         self.anchor_KD.copy_(stats.anchor_KD)
         self.centre_KD.copy_(stats.centre_KD)
         self.direction_KDR.copy_(stats.direction_KDR)
@@ -256,20 +268,18 @@ class ClusterPCA(nn.Module):
     def _estimate(
         self, rows_ND: Tensor, effective_rows: int | None = None, n_iterations: int | None = None
     ) -> ClusterPCAStats:
-        return fit_cluster_pca(
-            rows_ND,
-            self.n_clusters,
-            self.n_components,
-            rho=self.rho,
-            min_rows=self.min_rows,
-            effective_rows=effective_rows,
-            n_iterations=n_iterations or self.n_iterations,
-            generator=torch.Generator().manual_seed(self.seed),
-            init=self._warm(rows_ND.dtype),
-        )
-
-    def _warm(self, dtype: torch.dtype) -> Tensor | None:
-        return self.warm_KD.to(dtype) if bool(self.is_warm) else None
+        with torch.autocast(rows_ND.device.type, enabled=False):
+            return fit_cluster_pca(
+                rows_ND,
+                self.n_clusters,
+                self.n_components,
+                rho=self.rho,
+                min_rows=self.min_rows,
+                effective_rows=effective_rows,
+                n_iterations=n_iterations or self.n_iterations,
+                generator=torch.Generator().manual_seed(self.seed),
+                init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
+            )
 
     def _frozen(self, dtype: torch.dtype) -> ClusterPCAStats:
         if not bool(self.is_fitted):

@@ -109,7 +109,7 @@ def test_one_cluster_is_all_but_the_top(n, d, r):
 def test_clusters_equal_scikit_learns_pca_on_the_same_assignment(n, d, k, r, seed):
     x = blobs(n, d, k, seed=seed)
     layer = ClusterPCA(d, n_clusters=k, n_components=r, stats="batch", seed=seed)
-    found = kmeans(x, k, generator=seeded(seed), n_iterations=5)
+    found = kmeans(x, k, generator=seeded(seed), n_iterations=3)
     assert int(found.count_K.min()) >= 9
     expected = per_cluster_reference(x, found.assignment_N, r, rho=0.25)
     torch.testing.assert_close(layer(x), expected, atol=1e-8, rtol=0)
@@ -118,7 +118,7 @@ def test_clusters_equal_scikit_learns_pca_on_the_same_assignment(n, d, k, r, see
 
 def test_overlapping_clusters_equal_the_reference_too():
     x = cloud(400, 12, seed=5)
-    found = kmeans(x, 4, generator=seeded(0), n_iterations=5)
+    found = kmeans(x, 4, generator=seeded(0), n_iterations=3)
     expected = per_cluster_reference(x, found.assignment_N, 2, rho=0.25)
     y = ClusterPCA(12, n_clusters=4, n_components=2, stats="batch")(x)
     torch.testing.assert_close(y, expected, atol=1e-8, rtol=0)
