@@ -189,7 +189,7 @@ class ClusterPCA(nn.Module):
     ) -> None:
         super().__init__()
         sizes = {"width": width, "n_clusters": n_clusters, "min_rows": min_rows}
-        for name, value in (sizes | {"n_iterations": n_iterations}).items():
+        for name, value in {**sizes, "n_iterations": n_iterations}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if not 0.0 < rho <= 1.0:
@@ -250,11 +250,7 @@ class ClusterPCA(nn.Module):
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None) -> None:
-        """Freeze statistics of the given rows, or of the queue, for evaluation.
-
-        Raises:
-            RuntimeError: no finite rows were given and none were observed.
-        """
+        """Freeze the statistics of evaluation: of the given finite rows, or of the queue."""
         rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
