@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check fast bench venv clean
+.PHONY: demo test check bench venv clean
 
 demo: venv
 	$(BIN)/isotrain demo
@@ -21,6 +21,7 @@ check: venv
 bench: venv
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_step.py
+	$(BIN)/python benchmarks/demo_source.py
 
 venv: $(VENV)/installed
 

@@ -16,12 +16,11 @@ from statistics import median
 
 import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
 
 from isotrain.build import build
-from isotrain.config import conf_folder, register
+from isotrain.config import compose_run
 from isotrain.model import IsotropicModel
-from isotrain.run import _quiet
+from isotrain.run import quiet
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, Task
@@ -40,9 +39,7 @@ ARMS = {
 
 def built(overrides: list[str]) -> tuple[FineTuning, list[Batch]]:
     base = ["task=rte", "encoder=minilm", "source=local", "metric=[]"]
-    register()
-    with initialize_config_dir(conf_folder(), version_base="1.3"):
-        cfg = compose("train", base + overrides)
+    cfg = compose_run(base + overrides)
     pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         experiment = build(cfg, Path(folder))
@@ -68,7 +65,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    _quiet()
+    quiet()
     modules = {arm: built(overrides)[0] for arm, overrides in ARMS.items()}
     module, batches = built(ARMS["none"])
     batches = batches[: arguments.batches]

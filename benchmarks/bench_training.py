@@ -19,7 +19,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -29,9 +28,9 @@ from transformers import (
 )
 
 from isotrain.build import Experiment, build
-from isotrain.config import conf_folder, register
+from isotrain.config import compose_run
 from isotrain.encoders.minilm import packaged_folder
-from isotrain.run import _quiet
+from isotrain.run import quiet
 from isotrain.training.optim import parameter_groups
 
 BATCH, LR = 32, 5e-5
@@ -41,9 +40,7 @@ def built(n_rows: int, folder: Path) -> Experiment:
     """A fresh experiment on the first rows of RTE, with nothing but training in it."""
     overrides = ["task=rte", "encoder=minilm", "source=local", "isotropy=none", "metric=[]"]
     overrides += ["trainer.max_epochs=1", "+trainer.limit_val_batches=0", f"output_dir={folder}"]
-    register()
-    with initialize_config_dir(conf_folder(), version_base="1.3"):
-        cfg = compose("train", overrides)
+    cfg = compose_run(overrides)
     pl.seed_everything(0, verbose=False)
     experiment = build(cfg, folder)
     experiment.data.examples["train"] = experiment.data.examples["train"][:n_rows]
@@ -145,7 +142,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=384)
     arguments = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    _quiet()
+    quiet()
     contenders: dict[str, Callable[[], float]] = {
         "isotrain": lambda: isotrain_seconds(arguments.rows),
         "bare PyTorch loop, same batches": lambda: bare_seconds(arguments.rows),

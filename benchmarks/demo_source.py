@@ -14,13 +14,12 @@ from collections import Counter
 from statistics import mean
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from scipy.sparse import csr_matrix, hstack
 from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
-from isotrain.config import conf_folder, register
+from isotrain.config import compose_run
 from isotrain.run import run
 from isotrain.tasks.demo import DemoSource
 
@@ -69,11 +68,9 @@ def majority(name: str, seed: int) -> float:
 
 
 def trained(name: str, seed: int, output_dir: str) -> float:
-    register()
     overrides = [f"task={name}", "encoder=minilm", "source=demo", f"source.seed={seed}"]
     overrides += [f"seed={seed}", "optimizer.lr=1e-4", f"trainer.max_epochs={EPOCHS[name]}"]
-    with initialize_config_dir(conf_folder(), version_base="1.3"):
-        cfg = compose("train", [*overrides, "metric=[]", f"output_dir={output_dir}"])
+    cfg = compose_run([*overrides, "metric=[]", f"output_dir={output_dir}"])
     scores = run(cfg, "none")
     return 100 * scores["val/spearman" if name == "stsb" else "val/accuracy"]
 

@@ -17,7 +17,6 @@ from isotrain.model import IsotropicModel
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
-from isotrain.training.jsonl_logger import JsonlLogger
 from isotrain.training.optim import count_parameters
 from isotrain.training.progress import Progress
 from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Task
@@ -33,6 +32,7 @@ class Experiment:
     n_parameters: dict[str, int]
     source_id: str  # of the encoder's weights
     data_revision: str
+    loggers: list[Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
 
 
 def build(cfg: DictConfig, folder: Path) -> Experiment:
@@ -49,7 +49,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     source = instantiate(cfg.source)
 
-    encoder: Encoder = instantiate(cfg.encoder)
+    # Called outside of Hydra, which would wrap what the loader raises.
+    encoder: Encoder = instantiate(cfg.encoder, _partial_=True)()
     freeze: Callable[[Encoder], None] = instantiate(cfg.freezing)
     freeze(encoder)
     build_transform: Callable[..., RowTransform] = instantiate(cfg.isotropy)
@@ -89,9 +90,11 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     )
     data.setup()
 
-    metrics: dict[str, RowMetric] = {
-        name: instantiate(node.function) for name, node in cfg.metric.items()
-    }
+    metrics: dict[str, RowMetric] = {}
+    for name, node in cfg.metric.items():
+        if node.needs != "rows":
+            raise ValueError(f"metric {name} needs {node.needs}; the monitor gives rows alone")
+        metrics[name] = instantiate(node.function)
     callbacks: list[Callback] = (
         [IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline)] if metrics else []
     )
@@ -109,12 +112,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
-    # Loggers open runs elsewhere, so they come when nothing can fail any more. The file of rows
-    # is the last: when it has a row, every other logger has it too.
-    loggers: list[Logger] = [
-        instantiate(node)(save_dir=str(folder), name=folder.name) for node in cfg.logger.values()
-    ]
-    trainer.loggers = [*loggers, JsonlLogger(folder / "metrics.jsonl")]
     return Experiment(
         module,
         data,
@@ -122,4 +119,5 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         n_parameters,
         encoder.source_id,
         source.revision_of(task.data_set),
+        [instantiate(node) for node in cfg.logger.values()],
     )

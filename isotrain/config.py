@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import StrEnum
@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
@@ -25,9 +26,19 @@ ALLOWED_TARGETS = (  # besides what a module of isotrain defines; whole names, a
     r"torch\.optim\.[A-Z]\w*",
     r"transformers\.get_scheduler",
     r"pytorch_lightning\.Trainer",
-    r"pytorch_lightning\.(loggers|callbacks)\.[A-Z]\w*",
+    r"pytorch_lightning\.loggers\.[A-Z]\w*",
 )
-NOT_CONTENT = ("logger", "output_dir", "rerun", "checkpoint")  # two runs may differ in these
+SUPPLIED_TO_TRAINER = (
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_model_summary",
+    "enable_progress_bar",
+    "logger",
+    "num_sanity_val_steps",
+    "use_distributed_sampler",
+)
+NOT_CONTENT = ("logger", "output_dir", "rerun")  # two runs may differ in these
 
 
 class TokenRows(StrEnum):
@@ -71,7 +82,7 @@ class MonitorConfig:
 
 @dataclass
 class RunConfig:
-    """Keys of a run; each group is checked against the signature of its target."""
+    """Keys of a run; a group's own keys are those of its target's signature."""
 
     task: Any = None
     encoder: Any = None
@@ -107,6 +118,19 @@ def conf_folder() -> str:
     """Where the config tree is: beside the package in a checkout, inside it when installed."""
     sibling = Path(__file__).resolve().parent.parent / "conf"
     return str(sibling) if (sibling / "train.yaml").is_file() else "pkg://isotrain.conf"
+
+
+def compose_run(overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a run from Python, as the command line would compose it."""
+    register()
+    folder = conf_folder()
+    package = folder.removeprefix("pkg://")
+    with (
+        initialize_config_dir(folder, version_base="1.3")
+        if package == folder
+        else initialize_config_module(package, version_base="1.3")
+    ):
+        return compose("train", list(overrides))
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
@@ -176,14 +200,16 @@ def check(cfg: DictConfig) -> None:
     mistakes = _unknown_keys(content)
     mistakes += [
         f"{path}._target_={target} is not allowed: a target is a function or class defined in "
-        "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer, "
-        "callback or logger of torch and pytorch_lightning"
+        "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer "
+        "of torch, or a logger of pytorch_lightning"
         for path, target in targets(content)
         if not is_allowed(target)
     ]
     site = content["site"]
     if not site or len(set(site)) != len(site):
         mistakes.append(f"site must name each place once and at least one, got {site}")
+    if odd := [s for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", s)]:
+        mistakes.append(f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}")
     if content["rows"] == "no_special":
         if set(site) <= {"pooled"}:
             mistakes.append(
@@ -201,6 +227,12 @@ def check(cfg: DictConfig) -> None:
             f"monitor.headline={headline} is not measured; choose one of "
             f"{', '.join(content['metric'])}, or add it to metric=[...]"
         )
+    mistakes += _trainer_mistakes(content["trainer"], content["optimizer"])
+    mistakes += [
+        f"data.{key} must be at least 1, got {content['data'][key]}"
+        for key in ("batch_size", "eval_batch_size")
+        if content["data"][key] < 1
+    ]
     if content["training"]["prefill_batches"] < 1:
         mistakes.append("training.prefill_batches must be at least 1: the layer is fitted on them")
     if mistakes:
@@ -218,6 +250,22 @@ def _unknown_keys(content: dict[str, Any]) -> list[str]:
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(legal)}"
             found.append(f"{section or 'a run'} has no key {key}; {hint}")
     return found
+
+
+def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> list[str]:
+    mistakes = [
+        f"trainer.{key} is set by isotrain itself; leave it out"
+        for key in SUPPLIED_TO_TRAINER
+        if key in trainer
+    ]
+    if trainer.get("devices", 1) not in (1, "1") or trainer.get("num_nodes", 1) != 1:
+        mistakes.append("trainer.devices must be 1: several processes are not supported yet")
+    if str(trainer.get("precision")).startswith("16") and optimizer.get("fused"):
+        mistakes.append(
+            "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
+            "optimizer.fused=false, or use bf16-mixed"
+        )
+    return mistakes
 
 
 def _pools_cls(content: dict[str, Any]) -> bool:

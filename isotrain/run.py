@@ -22,8 +22,9 @@ from isotrain.build import Experiment, build
 from isotrain.config import check, content_hash, plain
 from isotrain.pages.curves import draw_curves
 from isotrain.pages.summary import print_start, print_summary
-from isotrain.training.jsonl_logger import read_rows
+from isotrain.training.jsonl_logger import JsonlLogger, read_rows
 
+CODE = ("isotrain", "git")  # of the environment: what may change the numbers of a run
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
@@ -41,14 +42,17 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         torch.set_num_threads(cfg.threads)
     cfg = _with_threads(cfg)
     folder = run_folder(cfg, arm)
-    stored, weights = folder / "result.json", folder / "last.ckpt"
+    stored, environment = folder / "result.json", _environment()
     if stored.is_file() and not cfg.rerun:
         result: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
-        if result["status"] == "finished" and (weights.is_file() or not cfg.checkpoint):
-            print_summary(result, read_rows(folder / "metrics.jsonl"), folder, stored=True)
+        if result["status"] == "finished":
+            note = "finished before; rerun=true trains again"
+            if changed := [k for k in CODE if result["environment"][k] != environment[k]]:
+                note += f"; the code has changed since ({', '.join(changed)})"
+            print_summary(result, read_rows(folder / "metrics.jsonl"), folder, note)
             return dict(result["scores"])
 
-    _quiet()
+    quiet()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     started = time.perf_counter()
     experiment = build(cfg, folder)
@@ -66,14 +70,16 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         "n_rows": experiment.data.n_rows,
         "encoder": experiment.source_id,
         "data": experiment.data_revision,
+        "device": str(experiment.trainer.strategy.root_device),
         "monitor": f"val/{experiment.module.task.monitor}",
-        "environment": _environment(),
+        "environment": environment,
     }
     rows: list[dict[str, float]] = []
     try:
+        _open_loggers(experiment, folder, {**plain(cfg), **experiment.n_parameters})
         timings = _train(experiment)
         if cfg.checkpoint:
-            experiment.trainer.save_checkpoint(weights, weights_only=True)
+            experiment.trainer.save_checkpoint(folder / "last.ckpt", weights_only=True)
         rows = read_rows(folder / "metrics.jsonl")
         result |= {
             "status": "finished",
@@ -85,11 +91,11 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         result["error"] = f"{type(error).__name__}: {error}"
         raise
     finally:
+        _write(stored, result)  # first: a logger that fails to close must not cost a run
         status = "success" if result["status"] == "finished" else "failed"
         for logger in experiment.trainer.loggers:
             logger.finalize(status)
         _close_wandb(status)
-        _write(stored, result)
     title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
     draw_curves(rows, folder / "curves.png", title, result["monitor"])
     print_summary(result, rows, folder)
@@ -109,11 +115,20 @@ def _with_threads(cfg: DictConfig) -> DictConfig:
     return merged
 
 
+def _open_loggers(experiment: Experiment, folder: Path, params: dict[str, Any]) -> None:
+    """Attach the loggers; the file of rows last: what it has, every other logger has too."""
+    name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
+    experiment.trainer.loggers = [
+        *(build_logger(save_dir=str(folder), name=name) for build_logger in experiment.loggers),
+        JsonlLogger(folder / "metrics.jsonl"),
+    ]
+    for logger in experiment.trainer.loggers:
+        logger.log_hyperparams(params)
+
+
 def _train(experiment: Experiment) -> dict[str, float]:
     """Evaluate at step 0, fit, evaluate at the end of fit, test; seconds of each."""
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
-    for logger in trainer.loggers:
-        logger.log_hyperparams({f"n_{k}_parameters": n for k, n in experiment.n_parameters.items()})
     times = [time.perf_counter()]
     trainer.validate(module, datamodule=data, verbose=False)
     times.append(time.perf_counter())
@@ -144,7 +159,6 @@ def _environment() -> dict[str, Any]:
         **{name: version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "git": _git_state(),
     }
 
@@ -177,7 +191,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
     os.replace(part, path)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Silence notices that say nothing about the run."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)

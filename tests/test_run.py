@@ -78,6 +78,7 @@ def test_result(finished):
         "n_rows",
         "encoder",
         "data",
+        "device",
         "monitor",
         "environment",
         "steps",

@@ -20,15 +20,22 @@ def unit_rows(x_ND: Tensor) -> Tensor:
     return scaled_ND / torch.where(length_N1 > 0, length_N1, 1.0)
 
 
-def mean_pairwise_cosine(x_ND: Tensor) -> Tensor:
-    """Mean cosine over all ordered pairs of distinct rows, in O(N·D).
+def sum_pairwise_cosines(x_ND: Tensor) -> Tensor:
+    """Sum of the cosines of all ordered pairs of distinct rows, in O(N·D).
 
-    (‖Σ u_i‖² − Σ ‖u_i‖²) / (N(N−1)) with u_i the unit rows: the double sum without its
-    diagonal. Differentiable. A zero row has cosine 0 with every other row.
+    ‖Σ u_i‖² − Σ ‖u_i‖² with u_i the unit rows. Differentiable; a zero row has cosine 0.
+
+    >>> sum_pairwise_cosines(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
+    2.0
+    """
+    unit_ND = unit_rows(x_ND)
+    return unit_ND.sum(dim=0).square().sum() - unit_ND.square().sum()
+
+
+def mean_pairwise_cosine(x_ND: Tensor) -> Tensor:
+    """Mean cosine over all ordered pairs of distinct rows, `sum_pairwise_cosines` / (N(N−1)).
 
     >>> mean_pairwise_cosine(torch.eye(3)).item()
     0.0
     """
-    unit_ND = unit_rows(x_ND)
-    n = len(unit_ND)
-    return (unit_ND.sum(dim=0).square().sum() - unit_ND.square().sum()) / (n * (n - 1))
+    return sum_pairwise_cosines(x_ND) / (len(x_ND) * (len(x_ND) - 1))

@@ -137,7 +137,7 @@ def _plus_plus(
         distance_N = torch.minimum(distance_N, (x_ND - centroid_D).square().sum(dim=1))
     for _ in range(n_more):
         # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
-        odds_N = distance_N.double().cpu()
+        odds_N = distance_N.cpu().double()
         if not centroids or not bool(odds_N.sum() > 0):  # nothing to tell rows apart by
             odds_N = torch.ones(n, dtype=torch.float64)
         drawn = torch.multinomial(odds_N, n_candidates, replacement=True, generator=generator)

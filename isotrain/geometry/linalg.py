@@ -58,6 +58,11 @@ def leading_directions_of_each(
     >>> [v.shape for v in leading_directions_of_each([torch.eye(3) - 1 / 3], 1)]
     [torch.Size([3, 1])]
     """
+    if n_directions == 0:
+        return [
+            x.new_zeros(x.shape[1], 0)
+            for x in ([*clouds] if rest_ND is None else [rest_ND, *clouds])
+        ]
     small = EXACT_BELOW if n_directions + OVERSAMPLING <= EXACT_BELOW // 2 else math.inf
     large = [g for g, x in enumerate(clouds) if min(x.shape) > small]
     union = [] if rest_ND is None else [-1]

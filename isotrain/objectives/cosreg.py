@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import sum_pairwise_cosines
 from isotrain.geometry.rows import wide
 from isotrain.types import ModelOutput
 
@@ -20,8 +20,7 @@ def cosreg(x_ND: Tensor) -> Tensor:
     >>> cosreg(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
     0.5
     """
-    unit_ND = unit_rows(x_ND)
-    return (unit_ND.sum(dim=0).square().sum() - unit_ND.square().sum()) / len(x_ND) ** 2
+    return sum_pairwise_cosines(x_ND) / len(x_ND) ** 2
 
 
 class CosReg:

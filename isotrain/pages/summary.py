@@ -26,7 +26,7 @@ def print_summary(
     result: Mapping[str, Any],
     rows: Sequence[dict[str, float]],
     folder: Path,
-    stored: bool = False,
+    note: str = "",
 ) -> None:
     """Scores first and last with their N, isotropy of the last layer, and the folder."""
     n_dev, n_test = result["n_rows"]["dev"], result["n_rows"]["test"]
@@ -53,7 +53,7 @@ def print_summary(
             f"{found[-1][1]:.4f}",
         )
     say(table)
-    note = " (finished before; rerun=true trains again)" if stored else ""
+    note = f" ({note})" if note else ""
     seconds = result["timings_s"]["total"]
     say(f"{folder}{note}: curves.png, metrics.jsonl, result.json; {seconds:.0f} s")
 

@@ -73,12 +73,18 @@ class HubSource:
         """Rows of a split at the data set's pinned revision."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
-        found: Any = load_dataset(
-            data_set.hub_id,
-            data_set.hub_config,
-            split="validation" if split == "dev" else split,
-            revision=data_set.hub_revision,
-        )
+        try:
+            found: Any = load_dataset(
+                data_set.hub_id,
+                data_set.hub_config,
+                split="validation" if split == "dev" else split,
+                revision=data_set.hub_revision,
+            )
+        except OSError as error:
+            raise OSError(
+                f"source=hub cannot read {self.revision_of(data_set)}: {error}. Without a network "
+                "use source=local (ISOTRAIN_DATA_DIR) or source=demo"
+            ) from error
         return [dict(row) for row in found]
 
 

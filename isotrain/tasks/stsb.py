@@ -61,7 +61,7 @@ class STSB:
 
     def predictions(self, logits: Tensor) -> Tensor:
         """The predicted score `[B]`, in units of 5."""
-        return logits[:, 0]
+        return logits[:, 0].float()
 
     def metrics(self) -> MetricCollection:
         """Spearman and Pearson correlation over all rows, in [−1, 1]."""

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
-from torchmetrics import MetricCollection
-from torchmetrics.classification import MulticlassAccuracy
-
-from isotrain.heads import LinearHead
+from isotrain.tasks import classification
 from isotrain.tasks.encoding import check_form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
 from isotrain.types import Example, Row
@@ -36,6 +31,11 @@ class WiC:
     data_set = DATA
     name, monitor, mode = "wic", "accuracy", "max"
 
+    build_head = staticmethod(classification.build_head)
+    loss = staticmethod(classification.loss)
+    predictions = staticmethod(classification.predictions)
+    metrics = staticmethod(classification.metrics)
+
     def __init__(
         self, form: str = "cross", max_length: int = 128, prompt: Literal["word", "none"] = "word"
     ) -> None:
@@ -48,7 +48,7 @@ class WiC:
     def load(self, source: Any) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its labels are hidden (−1)."""
         splits = load_splits(source, DATA)
-        splits["test"] = [row for row in splits["test"] if int(row["label"]) >= 0]
+        splits["test"] = classification.with_gold(splits["test"])
         return splits
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
@@ -63,19 +63,3 @@ class WiC:
             )
         labels = [int(row["label"]) for row in rows]
         return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
-
-    def build_head(self, width: int, n_vectors: int) -> nn.Module:
-        """Logits of the two classes."""
-        return LinearHead(width, n_vectors, n_outputs=2)
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy, in nats."""
-        return nn.functional.cross_entropy(logits, labels)
-
-    def predictions(self, logits: Tensor) -> Tensor:
-        """The likelier class `[B]`."""
-        return torch.argmax(logits, dim=1)
-
-    def metrics(self) -> MetricCollection:
-        """Accuracy over all rows, in [0, 1]."""
-        return MetricCollection({"accuracy": MulticlassAccuracy(num_classes=2, average="micro")})

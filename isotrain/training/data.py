@@ -87,11 +87,15 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class SortedBatches(Sampler[list[int]]):
-    """Row numbers of evaluation batches, longest first; every row once, none repeated."""
+    """Row numbers of evaluation batches of like lengths; every row once, none repeated.
+
+    The batches come in a fixed shuffled order, so that a part of them is not all long rows.
+    """
 
     def __init__(self, lengths: Sequence[int], batch_size: int) -> None:
-        order = torch.tensor(lengths).argsort(descending=True, stable=True)
-        self.batches = [batch.tolist() for batch in order.split(batch_size)]
+        batches = torch.tensor(lengths).argsort(descending=True, stable=True).split(batch_size)
+        order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(0))
+        self.batches = [batches[i].tolist() for i in order]
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from isotrain.model import IsotropicModel
 from isotrain.training.optim import parameter_groups
+from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, Objective, Task
 
 
@@ -42,6 +43,10 @@ class FineTuning(pl.LightningModule):
         super().__init__()
         self.model, self.task = model, task
         self.objectives = dict(objectives)
+        # those with parameters or buffers move, train and are saved with this module
+        self.objective_modules = torch.nn.ModuleDict(
+            {n: o for n, o in objectives.items() if isinstance(o, torch.nn.Module)}
+        )
         self.n_views = max([1, *(o.n_views for o in self.objectives.values())])
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
@@ -61,7 +66,7 @@ class FineTuning(pl.LightningModule):
         loss = self.task.loss(views[0].logits, batch.labels)
         parts = {"train/task_loss": loss.detach()}
         for name, objective in self.objectives.items():
-            part = objective(views, batch.labels)
+            part = objective(views[: objective.n_views], batch.labels)
             parts[f"train/{name}"] = part.detach()
             loss = loss + objective.weight * part
         self._pending.append({s: rows[0].detach() for s, rows in views[0].site_rows.items()})
@@ -74,9 +79,8 @@ class FineTuning(pl.LightningModule):
         """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
-            self.model.observe(
-                {s: torch.cat([rows[s] for rows in self._pending]) for s in self._pending[0]}
-            )
+            rows = {s: torch.cat([rows[s] for rows in self._pending]) for s in self._pending[0]}
+            self.model.observe(rows)
             self._pending.clear()
 
     def on_validation_start(self) -> None:
@@ -106,7 +110,7 @@ class FineTuning(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """Optimizer over the trainable parameters, schedule over optimizer steps."""
-        optimizer = self.optimizer(parameter_groups(self.model))
+        optimizer = self.optimizer(parameter_groups(self))
         n_steps = int(self.trainer.estimated_stepping_batches)
         scheduler = self.schedule(
             optimizer=optimizer,
@@ -163,8 +167,8 @@ class FineTuning(pl.LightningModule):
         frozen layers below it, so its rows are collected anew behind them.
         """
         layers = self.model.transforms
-        if not any(True for _ in layers.buffers()):
-            return  # nothing that could be fitted
+        if all(isinstance(layer, Identity) for layer in layers.values()):
+            return
         modes = [(module, module.training) for module in self.model.modules()]
         self.model.eval()
         first, *later = self.model.sites
@@ -185,5 +189,6 @@ class FineTuning(pl.LightningModule):
         """Rows before each site, of the first `prefill_batches` training batches."""
         loader = self.trainer.datamodule.train_dataloader()  # type: ignore[attr-defined]
         for batch in islice(loader, self.prefill_batches):
-            output = self.model(batch.to(self.device))
+            with self.trainer.precision_plugin.forward_context():
+                output = self.model(batch.to(self.device))
             yield {site: before_ND for site, (before_ND, _) in output.site_rows.items()}

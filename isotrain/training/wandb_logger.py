@@ -24,20 +24,29 @@ def build_wandb_logger(
 ) -> WandbLogger:
     """A logger whose run is online when a key is configured and offline otherwise.
 
-    `WANDB_MODE` overrides that. Machine metadata and code are not sent: both can hold secrets.
+    `WANDB_MODE` overrides that. When the service cannot be reached the run goes on offline.
+    Machine metadata and code are not sent: both can hold secrets.
     """
     import wandb
 
-    mode = os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
-    run = wandb.init(
-        project=project,
-        group=group,
-        name=name,
-        dir=str(save_dir),
-        job_type=job_type,
-        mode=mode,  # type: ignore[arg-type]
-        settings=wandb.Settings(
-            x_disable_meta=True, save_code=False, disable_git=True, silent=True
-        ),
+    settings = wandb.Settings(
+        x_disable_meta=True, save_code=False, disable_git=True, silent=True, init_timeout=30
     )
+    options = {
+        "project": project,
+        "group": group,
+        "name": name,
+        "dir": str(save_dir),
+        "job_type": job_type,
+        "settings": settings,
+    }
+    mode = os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+    try:
+        run = wandb.init(mode=mode, **options)  # type: ignore[arg-type]
+    except (wandb.errors.CommError, wandb.errors.UsageError) as error:
+        print(f"W&B: {error}; this run is logged offline (wandb sync sends it later)")
+        run = wandb.init(mode="offline", **options)  # type: ignore[arg-type]
+    # One x-axis for all curves; Lightning defines it only for runs it opens itself.
+    run.define_metric("trainer/global_step")
+    run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     return WandbLogger(experiment=run)

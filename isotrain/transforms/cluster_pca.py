@@ -80,8 +80,9 @@ def fit_cluster_pca(
         offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
         rest_ND = torch.cat([*(clouds[c] for c, borrow in enumerate(borrows) if borrow), offset_KD])
     # One direction more than is removed tells whether anything would be left.
+    wanted = n_components + 1 if n_components > 0 else 0
     bases = leading_directions_of_each(
-        [clouds[c] for c in alone], n_components + 1, rest_ND, n_settled=n_components
+        [clouds[c] for c in alone], wanted, rest_ND, n_settled=n_components
     )
     owners = [n] * any(borrows) + [counts[c] for c in alone]
     bases = [
@@ -234,7 +235,7 @@ class ClusterPCA(nn.Module):
 
     @torch.no_grad()
     def observe(self, x_ND: Tensor) -> None:
-        """Push rows into the queue and let the warm centroids follow."""
+        """Push rows into the queue; the warm centroids follow."""
         self.queue.push(x_ND)
         rows_MD = wide(self.queue.rows())
         if self.n_clusters == 1 or len(rows_MD) == 0:
@@ -254,7 +255,7 @@ class ClusterPCA(nn.Module):
         rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
-        effective = int(self.queue.last_push) if self.stats == "batch" else None
+        effective = int(self.queue.batch_rows) if self.stats == "batch" else None
         stats = self._estimate(rows_ND, effective_rows=effective, n_iterations=100)
         self.anchor_KD.copy_(stats.anchor_KD)
         self.centre_KD.copy_(stats.centre_KD)
@@ -290,7 +291,7 @@ class ClusterPCA(nn.Module):
 
 def _capped(basis_DS: Tensor, rho: float, effective_rows: float) -> Tensor:
     """The first columns of R + 1: floor(rho·(N − 1)) at most, and one less than the rank."""
-    n_components = basis_DS.shape[1] - 1
+    n_components = max(0, basis_DS.shape[1] - 1)
     cap = math.floor(rho * (effective_rows - 1) + 1e-9)
     rank = int(basis_DS.square().sum().round())
     kept_R = torch.arange(n_components, device=basis_DS.device) < min(cap, rank - 1)

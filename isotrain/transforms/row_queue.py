@@ -9,30 +9,32 @@ from isotrain.geometry.rows import finite_rows
 
 
 class RowQueue(nn.Module):
-    """The last M finite rows that were pushed, in buffers, so that a checkpoint holds them.
+    """Recent finite rows, at most M, in buffers, so that a checkpoint holds them.
 
-    Memory is M·D·4 bytes from the start.
+    One push fills at most an eighth of it (`1 / span`), with evenly spaced rows: a batch is one
+    length bucket, and the queue shall reach back several. Memory is M·D·4 bytes from the start.
 
-    >>> queue = RowQueue(capacity=2, width=1)
-    >>> queue.push(torch.tensor([[1.0], [2.0]]))
-    >>> queue.push(torch.tensor([[3.0]]))
+    >>> queue = RowQueue(capacity=8, width=1)
+    >>> for step in range(9):
+    ...     queue.push(torch.tensor([[float(step)], [-1.0]]))
     >>> sorted(queue.rows().flatten().tolist())
-    [2.0, 3.0]
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     """
 
     rows_MD: Tensor
     n_filled: Tensor
     next_slot: Tensor
-    last_push: Tensor
+    batch_rows: Tensor
 
-    def __init__(self, capacity: int, width: int) -> None:
+    def __init__(self, capacity: int, width: int, span: int = 8) -> None:
         super().__init__()
         if capacity < 2:
             raise ValueError(f"queue_rows must be at least 2, got {capacity}")
+        self.most_per_push = max(1, capacity // span)
         self.register_buffer("rows_MD", torch.zeros(capacity, width))
         self.register_buffer("n_filled", torch.tensor(0))
         self.register_buffer("next_slot", torch.tensor(0))
-        self.register_buffer("last_push", torch.tensor(0))  # finite rows of the last push
+        self.register_buffer("batch_rows", torch.tensor(0))  # finite rows of the largest push
 
     def rows(self) -> Tensor:
         """The rows held now, `[≤ M, D]`, in no particular order."""
@@ -42,18 +44,18 @@ class RowQueue(nn.Module):
     def push(self, x_ND: Tensor) -> None:
         """Add detached rows, the oldest leaving first.
 
-        Rows with a NaN or infinity are dropped. Of more rows than the queue holds, evenly spaced
-        ones are kept.
+        Rows with a NaN or infinity are dropped.
         """
         x_ND = finite_rows(x_ND.detach().to(self.rows_MD.dtype))
         n, capacity = len(x_ND), len(self.rows_MD)
         if n == 0:
             return
-        if n > capacity:
-            x_ND = x_ND[torch.arange(capacity, device=x_ND.device) * n // capacity]
+        if n > self.most_per_push:
+            evenly = torch.arange(self.most_per_push, device=x_ND.device)
+            x_ND = x_ND[evenly * n // self.most_per_push]
         start = int(self.next_slot)
         slots = (torch.arange(len(x_ND), device=x_ND.device) + start) % capacity
         self.rows_MD[slots] = x_ND
         self.next_slot.fill_((start + len(x_ND)) % capacity)
         self.n_filled.fill_(min(capacity, int(self.n_filled) + len(x_ND)))
-        self.last_push.fill_(n)
+        self.batch_rows.clamp_(min=n)

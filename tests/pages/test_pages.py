@@ -104,10 +104,10 @@ def test_summary(capsys):
 def test_a_path_is_printed_as_it_is(capsys, folder):
     parts = {"trainable": 1, "total": 2}
     print_start(Path(folder), parts, {"train": 9000, "dev": 5, "test": 0})
-    print_summary(RESULT, ROWS, Path(folder), stored=True)
+    print_summary(RESULT, ROWS, Path(folder), note="finished before")
     printed = capsys.readouterr().out
     assert f"{folder}: training 1 of 2 parameters (50%); rows: 9,000 train, 5 dev\n" in printed
-    assert f"{folder} (finished before; rerun=true trains again)" in printed
+    assert f"{folder} (finished before)" in printed
 
 
 def test_layers_of_two_arms_side_by_side(capsys):

@@ -55,8 +55,17 @@ def test_a_broken_netrc_is_no_key(tmp_path):
 def test_the_mode_and_what_is_sent(monkeypatch, tmp_path, key, variable, mode):
     import wandb
 
-    asked = {}
-    monkeypatch.setattr(wandb, "init", lambda **options: asked.update(options))
+    asked, axes = {}, []
+
+    class Run:
+        def define_metric(self, *names, **options):
+            axes.append((names, options.get("step_metric")))
+
+    def init(**options):
+        asked.update(options)
+        return Run()
+
+    monkeypatch.setattr(wandb, "init", init)
     monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: "logger")
     monkeypatch.setattr(wandb_logger, "has_key", lambda: key)
     if variable:
@@ -66,5 +75,29 @@ def test_the_mode_and_what_is_sent(monkeypatch, tmp_path, key, variable, mode):
     assert asked["mode"] == mode
     assert (asked["project"], asked["group"], asked["name"]) == ("project", "group", "run")
     assert asked["dir"] == str(tmp_path)
+    assert (("*",), "trainer/global_step") in axes
     assert asked["settings"].x_disable_meta
     assert not asked["settings"].save_code
+
+
+def test_an_unreachable_service_leaves_the_run_offline(monkeypatch, tmp_path, capsys):
+    import wandb
+
+    modes = []
+
+    class Run:
+        def define_metric(self, *names, **options):
+            pass
+
+    def init(mode, **options):
+        modes.append(mode)
+        if mode == "online":
+            raise wandb.errors.CommError("no answer")
+        return Run()
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: "logger")
+    monkeypatch.setattr(wandb_logger, "has_key", lambda: True)
+    assert build_wandb_logger("p", None, save_dir=tmp_path, name="run") == "logger"
+    assert modes == ["online", "offline"]
+    assert "logged offline" in capsys.readouterr().out
