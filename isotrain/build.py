@@ -77,6 +77,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
+        head_lr_factor=cfg.training.head_lr_factor,
         prefill_batches=cfg.training.prefill_batches,
     )
     data = TaskData(

@@ -69,6 +69,7 @@ class TrainingConfig:
     """What the training module takes beside the optimizer."""
 
     warmup_fraction: float = 0.1
+    head_lr_factor: float = 1.0
     prefill_batches: int = 8
 
 

@@ -26,6 +26,7 @@ class FineTuning(pl.LightningModule):
         optimizer: parameter groups -> optimizer.
         schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
         warmup_fraction: share of all steps with a rising learning rate.
+        head_lr_factor: learning rate of the head over that of the encoder.
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
     """
@@ -38,6 +39,7 @@ class FineTuning(pl.LightningModule):
         optimizer: Callable[..., torch.optim.Optimizer],
         schedule: Callable[..., Any],
         warmup_fraction: float,
+        head_lr_factor: float,
         prefill_batches: int,
     ) -> None:
         super().__init__()
@@ -50,6 +52,7 @@ class FineTuning(pl.LightningModule):
         self.n_views = max([1, *(o.n_views for o in self.objectives.values())])
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
+        self.head_lr_factor = head_lr_factor
         self.scores = torch.nn.ModuleDict({"val_": task.metrics(), "test_": task.metrics()})
         self._pending: list[dict[str, Tensor]] = []  # rows since the last optimizer step
         self._observed_step = 0
@@ -110,7 +113,10 @@ class FineTuning(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """Optimizer over the trainable parameters, schedule over optimizer steps."""
-        optimizer = self.optimizer(parameter_groups(self))
+        optimizer = self.optimizer(parameter_groups(self, self.model.head))
+        for group in optimizer.param_groups:
+            if group["is_head"]:
+                group["lr"] *= self.head_lr_factor
         n_steps = int(self.trainer.estimated_stepping_batches)
         scheduler = self.schedule(
             optimizer=optimizer,

@@ -7,19 +7,23 @@ from typing import Any
 from torch import nn
 
 
-def parameter_groups(module: nn.Module) -> list[dict[str, Any]]:
-    """Trainable parameters in two groups: matrices, and vectors (biases, LayerNorm) undecayed.
+def parameter_groups(module: nn.Module, head: nn.Module | None = None) -> list[dict[str, Any]]:
+    """Trainable parameters in groups: matrices, and vectors (biases, LayerNorm) undecayed.
 
-    The first group takes the optimizer's own weight decay.
+    Those of `head`, a part of `module`, come in groups of their own, marked `is_head`. A group
+    of matrices takes the optimizer's own weight decay.
 
-    >>> [len(g["params"]) for g in parameter_groups(nn.Linear(2, 3))]
-    [1, 1]
+    >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
+    >>> [(len(g["params"]), g["is_head"]) for g in groups]
+    [(2, False), (2, False)]
     """
-    trainable = [p for p in module.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in trainable if p.ndim >= 2]},
-        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    of_head = {id(p) for p in head.parameters()} if head is not None else set()
+    groups: list[dict[str, Any]] = []
+    for is_head in (False, True):
+        own = [p for p in module.parameters() if p.requires_grad and (id(p) in of_head) == is_head]
+        groups.append({"params": [p for p in own if p.ndim >= 2], "is_head": is_head})
+        vectors = [p for p in own if p.ndim < 2]
+        groups.append({"params": vectors, "is_head": is_head, "weight_decay": 0.0})
     return [group for group in groups if group["params"]]
 
 

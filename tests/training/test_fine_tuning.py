@@ -256,9 +256,29 @@ def test_decay_and_schedule_reach_the_optimizer(built):
     rates = []
     experiment.module.on_before_optimizer_step = lambda o: rates.append(o.param_groups[0]["lr"])
     fit(experiment)
-    assert [g["weight_decay"] for g in experiment.trainer.optimizers[0].param_groups] == [0.5, 0.0]
+    groups = experiment.trainer.optimizers[0].param_groups
+    assert [(g["is_head"], g["weight_decay"]) for g in groups] == [
+        (False, 0.5),
+        (False, 0.0),
+        (True, 0.5),
+        (True, 0.0),
+    ]
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[6:] == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
+
+
+def test_the_head_has_its_own_learning_rate_through_the_whole_schedule(built):
+    experiment = built(*TRAIN_ONLY, "training.head_lr_factor=10", "trainer.max_steps=6")
+    rates = []
+    experiment.module.on_before_optimizer_step = lambda o: rates.append(
+        {g["is_head"]: g["lr"] for g in o.param_groups}
+    )
+    fit(experiment)
+    assert len(rates) == 6
+    assert all(rate[True] == pytest.approx(10 * rate[False]) for rate in rates)
+    head = {id(p) for p in experiment.module.model.head.parameters()}
+    for group in experiment.trainer.optimizers[0].param_groups:
+        assert {id(p) in head for p in group["params"]} == {group["is_head"]}
 
 
 def test_the_loss_is_the_task_plus_the_weighted_objectives(built):
