@@ -76,10 +76,18 @@ class Reservoir:
             self._clouds[g] = _grown(self._clouds[g], n_old + n_free)
             self._clouds[g][slots] = rows
 
+    @property
+    def n_clouds(self) -> int:
+        """G, once rows were added."""
+        return len(self._clouds)
+
+    def cloud(self, number: int) -> Tensor:
+        """The kept rows of one cloud (a copy), in the order of their hashes."""
+        return self._clouds[number][self._hashes.argsort()]
+
     def clouds(self) -> list[Tensor]:
-        """The kept rows of each cloud, in the order of their hashes."""
-        order = self._hashes.argsort()
-        return [cloud[order] for cloud in self._clouds]
+        """The kept rows of every cloud."""
+        return [self.cloud(number) for number in range(self.n_clouds)]
 
 
 def _grown(x: Tensor, n: int) -> Tensor:

@@ -24,8 +24,9 @@ class IsotropyMonitor(pl.Callback):
 
     At most `max_rows` rows are kept per view and site, those whose (row, position) hashes
     lowest: the same ones at every validation and for any batch size. Memory is
-    `max_rows`·D·4 bytes × (2·(L+1) + 2·sites), whatever the size of the data. Each metric is
-    logged beside `n_rows`, the rows it was measured on.
+    `max_rows`·D·4 bytes × (2·(L+1) + 2·sites), whatever the size of the data, and a float64 copy
+    of one cloud while it is measured. Each metric is logged beside `n_rows`, the rows it was
+    measured on.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name.
@@ -81,7 +82,8 @@ class IsotropyMonitor(pl.Callback):
         """Measure the kept rows and log every value."""
         values: dict[str, Tensor] = {}
         for name, reservoir in self._reservoirs.items():
-            for number, rows_ND in enumerate(reservoir.clouds()):
+            for number in range(reservoir.n_clouds):
+                rows_ND = reservoir.cloud(number)
                 if name in VIEWS:
                     place = f"layer_{number:02d}/{name}"
                 else:
