@@ -202,7 +202,8 @@ def check(cfg: DictConfig) -> None:
     mistakes += [
         f"{path}._target_={target} is not allowed: a target is a function or class defined in "
         "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer "
-        "of torch, or a logger of pytorch_lightning"
+        "of torch, or a logger of pytorch_lightning (a package of yours must be importable: "
+        "install it, or set PYTHONPATH)"
         for path, target in targets(content)
         if not is_allowed(target)
     ]
