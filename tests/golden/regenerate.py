@@ -18,10 +18,13 @@ OVERRIDES = (
     "encoder.width=32",
     "source=local",
     "isotropy=cluster_pca",
-    "isotropy.n_clusters=2",
+    "isotropy.n_clusters=1",
     "site=[pooled,tokens]",
     "objective=[cosreg]",
     "objective.cosreg.weight=0.1",
+    # One cluster and a wide eps keep rounding small: with two clusters a row that changes its
+    # cluster moved the curves by 2e-3 between 1 and 2 threads, so by 8e-4 at most.
+    "optimizer.eps=1e-5",
     "optimizer.lr=1e-4",  # rounding grows little in 20 steps: 4e-4 between 1 and 2 threads
     "data.batch_size=8",
     "trainer.max_epochs=2",
