@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 from isotrain.build import build
-from isotrain.config import compose_run
+from isotrain.config.compose import compose_run
 from isotrain.model import IsotropicModel
 from isotrain.run import quiet
 from isotrain.training.fine_tuning import FineTuning

@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
-from isotrain.config import compose_run
+from isotrain.config.compose import compose_run
 from isotrain.run import run
 from isotrain.tasks.demo import DemoSource
 

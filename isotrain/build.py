@@ -12,13 +12,17 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.strategies import DDPStrategy, Strategy
 
+from isotrain.config.compose import content_hash
 from isotrain.model import IsotropicModel
+from isotrain.training.checkpoints import Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.training.progress import Progress
+from isotrain.training.same_config import SameConfig, process_rank
 from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Task
 
 
@@ -60,6 +64,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         task.build_head(encoder.width, n_vectors),
         {site: build_transform(width=encoder.width) for site in cfg.site},
         rows=cfg.rows.value,
+        sync=cfg.sync,
     )
     n_parameters = count_parameters(model)
     if n_parameters["trainable"] == 0:
@@ -88,6 +93,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         cfg.data.eval_batch_size,
         cfg.data.batching.value,
         cfg.seed,
+        Path(cfg.cache_dir) if cfg.cache_dir else None,
     )
     data.setup()
 
@@ -96,15 +102,19 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         if node.needs != "rows":
             raise ValueError(f"metric {name} needs {node.needs}; the monitor gives rows alone")
         metrics[name] = instantiate(node.function)
-    callbacks: list[Callback] = (
-        [IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline)] if metrics else []
-    )
-    watched = sys.stdout.isatty()
+    callbacks: list[Callback] = [
+        SameConfig(content_hash(cfg)),
+        Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps),
+    ]
+    if metrics:
+        callbacks.append(IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline))
+    watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
     trainer: pl.Trainer = instantiate(
         cfg.trainer,
         default_root_dir=str(folder),
+        strategy=_strategy(cfg),
         logger=False,
         callbacks=callbacks,
         enable_progress_bar=watched,
@@ -113,6 +123,15 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    smallest = {"data.batch_size": cfg.data.batch_size} | {
+        f"{split} rows": n for split, n in data.n_rows.items() if n
+    }
+    for name, n in smallest.items():
+        if n < trainer.world_size:
+            raise ValueError(
+                f"each of {trainer.world_size} processes needs a row, and {name} is {n}; lower "
+                "trainer.devices"
+            )
     return Experiment(
         module,
         data,
@@ -122,3 +141,10 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         source.revision_of(task.data_set),
         [instantiate(node) for node in cfg.logger.values()],
     )
+
+
+def _strategy(cfg: DictConfig) -> str | Strategy:
+    """One process as it comes; several by DDP, with the layers' buffers left to the layers."""
+    if str(cfg.trainer.get("devices", 1)) == "1":
+        return "auto"
+    return DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)

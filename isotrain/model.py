@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from isotrain.geometry.gather import batch_places, gather_in_order, n_processes
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform
 
@@ -47,6 +48,8 @@ class IsotropicModel(nn.Module):
         head: `[B, P, D]` to logits.
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
         rows: at token sites, every non-pad row (`all`) or without CLS and SEP (`no_special`).
+        sync: with several processes, training statistics come from the rows of all of them, in
+            the order one process would hold them in; otherwise each process takes its own.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class IsotropicModel(nn.Module):
         head: nn.Module,
         transforms: Mapping[str, RowTransform],
         rows: TokenRows = "all",
+        sync: bool = True,
     ) -> None:
         super().__init__()
         if rows not in ("all", "no_special"):
@@ -66,7 +70,7 @@ class IsotropicModel(nn.Module):
         # in the order of the forward pass
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
-        self.rows = rows
+        self.rows, self.sync = rows, sync
 
     def forward(self, batch: Batch) -> ModelOutput:
         """All hidden states, the rows around every site, pooled vectors and logits."""
@@ -76,11 +80,19 @@ class IsotropicModel(nn.Module):
             mask_AT = mask_AT & ~batch.special_mask.bool()
         site_rows: dict[str, tuple[Tensor, Tensor]] = {}
         site_ids: dict[str, Tensor] = {}
+        site_places: dict[str, Tensor] = {}
+
+        def at_site(site: str, before_ND: Tensor, ids_N: Tensor, places_N: Tensor) -> Tensor:
+            site_ids[site], site_places[site] = ids_N, places_N
+            after_ND = self._transformed(site, before_ND, places_N)
+            site_rows[site] = before_ND, after_ND
+            return after_ND
 
         def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
             before_ND = take_rows(hidden_ATD, mask_AT)
-            after_ND = self.transforms[site](before_ND)
-            site_rows[site], site_ids[site] = (before_ND, after_ND), ids_AT[mask_AT]
+            places_AT = batch_places(len(batch.index), batch.n_sequences, mask_AT.shape[1])
+            places_AT = places_AT.to(mask_AT.device)
+            after_ND = at_site(site, before_ND, ids_AT[mask_AT], places_AT[mask_AT])
             return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)
 
         edits: dict[int, Edit] = {
@@ -94,13 +106,23 @@ class IsotropicModel(nn.Module):
             last_ATD = at_tokens("tokens", last_ATD)
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
-            before_ND = pooled_BPD.flatten(0, 1)
-            after_ND = self.transforms["pooled"](before_ND)
-            site_rows["pooled"] = before_ND, after_ND
-            site_ids["pooled"] = row_ids(batch.index, 1, pooled_BPD.shape[1]).flatten()
+            n, n_vectors = pooled_BPD.shape[:2]
+            places_N = batch_places(n, 1, n_vectors).flatten().to(pooled_BPD.device)
+            ids_N = row_ids(batch.index, 1, n_vectors).flatten()
+            after_ND = at_site("pooled", pooled_BPD.flatten(0, 1), ids_N, places_N)
             pooled_BPD = after_ND.reshape(*pooled_BPD.shape[:2], -1)
         logits_BC = self.head(pooled_BPD)
-        return ModelOutput(states.hidden_states, pooled_BPD, logits_BC, site_rows, site_ids)
+        return ModelOutput(
+            states.hidden_states, pooled_BPD, logits_BC, site_rows, site_ids, site_places
+        )
+
+    def _transformed(self, site: str, before_ND: Tensor, places_N: Tensor) -> Tensor:
+        """The rows after the layer; statistics of training may span all processes."""
+        layer = self.transforms[site]
+        if not (self.sync and self.training and n_processes() > 1):
+            return layer(before_ND)  # type: ignore[no-any-return]
+        all_ND, own_N = gather_in_order(before_ND, places_N)
+        return layer(all_ND)[own_N]  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def observe(self, rows: Mapping[str, Tensor]) -> None:

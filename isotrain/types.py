@@ -28,7 +28,7 @@ class Example:
     index: int  # row number in the data set
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning's precision plugins convert it field by field
 class Batch:
     """A padded batch; the Q sequences of the examples are stacked, all first ones first."""
 
@@ -56,7 +56,7 @@ class EncoderOutput(NamedTuple):
     """What an encoder gives: the recorded states and the tensor that flows on."""
 
     hidden_states: tuple[Tensor, ...]  # L+1 × [Q·B, T, D], as each block produced them
-    last: Tensor  # [Q·B, T, D], after an `after_block` edit of the last block
+    last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class ModelOutput:
     logits: Tensor  # [B, C]
     site_rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # (before, after)
     site_ids: dict[str, Tensor] = field(default_factory=dict)  # [N] unique id of each row
+    site_places: dict[str, Tensor] = field(default_factory=dict)  # [N] order over processes
 
 
 Edit = Callable[[Tensor], Tensor]
@@ -80,6 +81,8 @@ class Encoder(Protocol):
     n_blocks: int
     tokenizer: Any
     source_id: str  # where the weights came from, for the record
+    max_positions: int | None  # tokens a sequence may have; None = no limit
+    is_causal: bool  # a token sees only those before it: the first one sees nothing
     embeddings: nn.Module
     blocks: Sequence[nn.Module]
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from isotrain.config import conf_folder, register
+from isotrain.config.compose import conf_folder
+from isotrain.config.schema import register
 
 torch.set_num_threads(1)  # tiny tensors: two threads only wait for each other
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hydra.errors import ConfigCompositionException
 
-from isotrain.config import check, content_hash, plain, targets
+from isotrain.config.compose import content_hash, plain
+from isotrain.config.rules import check
+from isotrain.config.targets import targets
 
 
 def changed(composed, *overrides):
@@ -42,7 +44,15 @@ def test_the_hash_changes_with_what_a_run_computes(composed, override):
 
 @pytest.mark.parametrize(
     "override",
-    ["logger=[wandb]", "output_dir=/elsewhere", "rerun=true", "hydra.job.name=x", "seed=0"],
+    [
+        "logger=[wandb]",
+        "output_dir=/elsewhere",
+        "rerun=true",
+        "hydra.job.name=x",
+        "seed=0",
+        "checkpoint.every_steps=7",
+        "cache_dir=null",
+    ],
 )
 def test_the_hash_does_not_change_with_place_and_logging(composed, override):
     assert not changed(composed, override)
@@ -124,7 +134,11 @@ def test_targets_outside_the_list_are_refused(composed, target):
 
 def test_targets_are_found_at_any_depth():
     tree = {"a": {"_target_": "one", "b": [{"_target_": "two"}, {"c": {"_target_": "three"}}]}}
-    assert list(targets(tree)) == [("a", "one"), ("a.b[0]", "two"), ("a.b[1].c", "three")]
+    assert [(path, node["_target_"]) for path, node in targets(tree)] == [
+        ("a", "one"),
+        ("a.b[0]", "two"),
+        ("a.b[1].c", "three"),
+    ]
 
 
 def test_no_site_is_refused(composed):

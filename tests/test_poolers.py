@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.poolers import ClsPooling, MeanPooling, SpanPooling
+from isotrain.poolers import ClsPooling, LastPooling, MeanPooling, SpanPooling
 from isotrain.types import Batch
 
 B, T, D = 3, 5, 4
@@ -38,6 +38,17 @@ def test_cls_reads_sequence_major(q):
 
 
 @pytest.mark.parametrize("q", [1, 2, 3])
+def test_last_reads_the_last_real_token_sequence_major(q):
+    hidden, data = states(q), batch(q)
+    pooled = LastPooling()(hidden, data)
+    assert pooled.shape == (B, q, D)
+    for b in range(B):
+        for s in range(q):
+            row = s * B + b
+            assert torch.equal(pooled[b, s], hidden[row, int(data.attention_mask[row].sum()) - 1])
+
+
+@pytest.mark.parametrize("q", [1, 2, 3])
 def test_mean_over_real_tokens_reads_sequence_major(q):
     hidden, data = states(q), batch(q)
     pooled = MeanPooling()(hidden, data)
@@ -63,7 +74,7 @@ def test_spans_keep_the_spans_of_one_sequence_together(q, s):
 
 
 @pytest.mark.parametrize("q", [1, 2])
-@pytest.mark.parametrize("pooling", [ClsPooling(), MeanPooling(), SpanPooling()])
+@pytest.mark.parametrize("pooling", [ClsPooling(), LastPooling(), MeanPooling(), SpanPooling()])
 def test_n_vectors_is_the_second_dimension(pooling, q):
     data = batch(q, 2)
     assert pooling(states(q), data).shape[1] == pooling.n_vectors(q, 2)
@@ -72,6 +83,7 @@ def test_n_vectors_is_the_second_dimension(pooling, q):
 def test_spans_are_asked_for_by_name():
     assert SpanPooling.needs_spans
     assert not ClsPooling.needs_spans
+    assert not LastPooling.needs_spans
     assert not MeanPooling.needs_spans
     with pytest.raises(ValueError, match="use cls or mean"):
         SpanPooling()(states(1), batch(1))

@@ -9,8 +9,14 @@ import pytest
 import torch
 
 from isotrain import run as run_module
-from isotrain.run import run, run_folder
+from isotrain.config.compose import run_folder as folder_of
+from isotrain.run import run, with_threads
 from isotrain.training.jsonl_logger import read_rows
+
+
+def run_folder(cfg, arm):
+    return folder_of(with_threads(cfg), arm)
+
 
 METRICS = ("isoscore", "mean_cosine", "partition", "n_rows")
 SITES = ("tokens", "pooled")
@@ -59,6 +65,7 @@ def test_files(finished):
         "result.json",
         "curves.png",
         "last.ckpt",
+        ".lock",
     }
     assert folder.parent.name == "wic"
     assert folder.name.startswith("cluster_pca-")
@@ -80,6 +87,7 @@ def test_result(finished):
         "data",
         "device",
         "monitor",
+        "n_processes",
         "environment",
         "steps",
         "scores",
@@ -242,7 +250,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         *small,
         "task=rte",
         "metric=[]",
-        "checkpoint=false",
+        "checkpoint.final=false",
         "trainer.max_steps=2",
         f"output_dir={tmp_path}",
     )
@@ -253,6 +261,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         "metrics.jsonl",
         "result.json",
         "curves.png",
+        ".lock",
     }
     assert set(scores) == {"val/accuracy", "val/loss"}
 
@@ -347,8 +356,8 @@ def test_a_part_that_cannot_be_built_leaves_no_run_of_a_logger_behind(
 
 def test_a_finished_run_without_checkpoint_is_not_enough_for_one_with(composed, small, tmp_path):
     base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
-    run(composed(*base, "checkpoint=false"), "none")
-    cfg = composed(*base, "checkpoint=true")
+    run(composed(*base, "checkpoint.final=false"), "none")
+    cfg = composed(*base, "checkpoint.final=true")
     run(cfg, "none")
     assert (run_folder(cfg, "none") / "last.ckpt").is_file()
 
@@ -368,7 +377,7 @@ def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_pa
         run(cfg, "none")
     folder = run_folder(cfg, "none")
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
-    stale = {path.name for path in folder.iterdir()} - {"config.yaml", "result.json"}
+    stale = {path.name for path in folder.iterdir()} - {"config.yaml", "result.json", ".lock"}
     assert stale == set()
 
 

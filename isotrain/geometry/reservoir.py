@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from isotrain.geometry.gather import gather_rows
 from isotrain.geometry.rows import hash_ids
 
 
@@ -75,6 +76,12 @@ class Reservoir:
                 self._clouds.append(rows.new_empty(0, rows.shape[1]))
             self._clouds[g] = _grown(self._clouds[g], n_old + n_free)
             self._clouds[g][slots] = rows
+
+    def exchange(self) -> None:
+        """Keep the rows that hash lowest over all processes; afterwards each holds the same."""
+        kept = gather_rows(self._hashes)[0].argsort()[: self.budget]
+        self._clouds = [gather_rows(cloud)[0][kept] for cloud in self._clouds]
+        self._hashes = gather_rows(self._hashes)[0][kept]
 
     @property
     def n_clouds(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -55,14 +57,33 @@ class EpochBatches(Sampler[list[int]]):
     """Row numbers of each batch of an epoch, a pure function of (seed, epoch).
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
-    so that little is padded; `random` only shuffles. Every row occurs once per epoch.
+    so that little is padded; `random` only shuffles. Every row occurs once per epoch. With
+    several processes each batch is dealt out to them like cards, and a last batch too small to
+    go round joins another one.
+
+    Args:
+        lengths: of the examples, what they cost in padding.
+        batch_size: rows of a batch, over all processes.
+        batching: length | random.
+        seed: of the order.
+        rank: number of this process.
+        world: number of processes.
+        start: (epoch, batches of it that are done): where a resumed run goes on.
     """
 
     def __init__(
-        self, lengths: Sequence[int], batch_size: int, batching: Batching, seed: int
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        batching: Batching,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        start: tuple[int, int] = (0, 0),
     ) -> None:
         self.lengths = torch.tensor(lengths)
         self.batch_size, self.batching, self.seed = batch_size, batching, seed
+        self.rank, self.world, self.start = rank, world, start
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -70,10 +91,19 @@ class EpochBatches(Sampler[list[int]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size)
+        """Batches of a whole epoch."""
+        n, size = len(self.lengths), self.batch_size
+        return -(-n // size) - (n > size and 0 < n % size < self.world)
 
     def __iter__(self) -> Iterator[list[int]]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        # A generator: the epoch is read at the first batch, when the trainer has set it.
+        epoch, done = self.start
+        for batch in self.batches(self.epoch)[done if self.epoch == epoch else 0 :]:
+            yield batch[self.rank :: self.world]
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        """All batches of an epoch, undivided."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.lengths), generator=generator)
         batches = []
         if self.batching == "random":
@@ -83,19 +113,27 @@ class EpochBatches(Sampler[list[int]]):
                 pool = pool[self.lengths[pool].argsort(descending=True, stable=True)]
                 batches += pool.split(self.batch_size)
             batches = [batches[i] for i in torch.randperm(len(batches), generator=generator)]
-        return iter([batch.tolist() for batch in batches])
+        whole = [batch.tolist() for batch in batches if len(batch) >= self.world]
+        for batch in batches:
+            if len(batch) < self.world and whole:
+                whole[-1] += batch.tolist()
+        return whole
 
 
 class SortedBatches(Sampler[list[int]]):
     """Row numbers of evaluation batches of like lengths; every row once, none repeated.
 
     The batches come in a fixed shuffled order, so that a part of them is not all long rows.
+    Several processes take whole batches in turn; each gets one at least.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int) -> None:
-        batches = torch.tensor(lengths).argsort(descending=True, stable=True).split(batch_size)
+    def __init__(
+        self, lengths: Sequence[int], batch_size: int, rank: int = 0, world: int = 1
+    ) -> None:
+        size = max(1, min(batch_size, len(lengths) // world))
+        batches = torch.tensor(lengths).argsort(descending=True, stable=True).split(size)
         order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(0))
-        self.batches = [batches[i].tolist() for i in order]
+        self.batches = [batches[i].tolist() for i in order[rank::world]]
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -111,10 +149,11 @@ class TaskData(pl.LightningDataModule):
         task: gives rows and their encoding.
         source: where the rows come from.
         tokenizer: of the encoder.
-        batch_size: rows per training step and process.
+        batch_size: rows per training step, of all processes together.
         eval_batch_size: rows per evaluation step.
         batching: length | random, see `EpochBatches`.
         seed: of the order of training rows.
+        cache: folder of tokenised data sets; None = none is kept.
     """
 
     def __init__(
@@ -126,6 +165,7 @@ class TaskData(pl.LightningDataModule):
         eval_batch_size: int,
         batching: Batching,
         seed: int,
+        cache: Path | None = None,
     ) -> None:
         super().__init__()
         if batching not in ("length", "random"):
@@ -135,7 +175,8 @@ class TaskData(pl.LightningDataModule):
                 raise ValueError(f"data.{name} must be at least 1, got {size}")
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.batching, self.seed = batching, seed
+        self.batching, self.seed, self.cache = batching, seed, cache
+        self.start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
@@ -154,9 +195,13 @@ class TaskData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""
-        lengths = _lengths(self.examples["train"])
-        sampler = EpochBatches(lengths, self.batch_size, self.batching, self.seed)
-        return self._loader("train", sampler)
+        rank, world = self._process()
+        return self._loader("train", self._epoch_batches(rank, world, self.start))
+
+    def first_batches(self, n: int) -> Iterator[Batch]:
+        """The first batches of training, whole in every process."""
+        batches = self._epoch_batches(0, 1, (0, 0))
+        return islice(self._loader("train", batches), n)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Batches of dev."""
@@ -166,9 +211,18 @@ class TaskData(pl.LightningDataModule):
         """Batches of test; ask `n_rows` whether there are any."""
         return self._evaluation("test")
 
+    def _process(self) -> tuple[int, int]:
+        """Number of this process, and of all."""
+        trainer = self.trainer
+        return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+    def _epoch_batches(self, rank: int, world: int, start: tuple[int, int]) -> EpochBatches:
+        lengths = _lengths(self.examples["train"])
+        return EpochBatches(lengths, self.batch_size, self.batching, self.seed, rank, world, start)
+
     def _evaluation(self, split: str) -> DataLoader[Batch]:
-        sampler = SortedBatches(_lengths(self.examples[split]), self.eval_batch_size)
-        return self._loader(split, sampler)
+        lengths = _lengths(self.examples[split])
+        return self._loader(split, SortedBatches(lengths, self.eval_batch_size, *self._process()))
 
     def _loader(self, split: str, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
         pad_id = self.tokenizer.pad_token_id

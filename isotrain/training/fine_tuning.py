@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from isotrain.geometry.gather import (
+    batch_places,
+    gather_in_order,
+    n_processes,
+    sum_over_processes,
+)
 from isotrain.model import IsotropicModel
+from isotrain.training.checkpoints import KEY
+from isotrain.training.faults import refuse_non_finite
 from isotrain.training.optim import parameter_groups
 from isotrain.transforms.identity import Identity
-from isotrain.types import Batch, Objective, Task
+from isotrain.types import Batch, ModelOutput, Objective, Task
 
 
 class FineTuning(pl.LightningModule):
@@ -55,6 +63,8 @@ class FineTuning(pl.LightningModule):
         self.head_lr_factor = head_lr_factor
         self.scores = torch.nn.ModuleDict({"val_": task.metrics(), "test_": task.metrics()})
         self._pending: list[dict[str, Tensor]] = []  # rows since the last optimizer step
+        self._rows_of_step: list[int] = []  # data set rows since then
+        self._parts: dict[str, Tensor] = {}  # of the newest loss
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
@@ -64,18 +74,25 @@ class FineTuning(pl.LightningModule):
         return self.model(batch)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Task loss plus the weighted objectives, over separate forward passes."""
+        """Task loss plus the weighted objectives, over separate forward passes.
+
+        With several processes the task loss is weighted by the share of rows in this one, and
+        objectives see the pooled vectors of all of them.
+        """
         views = [self.model(batch) for _ in range(self.n_views)]
-        loss = self.task.loss(views[0].logits, batch.labels)
+        n = torch.tensor(float(len(batch.labels)), device=self.device)
+        share = n * n_processes() / sum_over_processes(n)
+        loss = share * self.task.loss(views[0].logits, batch.labels)
         parts = {"train/task_loss": loss.detach()}
+        gathered, labels = _gathered(views, batch.labels) if self.objectives else (views, n)
         for name, objective in self.objectives.items():
-            part = objective(views[: objective.n_views], batch.labels)
+            part = objective(gathered[: objective.n_views], labels)
             parts[f"train/{name}"] = part.detach()
             loss = loss + objective.weight * part
-        self._pending.append({s: rows[0].detach() for s, rows in views[0].site_rows.items()})
-        n = len(batch.labels)
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=n)
-        self.log_dict(parts | self._counters("train"), batch_size=n)
+        self._remember(views[0], batch, parts)
+        refuse_non_finite("loss", loss, *self._where())
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=1, sync_dist=True)
+        self.log_dict(parts | self._counters("train"), batch_size=1, sync_dist=True)
         return loss
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -85,6 +102,12 @@ class FineTuning(pl.LightningModule):
             rows = {s: torch.cat([rows[s] for rows in self._pending]) for s in self._pending[0]}
             self.model.observe(rows)
             self._pending.clear()
+            self._rows_of_step.clear()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on after the step of the checkpoint."""
+        self._observed_step = int(checkpoint["global_step"])
+        self.evaluated_step = checkpoint[KEY]["evaluated_step"]
 
     def on_validation_start(self) -> None:
         """Freeze the statistics that evaluation uses."""
@@ -131,18 +154,20 @@ class FineTuning(pl.LightningModule):
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
         loss = self.task.loss(output.logits, batch.labels)
-        self.log(f"{stage}/loss", loss, batch_size=len(batch.labels))
-        self.log_dict(self._counters(stage), reduce_fx="sum", on_step=False, on_epoch=True)
+        self.log(f"{stage}/loss", loss, batch_size=len(batch.labels), sync_dist=True)
+        counters = self._counters(stage)
+        self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, sync_dist=True)
         predictions = self.task.predictions(output.logits)
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
         return {"output": output}
 
     def _log_scores(self, stage: str) -> None:
         # Lightning would name the last batch, one less than the steps the weights have seen.
-        self.log("step", float(self.trainer.global_step))
+        self.log("step", float(self.trainer.global_step), sync_dist=True)
         scores: Any = self.scores[f"{stage}_"]
         for name, value in scores.compute().items():
-            self.log(f"{stage}/{name}", value, prog_bar=name == self.task.monitor)
+            shown = name == self.task.monitor  # over all processes: torchmetrics gathers
+            self.log(f"{stage}/{name}", value, prog_bar=shown, sync_dist=True)
         scores.reset()
 
     def _counters(self, stage: str) -> dict[str, Tensor]:
@@ -159,11 +184,34 @@ class FineTuning(pl.LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip; under bf16 directly, as there is no gradient scale that a fused step undoes."""
-        if self.trainer.precision == "bf16-mixed" and gradient_clip_algorithm in (None, "norm"):
-            if gradient_clip_val:
-                torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
-            return
-        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
+        by_norm = gradient_clip_algorithm in (None, "norm")
+        if not scaled:
+            norm = torch.nn.utils.get_total_norm(
+                [p.grad for p in self.parameters() if p.grad is not None]
+            )
+            refuse_non_finite("gradient norm", norm, *self._where())
+            if by_norm and gradient_clip_val:
+                torch.nn.utils.clip_grads_with_norm_(
+                    list(self.parameters()), gradient_clip_val, norm
+                )
+        if scaled or not by_norm:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _remember(self, output: ModelOutput, batch: Batch, parts: dict[str, Tensor]) -> None:
+        """Keep the rows of a micro-batch, of all processes, for the queues."""
+        rows = {}
+        for site, (before_ND, _) in output.site_rows.items():
+            rows[site] = before_ND.detach()
+            if n_processes() > 1:
+                rows[site] = gather_in_order(rows[site], output.site_places[site])[0]
+        self._pending.append(rows)
+        self._rows_of_step += batch.index.tolist()
+        self._parts = parts
+
+    def _where(self) -> tuple[int, dict[str, Tensor], Sequence[int], torch.nn.Module]:
+        """What a report of a fault names."""
+        return self.trainer.global_step, self._parts, self._rows_of_step, self
 
     @torch.no_grad()
     def _fit_transforms(self) -> None:
@@ -193,8 +241,17 @@ class FineTuning(pl.LightningModule):
 
     def _rows_of_training_batches(self) -> Iterator[dict[str, Tensor]]:
         """Rows before each site, of the first `prefill_batches` training batches."""
-        loader = self.trainer.datamodule.train_dataloader()  # type: ignore[attr-defined]
-        for batch in islice(loader, self.prefill_batches):
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        for batch in data.first_batches(self.prefill_batches):
             with self.trainer.precision_plugin.forward_context():
                 output = self.model(batch.to(self.device))
             yield {site: before_ND for site, (before_ND, _) in output.site_rows.items()}
+
+
+def _gathered(views: Sequence[ModelOutput], labels: Tensor) -> tuple[list[ModelOutput], Tensor]:
+    """The views with the pooled vectors of all processes, and their labels."""
+    if n_processes() == 1:
+        return list(views), labels
+    places_B = batch_places(len(labels), 1, 1).flatten().to(labels.device)
+    wide = [replace(v, pooled=gather_in_order(v.pooled, places_B)[0]) for v in views]
+    return wide, gather_in_order(labels, places_B)[0]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.reservoir import Reservoir
-from isotrain.geometry.rows import row_ids
+from isotrain.geometry.rows import finite_rows, row_ids
 from isotrain.types import Batch, ModelOutput, RowMetric
 
 VIEWS = ("cls", "tokens")  # first token of each sequence; every non-pad token
@@ -26,7 +26,8 @@ class IsotropyMonitor(pl.Callback):
     lowest: the same ones at every validation and for any batch size. Memory is
     `max_rows`·D·4 bytes × (2·(L+1) + 2·sites), whatever the size of the data, and a float64 copy
     of one cloud while it is measured. Each metric is logged beside `n_rows`, the rows it was
-    measured on.
+    measured on; rows with a NaN are left out and counted in `n_rows_not_finite`. With several
+    processes the rows are those that one process would keep.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name.
@@ -82,6 +83,8 @@ class IsotropyMonitor(pl.Callback):
         """Measure the kept rows and log every value."""
         values: dict[str, Tensor] = {}
         for name, reservoir in self._reservoirs.items():
+            if trainer.world_size > 1:
+                reservoir.exchange()
             for number in range(reservoir.n_clouds):
                 rows_ND = reservoir.cloud(number)
                 if name in VIEWS:
@@ -90,11 +93,12 @@ class IsotropyMonitor(pl.Callback):
                     place = f"{name.removesuffix('_site')}/{('before', 'after')[number]}"
                 values |= self._measure(rows_ND, place)
         self._reservoirs = {}
-        pl_module.log_dict(values, on_step=False, on_epoch=True)
+        pl_module.log_dict(values, on_step=False, on_epoch=True, sync_dist=True)
         shown = [key for key in values if key.startswith(f"isotropy/{self.headline}/layer_")]
         if shown:
             last = [key for key in shown if key.endswith("/tokens")][-1]
-            pl_module.log(self.headline, values[last], prog_bar=True, logger=False)
+            shown_value = values[last]
+            pl_module.log(self.headline, shown_value, prog_bar=True, logger=False, sync_dist=True)
 
     def _reservoir(self, name: str) -> Reservoir:
         if name not in self._reservoirs:
@@ -102,7 +106,12 @@ class IsotropyMonitor(pl.Callback):
         return self._reservoirs[name]
 
     def _measure(self, rows_ND: Tensor, place: str) -> dict[str, Tensor]:
-        values = {f"isotropy/n_rows/{place}": torch.tensor(float(len(rows_ND)))}
+        finite_ND = finite_rows(rows_ND)
+        values = {f"isotropy/n_rows/{place}": torch.tensor(float(len(finite_ND)))}
+        if len(finite_ND) < len(rows_ND):
+            n_lost = float(len(rows_ND) - len(finite_ND))
+            values[f"isotropy/n_rows_not_finite/{place}"] = torch.tensor(n_lost)
+            rows_ND = finite_ND
         if len(rows_ND) < 2:
             return values  # no pair to measure; the row count says so
         for name, metric in self.metrics.items():

@@ -98,7 +98,7 @@ def fit_cluster_pca(
         "rows_passed_through": 0 if scattered else n,
         "rows_borrowed": (n - sum(counts[c] for c in alone)) * scattered,
         "clusters_empty": counts.count(0),
-        "directions_removed": float(direction_KDR.square().sum()),
+        "directions_removed": float(direction_KDR.square().sum().round()),
     }
     return ClusterPCAStats(
         clusters.centroid_KD,

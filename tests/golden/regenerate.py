@@ -40,7 +40,8 @@ def measure(folder: Path, write_data) -> dict:
     import torch
     from hydra import compose, initialize_config_dir
 
-    from isotrain.config import conf_folder, register
+    from isotrain.config.compose import conf_folder
+    from isotrain.config.schema import register
     from isotrain.run import run, run_folder
     from isotrain.training.jsonl_logger import read_rows
 

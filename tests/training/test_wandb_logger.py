@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from isotrain.training import wandb_logger
 from isotrain.training.wandb_logger import build_wandb_logger, has_key
+
+
+LOGGER = SimpleNamespace()
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +63,8 @@ def test_the_mode_and_what_is_sent(monkeypatch, tmp_path, key, variable, mode):
     asked, axes = {}, []
 
     class Run:
+        offline, step = True, 0
+
         def define_metric(self, *names, **options):
             axes.append((names, options.get("step_metric")))
 
@@ -66,12 +73,12 @@ def test_the_mode_and_what_is_sent(monkeypatch, tmp_path, key, variable, mode):
         return Run()
 
     monkeypatch.setattr(wandb, "init", init)
-    monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: "logger")
+    monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: LOGGER)
     monkeypatch.setattr(wandb_logger, "has_key", lambda: key)
     if variable:
         monkeypatch.setenv("WANDB_MODE", variable)
     found = build_wandb_logger("project", "group", save_dir=tmp_path, name="run")
-    assert found == "logger"
+    assert found is LOGGER
     assert asked["mode"] == mode
     assert (asked["project"], asked["group"], asked["name"]) == ("project", "group", "run")
     assert asked["dir"] == str(tmp_path)
@@ -86,6 +93,8 @@ def test_an_unreachable_service_leaves_the_run_offline(monkeypatch, tmp_path, ca
     modes = []
 
     class Run:
+        offline, step = True, 0
+
         def define_metric(self, *names, **options):
             pass
 
@@ -96,8 +105,8 @@ def test_an_unreachable_service_leaves_the_run_offline(monkeypatch, tmp_path, ca
         return Run()
 
     monkeypatch.setattr(wandb, "init", init)
-    monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: "logger")
+    monkeypatch.setattr(wandb_logger, "WandbLogger", lambda experiment: LOGGER)
     monkeypatch.setattr(wandb_logger, "has_key", lambda: True)
-    assert build_wandb_logger("p", None, save_dir=tmp_path, name="run") == "logger"
+    assert build_wandb_logger("p", None, save_dir=tmp_path, name="run") is LOGGER
     assert modes == ["online", "offline"]
     assert "logged offline" in capsys.readouterr().out

@@ -1,0 +1,103 @@
+"""The typed root of a run's configuration: its keys, their types, their legal values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+
+
+class TokenRows(StrEnum):
+    """Rows of a token site."""
+
+    all = "all"
+    no_special = "no_special"
+
+
+class Batching(StrEnum):
+    """How training rows are grouped."""
+
+    length = "length"
+    random = "random"
+
+
+@dataclass
+class DataConfig:
+    """Sizes and order of batches."""
+
+    batch_size: int = 32
+    eval_batch_size: int = 64
+    batching: Batching = Batching.length
+
+
+@dataclass
+class TrainingConfig:
+    """What the training module takes beside the optimizer."""
+
+    warmup_fraction: float = 0.1
+    head_lr_factor: float = 1.0
+    prefill_batches: int = 8
+
+
+@dataclass
+class MonitorConfig:
+    """What the isotropy monitor takes."""
+
+    max_rows: int = 2048
+    headline: str | None = None
+
+
+@dataclass
+class CheckpointConfig:
+    """What is kept on disk while a run trains, and after it."""
+
+    every_steps: int = 200
+    final: bool = True
+
+
+@dataclass
+class RunConfig:
+    """Keys of a run; a group's own keys are those of its target's signature."""
+
+    task: Any = None
+    encoder: Any = None
+    pooling: Any = None
+    isotropy: Any = None
+    freezing: Any = None
+    objective: Any = field(default_factory=dict)
+    metric: Any = field(default_factory=dict)
+    optimizer: Any = None
+    schedule: Any = None
+    trainer: Any = None
+    logger: Any = field(default_factory=dict)
+    source: Any = None
+    experiment: Any = None
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    seed: int = 0
+    site: list[str] = field(default_factory=lambda: ["pooled"])
+    rows: TokenRows = TokenRows.all
+    sync: bool = True
+    threads: int | None = None
+    output_dir: str = "runs"
+    cache_dir: str | None = "${output_dir}/.cache"
+    rerun: bool = False
+
+
+SECTIONS = {
+    "": RunConfig,
+    "data": DataConfig,
+    "training": TrainingConfig,
+    "monitor": MonitorConfig,
+    "checkpoint": CheckpointConfig,
+}
+NOT_CONTENT = ("cache_dir", "logger", "output_dir", "rerun", "checkpoint.every_steps")
+
+
+def register() -> None:
+    """Make the schema known to Hydra."""
+    ConfigStore.instance().store(name="run_schema", node=RunConfig)

@@ -1,0 +1,109 @@
+"""Rows of all processes, with a gradient that is summed over them. N rows, D width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+
+def n_processes() -> int:
+    """How many processes share this job; 1 outside of distributed training.
+
+    >>> n_processes()
+    1
+    """
+    return distributed.get_world_size() if _is_running() else 1
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """The sum of a detached tensor over all processes.
+
+    >>> sum_over_processes(torch.tensor(2.0))
+    tensor(2.)
+    """
+    if n_processes() == 1:
+        return value
+    total = value.detach().clone().to(_device(value))
+    distributed.all_reduce(total)
+    return total.to(value.device)
+
+
+def gather_rows(x_ND: Tensor) -> tuple[Tensor, slice]:
+    """The rows of all processes in the order of their ranks, and where the own ones stand.
+
+    Processes may hold different numbers of rows; `x` may have any trailing shape. The gradient
+    of a row is the sum of what all processes want of it, so that a loss which every process
+    computes from all rows, averaged over processes, has exactly the gradient of one process.
+
+    >>> gather_rows(torch.ones(2, 1))[1]
+    slice(0, 2, None)
+    """
+    if n_processes() == 1:
+        return x_ND, slice(0, len(x_ND))
+    counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
+    counts[distributed.get_rank()] = len(x_ND)
+    distributed.all_reduce(counts)
+    sizes = counts.tolist()
+    start = sum(sizes[: distributed.get_rank()])
+    return _Gather.apply(x_ND, sizes), slice(start, start + len(x_ND))  # type: ignore[no-untyped-call]
+
+
+def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
+    """Keys `[Q·B, T]` that sort gathered rows as one process would hold them.
+
+    Example j of process r is example j·(number of processes) + r of the whole batch: batches
+    are dealt out like cards. Sequences come first, then examples, then positions.
+
+    >>> batch_places(2, 1, 2).argsort(dim=1).tolist()
+    [[0, 1], [0, 1]]
+    """
+    rank = distributed.get_rank() if _is_running() else 0
+    example_B = torch.arange(n_examples) * n_processes() + rank
+    sequence_Q = torch.arange(n_sequences) << 52
+    key_QBT = (
+        sequence_Q[:, None, None]
+        + (example_B << 20)[None, :, None]
+        + torch.arange(n_positions)[None, None, :]
+    )
+    return key_QBT.reshape(n_sequences * n_examples, n_positions)
+
+
+def gather_in_order(x_ND: Tensor, places_N: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of all processes in the order of their places, and which of them are the own."""
+    all_ND, own = gather_rows(x_ND)
+    order = gather_rows(places_N)[0].argsort()
+    return all_ND[order], order.argsort()[own]
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        device = _device(x_ND)
+        padded = x_ND.new_zeros(max(sizes), *x_ND.shape[1:], device=device)
+        padded[: len(x_ND)] = x_ND
+        parts = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(parts, padded)
+        found = torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
+        return found.to(x_ND.device)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad_ND,) = grads
+        total_ND = sum_over_processes(grad_ND.contiguous())
+        rank = distributed.get_rank()
+        start = sum(ctx.sizes[:rank])
+        return total_ND[start : start + ctx.sizes[rank]], None
+
+
+def _is_running() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _device(x: Tensor) -> torch.device:
+    """Where the backend can send from: NCCL from the accelerator alone."""
+    if x.device.type == "cpu" and distributed.get_backend() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return x.device

@@ -1,0 +1,198 @@
+"""Checkpoints a run goes on from: bit by bit the state right after an optimizer step."""
+
+from __future__ import annotations
+
+import os
+import random
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+from torch import distributed
+
+from isotrain.geometry.gather import n_processes
+
+KEY = "isotrain"  # of our part of a checkpoint
+
+
+class Checkpoints(pl.Callback):
+    """Writes a checkpoint every so many steps, at SIGTERM, and when training has ended.
+
+    The state is taken at the start of the next batch, when the rows of the step are logged and
+    an evaluation due at it is done, with the loop counters as they were at the end of the step.
+    Weights do not change between two steps, so SIGTERM can be answered at any time: within an
+    accumulation the state is that of the last step, and within an evaluation it records that
+    the evaluation is due.
+
+    A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
+    the random states of every process and the length of `metrics.jsonl`; plain containers and
+    tensors only (`weights_only=True` loads it). It is written beside the old one and then
+    replaces it.
+
+    Args:
+        path: the file.
+        every_steps: optimizer steps between two of them; 0 = only at SIGTERM and at the end.
+    """
+
+    def __init__(self, path: Path, every_steps: int) -> None:
+        super().__init__()
+        self.path, self.every_steps = path, every_steps
+        self._step = self._saved_step = 0
+        self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
+        self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
+        self._random: list[Any] | None = None  # to be set at the first batch of a resumed run
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Remember what goes back in place when training starts."""
+        self._state = checkpoint[KEY] | {"loops": checkpoint["loops"]["fit_loop"]}
+        self._random = checkpoint[KEY]["random"]
+        self._step = self._saved_step = int(checkpoint["global_step"])
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Make up for the evaluation that SIGTERM cut off, at its step and epoch."""
+        if not self._state.get("evaluation_due"):
+            return
+        progress: Any = trainer.fit_loop.epoch_progress.current
+        loop = trainer.fit_loop.epoch_loop
+        epoch, progress.processed = progress.processed, self._state["epoch"]
+        trainer.validating = True
+        loop.val_loop.restarting = False
+        loop.val_loop.run()
+        trainer.training = True
+        progress.processed = epoch
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """The moment of a checkpoint."""
+        if self._random is not None:
+            rank = trainer.global_rank
+            _set_random_state(self._random[rank if rank < len(self._random) else 0])
+            self._random = None
+        if self._take(trainer):
+            due = self.every_steps and self._step - self._saved_step >= self.every_steps
+            if due:
+                self._save(trainer)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Note the counters of a step."""
+        if trainer.global_step > self._step:
+            self._step = trainer.global_step
+            self._loops = _counters(trainer)
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Stop an evaluation at SIGTERM; several processes stop at the next step instead."""
+        if trainer.received_sigterm and n_processes() == 1:
+            raise SIGTERMException
+
+    def on_test_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """As in validation."""
+        self.on_validation_batch_end(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep what is trained: the last evaluations may be cut off."""
+        if self._take(trainer):
+            self._save(trainer)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """At SIGTERM, and only then: after an error the state is not to be trusted."""
+        if isinstance(exception, SIGTERMException) and trainer.state.fn == "fit" and self._step:
+            self._take(trainer, evaluation_due=bool(trainer.validating))
+            self._save(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Our part, and the counters of the step."""
+        state = dict(self._state)
+        checkpoint["loops"]["fit_loop"] = state.pop("loops")
+        checkpoint[KEY] = state
+
+    def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
+        """Take the state after the newest step, if that is not done yet."""
+        if self._loops is None:
+            return False
+        log: Any = trainer.logger
+        self._state = {
+            "loops": self._loops,
+            "epoch": self._loops["epoch_progress"]["current"]["processed"],
+            "batches": self._loops["epoch_loop.batch_progress"]["current"]["ready"],
+            "step": self._step,
+            "evaluation_due": evaluation_due,
+            "evaluated_step": getattr(trainer.lightning_module, "evaluated_step", None),
+            "n_bytes": getattr(log, "n_bytes", 0),
+            "random": _random_states(),
+        }
+        self._loops = None
+        return True
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        for logger in trainer.loggers:
+            logger.save()
+        part = self.path.with_suffix(".part")
+        try:
+            trainer.save_checkpoint(part, weights_only=False)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        if trainer.is_global_zero:
+            os.replace(part, self.path)
+        self._saved_step = self._step
+
+
+def load_resume_point(path: Path) -> dict[str, Any] | None:
+    """Our part of a checkpoint; None where there is none that can be read."""
+    if not path.is_file():
+        return None
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return dict(checkpoint[KEY])
+
+
+def _counters(trainer: pl.Trainer) -> dict[str, Any]:
+    """Lightning's loop counters at the end of a batch, in its form of an epoch under way."""
+    loops = deepcopy(trainer.fit_loop.state_dict())
+    for progress in loops["epoch_progress"].values():
+        progress["ready"] = progress["started"] = progress["processed"] + 1
+        progress["completed"] = progress["processed"]
+    return loops
+
+
+def _random_states() -> list[Any]:
+    """The random states of all processes, in the order of their ranks."""
+    state: Any = np.random.get_state(legacy=True)
+    kind, keys, *rest = state
+    own = {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": [kind, keys.tolist(), *rest],
+        "python": list(random.getstate()),
+    }
+    if n_processes() == 1:
+        return [own]
+    found: list[Any] = [None] * n_processes()
+    distributed.all_gather_object(found, own)
+    return found
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    version, keys, gauss = state["python"]
+    random.setstate((version, tuple(keys), gauss))

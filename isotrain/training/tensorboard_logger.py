@@ -1,0 +1,20 @@
+"""TensorBoard: the rows of `metrics.jsonl` as curves, also after a run was resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytorch_lightning.loggers import TensorBoardLogger
+
+
+def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardLogger:
+    """A logger into `<save_dir>/tensorboard`; `name` is shown by its folder's path already.
+
+    An earlier process may have been killed before its events were flushed. Its events are
+    purged, and the rows that are kept are sent again: `n_rows_held` is 0.
+    """
+    logger = TensorBoardLogger(
+        str(save_dir), name="tensorboard", version="", default_hp_metric=False, purge_step=0
+    )
+    logger.n_rows_held = 0  # type: ignore[attr-defined]
+    return logger
