@@ -11,10 +11,14 @@ from isotrain.types import Example, Row
 
 DATA = DataSet(
     name="rte",
-    fields=("sentence1", "sentence2", "label"),
+    fields={"sentence1": str, "sentence2": str, "label": int},
+    target="label",
     hub_id="nyu-mll/glue",
     hub_config="rte",
     hub_revision="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+    folders=("RTE",),
+    renames=(("premise", "sentence1"), ("hypothesis", "sentence2")),
+    classes=("entailment", "not_entailment"),
 )
 
 

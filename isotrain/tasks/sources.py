@@ -1,65 +1,102 @@
-"""Where rows come from: JSON-lines folders and the hub. (The generated source is demo.py.)"""
+"""Where rows come from: folders and the hub. (The generated source is demo.py.)"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isotrain.types import Row
+if TYPE_CHECKING:  # torch is not needed to look for a file
+    from isotrain.types import Row
 
 SPLITS = ("train", "dev", "test")
+STEMS = {"train": ("train",), "dev": ("dev", "val"), "test": ("test",)}  # of file names
+HIDDEN = -1  # the target of a test row without gold
 
 
 class DataSet(NamedTuple):
-    """One data set under the names each source knows it by, with the fields a row must have."""
+    """One data set: its name at each source, and the fields of a row with their types."""
 
     name: str  # folder of the local source, name in the demo source
-    fields: tuple[str, ...]
+    fields: Mapping[str, type]  # each str, int or float
+    target: str  # the field that is learned; a test split may hide it
     hub_id: str
     hub_config: str | None
     hub_revision: str
+    folders: tuple[str, ...] = ()  # what downloads call the folder
+    renames: tuple[tuple[str, str], ...] = ()  # (what downloads call a field, its name here)
+    classes: tuple[str, ...] = ()  # of the target, by number
 
 
 class LocalSource:
-    """`<root>/<set>/<split>.jsonl`, one JSON object a line."""
+    """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
+
+    The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
+    The file of a split in it is the first of `train.jsonl`, `train.tsv`; `dev.jsonl`,
+    `val.jsonl`, `dev.tsv`, `val.tsv`; `test.jsonl`, `test.tsv`. A jsonl file has one JSON object
+    a line. A tsv file has a header, columns end at tabs, and quotes are ordinary characters.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
 
     def revision_of(self, data_set: DataSet) -> str:
-        """The folder, for the record."""
-        return str(self.root / data_set.name)
+        """Folder and sha256 of the bytes of its files, for the record."""
+        digest = hashlib.sha256()
+        for file in self._files(data_set).values():
+            digest.update(file.name.encode())
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        return f"{self._folder(data_set)} (sha256 {digest.hexdigest()[:12]})"
+
+    def missing(self, data_set: DataSet) -> str | None:
+        """What has to be there and is not, with the ways out; None if nothing. Opens no file."""
+        folder, files = self._folder(data_set), self._files(data_set)
+        absent = [split for split in ("train", "dev") if split not in files]
+        if not absent:
+            return None
+        names = (data_set.name, *data_set.folders)
+        wanted = (
+            ", ".join(str(self.root / name) for name in names)
+            if folder is None
+            else ", ".join(str(path) for split in absent for path in _candidates(folder, split))
+        )
+        return (
+            f"source=local looked for {wanted}; set ISOTRAIN_DATA_DIR (or source.root) to a "
+            f"folder that holds {data_set.name}/train.jsonl and {data_set.name}/dev.jsonl"
+            + (f", or the download {' or '.join(data_set.folders)}" if data_set.folders else "")
+            + ", or use source=hub or source=demo"
+        )
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split; empty where the file is absent.
+        """Rows of a split as they stand in its file, and `at`, their file and line.
+
+        Empty where there is no file of a test split.
 
         Raises:
-            FileNotFoundError: no folder of that data set.
-            ValueError: a line that is not a JSON object; file and line are named.
+            FileNotFoundError: no such folder, or no file of train or dev.
+            ValueError: a line that is not a row; file and line are named.
         """
-        folder = self.root / data_set.name
-        if not folder.is_dir():
-            raise FileNotFoundError(
-                f"source=local looked for {folder}; set ISOTRAIN_DATA_DIR to the folder that "
-                f"holds {data_set.name}/train.jsonl, or use source=hub or source=demo"
-            )
-        path = folder / f"{split}.jsonl"
-        if not path.is_file():
+        if problem := self.missing(data_set):
+            raise FileNotFoundError(problem)
+        file = self._files(data_set).get(split)
+        if file is None:
             return []
-        rows = []
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{path}:{number}: not JSON ({error.msg})") from error
-                if not isinstance(row, dict):
-                    raise ValueError(f"{path}:{number}: a line must be one JSON object")
-                rows.append(row)
-        return rows
+        return _json_rows(file) if file.suffix == ".jsonl" else _tab_rows(file)
+
+    def _folder(self, data_set: DataSet) -> Path | None:
+        folders = [self.root / name for name in (data_set.name, *data_set.folders)]
+        return next(filter(Path.is_dir, folders), None)
+
+    def _files(self, data_set: DataSet) -> dict[str, Path]:
+        """The file of each split that has one."""
+        folder = self._folder(data_set)
+        if folder is None:
+            return {}
+        found = {s: next(filter(Path.is_file, _candidates(folder, s)), None) for s in SPLITS}
+        return {split: file for split, file in found.items() if file is not None}
 
 
 class HubSource:
@@ -89,24 +126,108 @@ class HubSource:
 
 
 def load_splits(source: Any, data_set: DataSet) -> dict[str, list[Row]]:
-    """Rows of every split, after a check of their fields; train and dev must not be empty.
+    """Rows of every split with exactly the fields of the data set, and `at`: where they stood.
+
+    A class name becomes its number, and a target that a test split hides becomes −1.
 
     Raises:
-        ValueError: an empty split, or a row without a field; set, split and row are named.
+        ValueError: train or dev without rows, or a row with a missing or wrong field; file and
+            line, or revision, split and row (from 0), are named.
     """
     splits: dict[str, list[Row]] = {}
     for split in SPLITS:
         rows = source.read(data_set, split)
-        for number, row in enumerate(rows):
-            absent = [f for f in data_set.fields if row.get(f) is None]
-            if absent:
-                raise ValueError(
-                    f"{data_set.name}/{split} row {number} lacks {', '.join(absent)}; a row "
-                    f"needs {', '.join(data_set.fields)}"
-                )
         if not rows and split != "test":
             raise ValueError(
                 f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}"
             )
-        splits[split] = rows
+        splits[split] = []
+        for number, row in enumerate(rows):
+            at = row.get("at") or f"{source.revision_of(data_set)} {split} row {number}"
+            splits[split].append({**_typed(row, data_set, at, split == "test"), "at": at})
     return splits
+
+
+def _candidates(folder: Path, split: str) -> list[Path]:
+    return [folder / (stem + suffix) for suffix in (".jsonl", ".tsv") for stem in STEMS[split]]
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Lines that are not blank, each after its place `<file>:<number>`."""
+    # As bytes: text mode would also break lines at a lone carriage return.
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            at = f"{file}:{number}"
+            try:
+                text = line.decode("utf-8-sig").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{at}: not UTF-8 ({error.reason})") from error
+            if text.strip():
+                yield at, text
+
+
+def _json_rows(file: Path) -> list[Row]:
+    rows = []
+    for at, line in _lines(file):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{at}: not JSON ({error.msg})") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{at}: a line must be one JSON object")
+        rows.append({**row, "at": at})
+    return rows
+
+
+def _tab_rows(file: Path) -> list[Row]:
+    lines = _lines(file)
+    names = next(lines, ("", ""))[1].split("\t")
+    rows = []
+    for at, line in lines:
+        columns = line.split("\t")
+        if len(columns) != len(names):
+            raise ValueError(
+                f"{at}: {len(columns)} columns between tabs, the header has {len(names)} "
+                f"({', '.join(names)})"
+            )
+        rows.append({**dict(zip(names, columns, strict=True)), "at": at})
+    return rows
+
+
+def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
+    names = dict(data_set.renames)
+    given = {names.get(name, name): value for name, value in row.items()}
+    if may_hide and given.get(data_set.target) is None:
+        given[data_set.target] = HIDDEN
+    if absent := [name for name in data_set.fields if given.get(name) is None]:
+        raise ValueError(
+            f"{at}: lacks {', '.join(absent)}; a row of {data_set.name} needs "
+            f"{', '.join(data_set.fields)}"
+        )
+    typed: Row = {}
+    for name, kind in data_set.fields.items():
+        classes = data_set.classes if name == data_set.target else ()
+        value = _convert(given[name], kind, classes)
+        if value is None or (
+            classes and value not in range(HIDDEN if may_hide else 0, len(classes))
+        ):
+            rule = f"be {kind.__name__}"
+            if classes:
+                rule = f"be one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
+            raise ValueError(f"{at}: {name} must {rule}, got {given[name]!r}")
+        typed[name] = value
+    return typed
+
+
+def _convert(value: Any, kind: type, classes: tuple[str, ...]) -> Any:
+    """`value` as `kind`, from JSON or from the text of a column; None if it is not one."""
+    if str(value) in classes:  # a name, or the boolean of that name
+        return classes.index(str(value))
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) or (kind is float and type(value) is int):
+        try:
+            return kind(value)
+        except ValueError:
+            return None
+    return None

@@ -10,15 +10,17 @@ from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
 from isotrain.heads import CosineHead, LinearHead
 from isotrain.tasks.encoding import check_form, encode_pairs
-from isotrain.tasks.sources import DataSet, load_splits
+from isotrain.tasks.sources import HIDDEN, DataSet, load_splits
 from isotrain.types import Example, Row
 
 DATA = DataSet(
     name="stsb",
-    fields=("sentence1", "sentence2", "score"),
+    fields={"sentence1": str, "sentence2": str, "score": float},
+    target="score",
     hub_id="mteb/stsbenchmark-sts",
     hub_config=None,
     hub_revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
+    folders=("STS-B",),
 )
 HIGHEST = 5.0
 
@@ -40,9 +42,17 @@ class STSB:
         self.n_sequences = 1 if form == "cross" else 2
 
     def load(self, source: Any) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its scores are hidden (negative)."""
+        """Rows of each split; test is empty where its scores are hidden (−1).
+
+        Raises:
+            ValueError: a score outside 0 to 5; the row is named.
+        """
         splits = load_splits(source, DATA)
-        splits["test"] = [row for row in splits["test"] if float(row["score"]) >= 0]
+        splits["test"] = [row for row in splits["test"] if row["score"] != HIDDEN]
+        for rows in splits.values():
+            for row in rows:
+                if not 0 <= row["score"] <= HIGHEST:
+                    raise ValueError(f"{row['at']}: score must lie in 0 to 5, got {row['score']}")
         return splits
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:

@@ -11,10 +11,16 @@ from isotrain.types import Example, Row
 
 DATA = DataSet(
     name="wic",
-    fields=("word", "sentence1", "sentence2", "start1", "end1", "start2", "end2", "label"),
+    fields={
+        **dict.fromkeys(("word", "sentence1", "sentence2"), str),
+        **dict.fromkeys(("start1", "end1", "start2", "end2", "label"), int),
+    },
+    target="label",
     hub_id="aps/super_glue",
     hub_config="wic",
     hub_revision="3de24cf8022e94f4ee4b9d55a6f539891524d646",
+    folders=("WiC",),
+    classes=("False", "True"),
 )
 
 
@@ -46,8 +52,15 @@ class WiC:
         self.n_spans = 2 // self.n_sequences
 
     def load(self, source: Any) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its labels are hidden (−1)."""
+        """Rows of each split; test is empty where its labels are hidden (−1).
+
+        Raises:
+            ValueError: a target that is not inside its sentence; the row is named.
+        """
         splits = load_splits(source, DATA)
+        for rows in splits.values():
+            for row in rows:
+                _check_spans(row)
         splits["test"] = classification.with_gold(splits["test"])
         return splits
 
@@ -63,3 +76,14 @@ class WiC:
             )
         labels = [int(row["label"]) for row in rows]
         return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
+
+
+def _check_spans(row: Row) -> None:
+    for number in "12":
+        start, end = row["start" + number], row["end" + number]
+        length = len(row["sentence" + number])
+        if not 0 <= start < end <= length:
+            raise ValueError(
+                f"{row['at']}: start{number} and end{number} must be the characters of a word in "
+                f"sentence{number} (0 to {length}, the end excluded), got {start} and {end}"
+            )

@@ -1,12 +1,14 @@
-"""Where rows come from: folders with mistakes in them, hidden labels, and the hub's arguments."""
+"""Where rows come from: folders with mistakes in them, hidden labels, generated rows, the hub."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
 
+from isotrain.tasks.demo import DemoSource
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.sources import HubSource, LocalSource
 from isotrain.tasks.stsb import STSB
@@ -27,14 +29,21 @@ def edit(path, number, text):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def bare(row):
+    """The row without where it stood."""
+    return {name: value for name, value in row.items() if name != "at"}
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_missing_folder_names_the_ways_out(tmp_path, name):
     with pytest.raises(FileNotFoundError) as caught:
         TASKS[name]().load(LocalSource(str(tmp_path)))
     message = str(caught.value)
-    assert str(tmp_path / name) in message
-    assert "ISOTRAIN_DATA_DIR" in message
-    assert "source=demo" in message
+    names = {"rte": ("rte", "RTE"), "wic": ("wic", "WiC"), "stsb": ("stsb", "STS-B")}[name]
+    assert ", ".join(str(tmp_path / folder) for folder in names) + ";" in message
+    for way in ("ISOTRAIN_DATA_DIR", f"{name}/train.jsonl", names[1], "source=hub", "source=demo"):
+        assert way in message
+    assert LocalSource(str(tmp_path)).missing(TASKS[name].data_set) == message
 
 
 @pytest.mark.parametrize(
@@ -64,18 +73,20 @@ def test_every_field_is_asked_for(root, name):
     for field in task.data_set.fields:
         for bad in ({k: v for k, v in good.items() if k != field}, {**good, field: None}):
             edit(path, 4, json.dumps(bad))
-            with pytest.raises(ValueError, match=rf"{name}/train row 3 lacks {field};"):
+            with pytest.raises(ValueError, match=rf"{name}/train\.jsonl:4: lacks {field};"):
                 task.load(LocalSource(str(root)))
     edit(path, 4, json.dumps(good))
     assert len(task.load(LocalSource(str(root)))["train"]) == 96
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("how", ["empty", "absent"])
-def test_training_and_dev_must_have_rows(root, split, how):
+def test_training_and_dev_must_have_rows(root, split):
     path = root / "stsb" / f"{split}.jsonl"
-    path.unlink() if how == "absent" else path.write_text("")
+    path.write_text("\n")
     with pytest.raises(ValueError, match=f"stsb/{split} has no rows in .*stsb"):
+        STSB().load(LocalSource(str(root)))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=rf"{path}, .*; set"):
         STSB().load(LocalSource(str(root)))
 
 
@@ -95,7 +106,9 @@ def test_hidden_test_labels_are_dropped(root, name, field, hidden):
         row[field] = kept if i % 4 == 0 else hidden
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = TASKS[name]().load(LocalSource(str(root)))["test"]
-    assert found == rows[::4]
+    kept_fields = TASKS[name].data_set.fields
+    assert [bare(row) for row in found] == [{f: row[f] for f in kept_fields} for row in rows[::4]]
+    assert [row["at"] for row in found] == [f"{path}:{n}" for n in range(1, len(rows) + 1, 4)]
 
 
 def test_labels_and_scores(root, tokenizer):
@@ -115,8 +128,47 @@ def test_labels_and_scores(root, tokenizer):
     assert all(0.0 <= e.label <= 1.0 and type(e.label) is float for e in examples)
 
 
-def test_the_record_of_a_folder(root):
-    assert LocalSource(str(root)).revision_of(RTE.data_set) == str(root / "rte")
+def test_the_record_of_a_folder_notices_an_edit(root):
+    source = LocalSource(str(root))
+    record = source.revision_of(RTE.data_set)
+    assert re.fullmatch(re.escape(str(root / "rte")) + r" \(sha256 [0-9a-f]{12}\)", record)
+    (root / "rte" / "notes.txt").write_text("not read")
+    (root / "stsb" / "dev.jsonl").write_text("of another set")
+    assert source.revision_of(RTE.data_set) == record
+    seen = {record}
+    for split in ("train", "dev", "test"):
+        path = root / "rte" / f"{split}.jsonl"
+        path.write_bytes(path.read_bytes() + b"\n")
+        seen.add(source.revision_of(RTE.data_set))
+    assert len(seen) == 4
+
+
+def test_a_score_may_be_a_whole_number_and_no_boolean(root):
+    edit(
+        root / "stsb" / "dev.jsonl", 2, json.dumps({"sentence1": "a", "sentence2": "b", "score": 5})
+    )
+    row = STSB().load(LocalSource(str(root)))["dev"][1]
+    assert (row["score"], type(row["score"])) == (5.0, float)
+    edit(root / "stsb" / "dev.jsonl", 2, '{"sentence1": "a", "sentence2": "b", "score": true}')
+    with pytest.raises(ValueError, match=r"dev\.jsonl:2: score must be float, got True"):
+        STSB().load(LocalSource(str(root)))
+
+
+def test_bytes_that_are_no_text_are_named(root):
+    path = root / "wic" / "train.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], lines[1][:-5] + b"\xff", *lines[2:]]))
+    with pytest.raises(ValueError, match=r"wic/train\.jsonl:2: not UTF-8"):
+        WiC().load(LocalSource(str(root)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_generated_rows_have_the_same_fields(name):
+    task = TASKS[name]()
+    rows = task.load(DemoSource(seed=3))["test"]
+    assert [row["at"] for row in rows[:2]] == [f"demo-v1-seed3 test row {i}" for i in (0, 1)]
+    for row in rows:
+        assert {f: type(value) for f, value in bare(row).items()} == dict(task.data_set.fields)
 
 
 HUB = {
@@ -146,8 +198,52 @@ def test_what_the_hub_is_asked_for(monkeypatch, data_dir, name):
         (hub_id, config, {"split": split, "revision": revision})
         for split in ("train", "validation", "test")
     ]
-    assert rows == task.load(LocalSource(str(data_dir)))
+    local = task.load(LocalSource(str(data_dir)))
+    assert {split: list(map(bare, found)) for split, found in rows.items()} == {
+        split: list(map(bare, found)) for split, found in local.items()
+    }
+    assert [row["at"] for row in rows["dev"][:2]] == [
+        f"{hub_id}@{revision} dev row {i}" for i in (0, 1)
+    ]
     assert HubSource().revision_of(task.data_set) == f"{hub_id}@{revision}"
+
+
+HUB_ROWS = {
+    "rte": {"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0},
+    "wic": {
+        **{"word": "bank", "sentence1": "A bank.", "sentence2": "Bank on it", "idx": 0},
+        **{"start1": 2, "end1": 6, "start2": 0, "end2": 4, "label": 1},
+    },
+    "stsb": {"split": "x", "sentence1": "a", "sentence2": "b", "score": 3.0},
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_numbers_and_hidden_targets_of_the_hub(monkeypatch, name):
+    import datasets
+
+    target = TASKS[name].data_set.target
+    hidden = {**HUB_ROWS[name], target: -1}
+    splits = {"train": [HUB_ROWS[name]], "validation": [HUB_ROWS[name]], "test": [hidden]}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, split, **__: splits[split])
+    rows = TASKS[name]().load(HubSource())
+    assert rows["test"] == []
+    assert [row[target] for row in rows["dev"]] == [HUB_ROWS[name][target]]
+    splits["validation"] = [HUB_ROWS[name], hidden]
+    revision = TASKS[name].data_set.hub_revision
+    with pytest.raises(ValueError, match=rf"@{revision} (dev|validation) row 1: {target} must"):
+        TASKS[name]().load(HubSource())
+
+
+def test_a_hub_that_does_not_answer_names_the_ways_out(monkeypatch):
+    import datasets
+
+    def fail(*_, **__):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(OSError, match=r"nyu-mll/glue@bcdc.*no route.*source=local.*source=demo"):
+        RTE().load(HubSource())
 
 
 def test_revisions_are_whole_commits():
