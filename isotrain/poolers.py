@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from isotrain.geometry.pooling import cls_pool, mean_pool, span_pool
+from isotrain.geometry.pooling import cls_pool, last_pool, mean_pool, span_pool
 from isotrain.types import Batch
 
 
@@ -27,6 +27,20 @@ class ClsPooling(nn.Module):
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`[B, Q, D]`."""
         return _by_example(cls_pool(hidden), batch.n_sequences)
+
+
+class LastPooling(nn.Module):
+    """The last real token's state of each sequence, what a causal decoder ends on: P = Q."""
+
+    needs_spans = False
+
+    def n_vectors(self, n_sequences: int, n_spans: int) -> int:
+        """P = Q."""
+        return n_sequences
+
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """`[B, Q, D]`."""
+        return _by_example(last_pool(hidden, batch.attention_mask), batch.n_sequences)
 
 
 class MeanPooling(nn.Module):

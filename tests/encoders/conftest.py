@@ -1,0 +1,119 @@
+"""Tiny random models of four families, saved as folders: no hub."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+import torch
+from tokenizers import pre_tokenizers
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizer,
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2Config,
+    GPT2Model,
+    GPT2Tokenizer,
+    RobertaConfig,
+    RobertaModel,
+    RobertaTokenizer,
+)
+
+# D = 16, L = 2; 40 positions
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+MERGES = [("b", "a"), ("ba", "n"), ("ban", "k"), ("Ġ", "bank")]
+
+
+def word_pieces():
+    letters = string.ascii_lowercase + string.punctuation
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
+    return BertTokenizer(vocab={p: i for i, p in enumerate([*pieces, "bank"])}, do_lower_case=True)
+
+
+def byte_level(kind, *specials):
+    pieces = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, MERGES)]
+    return kind(vocab={piece: i for i, piece in enumerate(pieces)}, merges=MERGES)
+
+
+def bert():
+    tokenizer = word_pieces()
+    return tokenizer, BertModel(BertConfig(vocab_size=len(tokenizer), **SIZES))
+
+
+def distilbert():
+    tokenizer = word_pieces()
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer),
+        dim=16,
+        n_layers=2,
+        n_heads=2,
+        hidden_dim=32,
+        max_position_embeddings=40,
+    )
+    return tokenizer, DistilBertModel(config)
+
+
+def roberta():
+    tokenizer = byte_level(RobertaTokenizer, "<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        type_vocab_size=1,
+        pad_token_id=1,
+        **{**SIZES, "max_position_embeddings": 42},
+    )
+    return tokenizer, RobertaModel(config)
+
+
+def gpt2():
+    tokenizer = byte_level(GPT2Tokenizer, "<|endoftext|>")
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        n_positions=40,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return tokenizer, GPT2Model(config)
+
+
+FAMILIES = {"bert": bert, "distilbert": distilbert, "roberta": roberta, "gpt2": gpt2}
+
+
+@pytest.fixture(scope="session")
+def save_family(tmp_path_factory):
+    """`save_family("gpt2")`: the folder of a model and its tokenizer, the same for a session."""
+    saved = {}
+
+    def save(name):
+        if name not in saved:
+            saved[name] = folder = tmp_path_factory.mktemp(name)
+            torch.manual_seed(0)
+            for part in FAMILIES[name]():
+                part.save_pretrained(folder)
+        return saved[name]
+
+    return save
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    """Each name in turn."""
+    return request.param
+
+
+@pytest.fixture
+def encoder(save_family, family):
+    """The encoder of that family, loaded from its folder and in train mode."""
+    from isotrain.encoders.huggingface import load_encoder
+
+    return load_encoder(str(save_family(family)))

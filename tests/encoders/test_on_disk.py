@@ -1,0 +1,102 @@
+"""What is on disk: said exactly where loading without the hub works."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import huggingface_hub.constants
+import pytest
+
+from isotrain.encoders import on_disk
+from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
+from isotrain.encoders.on_disk import is_on_disk, packaged_folder
+
+NAME, COMMIT = "someone/some-model", "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def snapshot(save_family, tmp_path, monkeypatch):
+    """The files of a downloaded model in a hub cache of its own; main is that commit."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    model = tmp_path / "models--someone--some-model"
+    folder = shutil.copytree(save_family("bert"), model / "snapshots" / COMMIT)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(COMMIT)
+    return folder
+
+
+@pytest.mark.parametrize("revision", [COMMIT, None])
+def test_a_downloaded_model(snapshot, revision):
+    assert is_on_disk(NAME, revision)
+    assert load_encoder(NAME, revision).width == 16
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_that_is_not_there(snapshot, file):
+    (snapshot / file).unlink()
+    assert not is_on_disk(NAME, COMMIT)
+    with pytest.raises((EncoderUnavailableError, ValueError)):
+        load_encoder(NAME, COMMIT)
+
+
+def test_another_revision_or_name(snapshot):
+    assert not is_on_disk(NAME, COMMIT[::-1])
+    assert not is_on_disk("someone/another-model", COMMIT)
+
+
+def test_every_shard_of_the_weights_is_needed(snapshot):
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[0]}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    shutil.move(snapshot / "model.safetensors", snapshot / shards[0])
+    assert not is_on_disk(NAME, COMMIT)
+    (snapshot / shards[1]).touch()
+    assert is_on_disk(NAME, COMMIT)
+
+
+def test_a_vocabulary_in_two_files(snapshot):
+    shutil.move(snapshot / "tokenizer.json", snapshot / "vocab.json")
+    assert not is_on_disk(NAME, COMMIT)
+    (snapshot / "merges.txt").touch()
+    assert is_on_disk(NAME, COMMIT)
+
+
+def test_weights_of_the_older_format(snapshot):
+    shutil.move(snapshot / "model.safetensors", snapshot / "pytorch_model.bin")
+    assert is_on_disk(NAME, COMMIT)
+
+
+def test_a_folder(save_family, tmp_path):
+    assert is_on_disk(str(save_family("gpt2")))
+    assert not is_on_disk(str(tmp_path))
+    assert not is_on_disk(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b/c", "--"])
+def test_what_is_no_name_is_not_on_disk(name):
+    assert not is_on_disk(name)
+
+
+def test_the_folder_of_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "made_up_minilm"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(on_disk, "PACKAGE", "made_up_minilm")
+    assert packaged_folder() == package / "model"
+    monkeypatch.setattr(on_disk, "PACKAGE", "no_such_package_here")
+    assert packaged_folder() is None
+
+
+def test_asking_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from isotrain.encoders.on_disk import is_on_disk\n"
+        "is_on_disk('someone/some-model')\n"
+        "print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
