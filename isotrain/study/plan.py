@@ -1,0 +1,113 @@
+"""The runs of a study: configured, judged all together, each with its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import DictConfig
+
+from isotrain.config.command import check_command
+from isotrain.config.compose import content_hash, run_folder
+from isotrain.files import file_mistakes
+from isotrain.study.definition import Study, StudyError
+
+SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
+
+
+class Job(NamedTuple):
+    """One run of a study."""
+
+    task: str
+    arm: str
+    seed: int
+    cfg: DictConfig
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """`<task>-<arm>-seed<k>`, the name of its log."""
+        return f"{self.task}-{self.arm}-seed{self.seed}"
+
+
+def plan_jobs(study: Study, overrides: Sequence[str] = ()) -> list[Job]:
+    """Every run, by task, arm and seed; nothing is written.
+
+    A run is configured by `threads=1`, the study's overrides, those of its task, those of its
+    arm, and `overrides`; what comes later wins.
+
+    Raises:
+        StudyError: the mistakes of all runs at once, each with the task and arm that has it; two
+            runs that would compute the same; runs with different output folders.
+
+    >>> from isotrain.study.definition import load_study
+    >>> [job.name for job in plan_jobs(load_study("smoke"))][:2]
+    ['rte-none-seed0', 'rte-none-seed1']
+    """
+    pairs = [(task, arm) for task in study.tasks for arm in study.arms]
+    found: dict[str, list[tuple[str, str]]] = {}
+    configs: dict[tuple[str, str], DictConfig] = {}
+    for task, arm in pairs:
+        own = [*study.tasks[task], *study.arms[arm]]
+        cfg, mistakes = check_command([*SHARED, *study.overrides, *own, *overrides])
+        if cfg is not None:
+            mistakes = [*mistakes, *_mistakes_of_a_study(cfg), *file_mistakes(cfg)]
+            configs[task, arm] = cfg
+        for mistake in mistakes:
+            found.setdefault(mistake, []).append((task, arm))
+    if found:
+        raise StudyError(
+            "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
+        )
+    jobs = []
+    for (task, arm), cfg in configs.items():
+        for seed in study.seeds:
+            seeded = deepcopy(cfg)
+            seeded.seed = seed
+            jobs.append(Job(task, arm, seed, seeded, run_folder(seeded, arm)))
+    _refuse_equal_runs(jobs)
+    if len(folders := sorted({str(job.cfg.output_dir) for job in jobs})) > 1:
+        raise StudyError(f"output_dir must be one for all runs of a study, got {folders}")
+    return jobs
+
+
+def study_folder(study: Study, jobs: Sequence[Job]) -> Path:
+    """`<output_dir>/studies/<name>`, for job files, logs and tables; it may not exist yet."""
+    return Path(str(jobs[0].cfg.output_dir)) / "studies" / study.name
+
+
+def _mistakes_of_a_study(cfg: DictConfig) -> list[str]:
+    mistakes = []
+    if cfg.threads is None:
+        mistakes.append("threads must be a number in a study: scores depend on it; use threads=1")
+    if cfg.seed != 0:
+        mistakes.append(f"seed={cfg.seed} is for a single run; a study has its own list, seeds")
+    return mistakes
+
+
+def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:
+    """Which runs have a mistake, in as few words as there are."""
+    tasks, arms = {task for task, _ in wrong}, {arm for _, arm in wrong}
+    if len(wrong) == len(pairs):
+        return "all runs"
+    if wrong == [pair for pair in pairs if pair[1] in arms] and len(arms) == 1:
+        return f"arm {wrong[0][1]}"
+    if wrong == [pair for pair in pairs if pair[0] in tasks] and len(tasks) == 1:
+        return f"task {wrong[0][0]}"
+    return ", ".join(f"{task}-{arm}" for task, arm in wrong)
+
+
+def _refuse_equal_runs(jobs: Sequence[Job]) -> None:
+    first: dict[str, Job] = {}
+    mistakes = []
+    for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed
+        twin = first.setdefault(content_hash(job.cfg), job)
+        if twin is not job:
+            mistakes.append(
+                f"{twin.task}-{twin.arm} and {job.task}-{job.arm} would compute the same; a later "
+                "override may undo what makes them differ"
+            )
+    if mistakes:
+        raise StudyError("\n".join(mistakes))

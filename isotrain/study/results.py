@@ -1,0 +1,76 @@
+"""What the runs of a study left: their scores, how many rows each score is of, what is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from isotrain.study.plan import Job
+
+
+class Run(NamedTuple):
+    """The scores of one finished run."""
+
+    task: str
+    arm: str
+    seed: int
+    scores: dict[str, float]  # every finite one
+    shown: dict[str, int]  # the keys a table shows, and the rows N behind each
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The content of a run folder's `result.json`; None where there is none."""
+    file = folder / "result.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the run of a folder came to its end."""
+    result = read_result(folder)
+    return result is not None and result["status"] == "finished"
+
+
+def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
+    """The finished runs in plan order, and a line for every score that is missing.
+
+    A score that is not finite counts as missing.
+    """
+    runs, missing = [], []
+    for job in jobs:
+        result = read_result(job.folder)
+        place = f"{job.task}, {job.arm}, seed {job.seed}"
+        if result is None:
+            missing.append(f"{place}: not run")
+        elif result["status"] != "finished":
+            error = str(result.get("error", "")).partition(":")[0]  # the rest may hold paths
+            missing.append(f"{place}: {result['status']}{f' ({error})' if error else ''}")
+        else:
+            scores = {k: v for k, v in sorted(result["scores"].items()) if math.isfinite(v)}
+            shown = _shown(job, result, scores)
+            missing += [f"{place}: no finite {key}" for key in shown if key not in scores]
+            runs.append(Run(job.task, job.arm, job.seed, scores, shown))
+    return runs, missing
+
+
+def _shown(job: Job, result: dict[str, Any], scores: dict[str, float]) -> dict[str, int]:
+    """The monitored score, its test twin, and the headline metric where it says most.
+
+    That is: on the last layer's tokens, and before and after the isotropy layer.
+    """
+    monitor, n_rows = str(result["monitor"]), result["n_rows"]
+    shown = {monitor: int(n_rows["dev"])}
+    if (test := monitor.replace("val/", "test/")) in result["scores"]:
+        shown[test] = int(n_rows["test"])
+    metric = job.cfg.monitor.headline or next(iter(job.cfg.metric), "")
+    measured = [key for key in result["scores"] if key.startswith(f"isotropy/{metric}/")]
+    places = [(where, view) for where, view in (key.split("/")[2:] for key in measured)]
+    layers = [place for place in places if place[1] == "tokens"]
+    sites = [place for place in places if place[1] in ("before", "after")]
+    sites.sort(key=lambda place: (place[0], place[1] == "after"))
+    for where, view in [*sorted(layers)[-1:], *sites]:
+        n = scores[f"isotropy/n_rows/{where}/{view}"]
+        shown[f"isotropy/{metric}/{where}/{view}"] = int(n)
+    return shown

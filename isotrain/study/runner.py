@@ -1,0 +1,172 @@
+"""The missing runs of a study, one process each, n at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from isotrain.config.compose import write_job
+from isotrain.pages.summary import say
+from isotrain.study.definition import StudyError, load_study
+from isotrain.study.plan import Job, plan_jobs, study_folder
+from isotrain.study.report import write_report
+from isotrain.study.results import is_finished
+
+COMMAND = (sys.executable, "-m", "isotrain", "job")
+POLL_S = 0.1
+LAST_LINES = 5  # of a failed run's log
+
+
+class Started(NamedTuple):
+    """A process at work on a run."""
+
+    job: Job
+    process: subprocess.Popen[bytes]
+    log: Path
+    at_s: float
+
+
+def run_study(
+    name_or_path: str,
+    overrides: Sequence[str] = (),
+    n_jobs: int = 1,
+    command: Sequence[str] = COMMAND,
+) -> int:
+    """0 when every run of the study is finished, 1 when one failed, 128 + signal when stopped.
+
+    A finished run (`result.json` in its folder) is skipped; the others are started in plan order,
+    `n_jobs` at a time, each as `command <job file>` in a process of its own, and go on from their
+    checkpoint. A failure stops no other run. SIGINT and SIGTERM are passed on as SIGTERM, a
+    second one as SIGKILL. Two calls for one study work one after the other, and a call waits for
+    processes that a killed call has left behind. Under `<output_dir>/studies/<name>` stand
+    `jobs/`, `logs/` and, at the end, the tables.
+
+    Raises:
+        StudyError: a study or overrides that cannot run; nothing is written then.
+    """
+    if n_jobs < 1:
+        raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
+    study = load_study(name_or_path)
+    jobs = plan_jobs(study, overrides)
+    folder = study_folder(study, jobs)
+    try:
+        for name in ("jobs", "logs"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"cannot write to {folder}; choose another output_dir=...") from error
+    with _signals() as received, (folder / "lock").open("w") as lock:
+        _wait_for(lock.fileno(), study.name, received)
+        missing = [job for job in jobs if job.cfg.rerun or not is_finished(job.folder)]
+        say(
+            f"study {study.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished before, "
+            f"{len(missing)} to do, {n_jobs} at a time; {folder}"
+        )
+        failed = _work(missing, folder, n_jobs, command, lock.fileno(), received)
+    if received:
+        say(f"stopped; the same command goes on with study {study.name}")
+        return 128 + received[0]
+    if any(is_finished(job.folder) for job in jobs):
+        write_report(study, jobs, overrides)
+    return 1 if failed else 0
+
+
+def _work(
+    jobs: Sequence[Job],
+    folder: Path,
+    n_jobs: int,
+    command: Sequence[str],
+    lock: int,
+    received: Sequence[int],
+) -> int:
+    """Run the jobs; the number that failed."""
+    waiting, running, n_done, n_failed, n_told = list(jobs), list[Started](), 0, 0, 0
+    try:
+        while running or (waiting and not received):
+            while waiting and len(running) < n_jobs and not received:
+                running.append(_start(waiting.pop(0), folder, command, lock))
+            for signal_number in received[n_told:]:
+                n_told += 1
+                say(f"{signal.Signals(signal_number).name}: stopping {len(running)} runs")
+                for started in running:
+                    started.process.send_signal(signal.SIGTERM if n_told == 1 else signal.SIGKILL)
+            for started in [s for s in running if s.process.poll() is not None]:
+                running.remove(started)
+                n_done += 1
+                n_failed += not _tell_end(started, f"{n_done} of {len(jobs)}", bool(received))
+            time.sleep(POLL_S)
+    finally:  # without an error there is nobody left
+        for started in running:
+            started.process.terminate()
+        for started in running:
+            started.process.wait()
+    return n_failed
+
+
+def _start(job: Job, folder: Path, command: Sequence[str], lock: int) -> Started:
+    file, log = folder / "jobs" / f"{job.name}.json", folder / "logs" / f"{job.name}.log"
+    write_job(job.cfg, job.arm, file)
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [*command, str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": str(job.cfg.threads)},
+            process_group=0,  # Ctrl-C reaches the parent alone, which passes it on
+            pass_fds=(lock,),  # the lock is held until the last process has ended
+        )
+    say(f"start {job.name}")
+    return Started(job, process, log, time.monotonic())
+
+
+def _tell_end(started: Started, count: str, stopping: bool) -> bool:
+    """Say how a process ended; whether its run is finished."""
+    job, code = started.job, started.process.returncode
+    facts = f"{job.name} ({count}, {time.monotonic() - started.at_s:.0f} s)"
+    if code == 0 and is_finished(job.folder):
+        say(f"done {facts}")
+        return True
+    if stopping:
+        say(f"stopped {facts}")
+        return False
+    say(f"failed {facts}, exit code {code}; {started.log} ends:")
+    text = started.log.read_text(encoding="utf-8", errors="replace")
+    for line in [line for line in text.splitlines() if line.strip()][-LAST_LINES:]:
+        say(f"    {line}")
+    return False
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The stop signals received so far, in a list that grows."""
+    received: list[int] = []
+    before = {
+        number: signal.signal(number, lambda received_number, _: received.append(received_number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _wait_for(lock: int, name: str, received: Sequence[int]) -> None:
+    """Take the lock of the study, or return at a stop signal."""
+    told = False
+    while not received:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                say(f"study {name}: waiting for the processes of another call to end")
+            told = True
+            time.sleep(POLL_S)

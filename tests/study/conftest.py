@@ -1,0 +1,140 @@
+"""A study of three seeds whose runs are a small script instead of a training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+STUDY = """
+overrides: [encoder=tiny, source=demo]
+tasks: {rte: [task=rte]}
+arms: {none: [isotropy=none], mean: [isotropy=mean]}
+baseline: none
+seeds: [0, 1, 2]
+"""
+# Plays `isotrain job FILE`: notes what it does, and leaves a result like that of a run.
+JOB = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+def note(what):
+    with open(os.environ["JOURNAL"], "a") as journal:
+        journal.write(f"{what} {Path(sys.argv[1]).stem} {os.getpid()}\\n")
+
+def stop(*_):
+    note("stop")
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.SIG_IGN)
+note("start")
+from isotrain.config.compose import read_job, run_folder
+
+cfg, arm = read_job(Path(sys.argv[1]))
+name, folder = Path(sys.argv[1]).stem, run_folder(cfg, arm)
+deadline = time.monotonic() + 60
+if name in os.environ.get("HOLD", "").split(","):
+    while not Path(os.environ["JOURNAL"]).with_name("go").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+if "MEET" in os.environ:  # go on when a second run is at work
+    while True:
+        starts = [li for li in open(os.environ["JOURNAL"]) if li.startswith("start")]
+        own = [li.split()[1] for li in starts].index(name)
+        if len(starts) >= own + 2 - own % 2:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+if name in os.environ.get("FAIL", "").split(","):
+    print("first line", "the reason", sep="\\n")
+    sys.exit(3)
+assert os.environ["OMP_NUM_THREADS"] == str(cfg.threads)
+accuracy = 0.5 + 0.01 * cfg.seed**2 + (0.1 + 0.002 * cfg.seed if arm == "mean" else 0.0)
+isotropy = {
+    f"isotropy/{metric}/{place}": value * (1 + cfg.seed / 10)
+    for place in ("layer_01/tokens", "layer_02/tokens", "layer_02/cls", "pooled/before",
+                  "pooled/after")
+    for metric, value in (("isoscore", 0.2), ("partition", -3.0))
+}
+counts = {key.replace("isoscore", "n_rows"): 128.0 for key in isotropy if "isoscore" in key}
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "result.json").write_text(json.dumps({
+    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277, "test": 300},
+    "scores": {"val/accuracy": accuracy, "val/loss": 0.7, "test/accuracy": accuracy - 0.1,
+               **isotropy, **counts},
+}))
+note("end")
+"""
+
+
+class FakeStudy(NamedTuple):
+    """Where a fake study lives, and how to start it."""
+
+    file: Path
+    runs: Path
+    journal: Path
+    command: list[str]
+
+    @property
+    def overrides(self) -> list[str]:
+        """Its output folder."""
+        return [f"output_dir={self.runs}"]
+
+    @property
+    def folder(self) -> Path:
+        """Where its tables are."""
+        return self.runs / "studies" / "three"
+
+    def noted(self, what: str) -> list[str]:
+        """The runs that noted `what`, in order."""
+        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(what)]
+
+    def pids(self) -> list[int]:
+        """The processes started so far."""
+        lines = self.journal.read_text().splitlines()
+        return [int(line.split()[2]) for line in lines if line.startswith("start")]
+
+    def release(self) -> FakeStudy:
+        """Let the runs go on that are on hold."""
+        self.journal.with_name("go").touch()
+        return self
+
+    def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
+        """`run_study` in a process of its own."""
+        code = (
+            "import sys; from isotrain.study.runner import run_study; "
+            f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
+            f"{self.command!r}))"
+        )
+        line = [sys.executable, "-c", code]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
+
+
+def wait_until(condition):
+    """Wait for something another process does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def eventually():
+    """`wait_until`."""
+    return wait_until
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A study of one task, two arms and three seeds, and the script that plays its runs."""
+    file, script = tmp_path / "three.yaml", tmp_path / "job.py"
+    file.write_text(STUDY)
+    script.write_text(JOB)
+    study = FakeStudy(file, tmp_path / "runs", tmp_path / "journal", [sys.executable, str(script)])
+    monkeypatch.setenv("JOURNAL", str(study.journal))
+    return study

@@ -1,0 +1,112 @@
+"""`isotrain study ...` as it is typed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from isotrain.study import command
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The arguments that reach `run_study`."""
+    calls = []
+
+    def note(*arguments):
+        calls.append(arguments)
+        return 0
+
+    monkeypatch.setattr(command, "run_study", note)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["run smoke --jobs 2 a=1 b=2", "run --jobs 2 smoke a=1 b=2", "run smoke a=1 b=2 --jobs=2"],
+)
+def test_options_stand_anywhere(called, line):
+    assert command.main(line.split()) == 0
+    assert called == [("smoke", ["a=1", "b=2"], 2)]
+
+
+def test_one_at_a_time_is_the_default(called):
+    assert command.main(["run", "smoke"]) == 0
+    assert called == [("smoke", [], 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run smok", "did you mean smoke"),
+        ("report smok", "did you mean smoke"),
+        ("run smoke sede=1 task=rt", "no key sede"),
+        ("run smoke --jobs 0", "at least 1"),
+    ],
+)
+def test_what_cannot_run_is_told_with_exit_code_2(line, said, capsys):
+    assert command.main(line.split()) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("isotrain: this cannot run\n  ")
+    assert said in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "required"),
+        ("run", "required"),
+        ("rum smoke", "invalid choice"),
+        ("run smoke --jobs two", "invalid int"),
+        ("report smoke --jobs 2", "--jobs is for run"),
+    ],
+)
+def test_usage_errors(line, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(line.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_lists_the_studies(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    assert "smoke" in capsys.readouterr().out
+
+
+def test_the_parent_process_imports_nothing_heavy():
+    heavy = "('torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'matplotlib')"
+    code = (
+        "import sys; from isotrain.study.command import main; from isotrain.study.plan import *\n"
+        "from isotrain.study.definition import load_study\n"
+        "plan_jobs(load_study('smoke'))\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_the_smoke_study_from_start_to_end(tmp_path):
+    def start(*arguments):
+        line = [sys.executable, "-m", "isotrain", "study", *arguments, "output_dir=runs"]
+        return subprocess.run(
+            line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
+        )
+
+    first = start("run", "smoke", "--jobs", "2", "trainer.max_steps=2")
+    assert first.returncode == 0, first.stdout + first.stderr
+    folder = tmp_path / "runs" / "studies" / "smoke"
+    tables = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix}
+    assert set(tables) == {"table.md", "table.csv", "runs.csv"}
+    assert len(tables["table.csv"].splitlines()) == 1 + 5 * 2  # 2 scores, 3 places; 2 arms
+    assert len(tables["runs.csv"].splitlines()) == 1 + 4
+    again = start("run", "smoke", "trainer.max_steps=2")
+    assert "4 runs, 4 finished before, 0 to do" in again.stdout
+    report = start("report", "smoke", "trainer.max_steps=2")
+    assert report.returncode == again.returncode == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix} == tables

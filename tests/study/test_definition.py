@@ -1,0 +1,96 @@
+"""Study files: those of the package, those of a user, and what is wrong in one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from isotrain.study.definition import StudyError, load_study, study_names
+from isotrain.study.plan import plan_jobs
+
+CONF = Path(__file__).parents[2] / "conf" / "study"
+RIGHT = {
+    "tasks": "{rte: [task=rte]}",
+    "arms": "{none: [isotropy=none], mean: [isotropy=mean]}",
+    "baseline": "none",
+    "seeds": "[0, 1]",
+}
+
+
+def test_the_studies_of_the_package():
+    assert study_names() == sorted(file.stem for file in CONF.glob("*.yaml"))
+    assert len(study_names()) >= 2
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_each_file_plans_and_opens_with_question_command_and_expectation(name, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
+    study = load_study(name)
+    jobs = plan_jobs(study)
+    assert len(jobs) == len(study.tasks) * len(study.arms) * len(study.seeds)
+    opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+    for part in ("Question:", f"Command:  isotrain study run {name}", "Device:", "Expected:"):
+        assert part in opening[0]
+
+
+def write(path, **changes):
+    keys = {key: text for key, text in {**RIGHT, **changes}.items() if text is not None}
+    path.write_text("\n".join(f"{key}: {text}" for key, text in keys.items()))
+    return str(path)
+
+
+def test_a_file_of_the_users(tmp_path):
+    study = load_study(write(tmp_path / "my.yaml", overrides="['site=[tokens]']"))
+    assert study.name == "my"
+    assert study.overrides == ("site=[tokens]",)
+    assert study.arms == {"none": ("isotropy=none",), "mean": ("isotropy=mean",)}
+    assert study.seeds == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"arm": "{}"}, "no key arm; did you mean arms?"),
+        ({"seeds": None}, "seeds is missing"),
+        ({"baseline": "nome"}, "baseline=nome is not one of the arms; did you mean none?"),
+        ({"arms": "{none: [], off: []}"}, "arms has the name False; use letters"),
+        ({"arms": "{none: [], a/b: []}"}, "arms has the name 'a/b'"),
+        ({"arms": "{none: isotropy=none}"}, "arms.none must be a list of overrides"),
+        ({"arms": "{none: [1]}"}, "arms.none must be a list of overrides"),
+        ({"tasks": "{}"}, "tasks must map at least one name"),
+        ({"seeds": "[]"}, "seeds must be different whole numbers"),
+        ({"seeds": "[1, 1]"}, "seeds must be different whole numbers"),
+        ({"seeds": "[-1]"}, "seeds must be different whole numbers"),
+        ({"seeds": "[true]"}, "seeds must be different whole numbers"),
+        ({"seeds": "3"}, "seeds must be different whole numbers"),
+        ({"overrides": "encoder=tiny"}, "overrides must be a list"),
+        ({"tasks": "{rte: [site=[tokens]]}"}, "cannot be read: while parsing"),
+        ({"tasks": "{rte: ['a=${']}"}, "cannot be read: no viable"),
+    ],
+)
+def test_what_is_wrong_in_a_file(tmp_path, change, said):
+    with pytest.raises(StudyError, match=re.escape(said)):
+        plan_jobs(load_study(write(tmp_path / "my.yaml", **change)))
+
+
+def test_every_mistake_at_once(tmp_path):
+    with pytest.raises(StudyError) as told:
+        load_study(write(tmp_path / "my.yaml", seeds="[]", baseline="x", arm="1"))
+    assert len(str(told.value).splitlines()) == 3
+    assert all(line.startswith("study my: ") for line in str(told.value).splitlines())
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n"])
+def test_a_file_without_keys(tmp_path, text):
+    (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(StudyError, match="tasks"):
+        load_study(str(tmp_path / "my.yaml"))
+
+
+def test_an_unknown_name():
+    with pytest.raises(StudyError, match=r"no study smok; did you mean smoke.*layer_off_on"):
+        load_study("smok")
+    with pytest.raises(StudyError, match=r"no file nowhere/smok\.yaml; did you mean smoke"):
+        load_study("nowhere/smok.yaml")

@@ -1,0 +1,157 @@
+"""Missing runs, n at a time: failures, signals, kills, and calls at the same time."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from isotrain.study.definition import StudyError
+from isotrain.study.runner import run_study
+
+ORDER = [f"rte-{arm}-seed{seed}" for arm in ("none", "mean") for seed in (0, 1, 2)]
+TABLES = ("table.md", "table.csv", "runs.csv")
+
+
+def start(fake, n_jobs=1, more=()):
+    return run_study(str(fake.file), [*fake.overrides, *more], n_jobs, fake.command)
+
+
+def tables(fake):
+    return [(fake.folder / name).read_bytes() for name in TABLES]
+
+
+def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
+    assert start(fake) == 0
+    events = [line.split()[:2] for line in fake.journal.read_text().splitlines()]
+    assert events == [[what, name] for name in ORDER for what in ("start", "end")]
+    printed = capsys.readouterr().out
+    assert "6 runs, 0 finished before, 6 to do, 1 at a time" in printed
+    assert "done rte-mean-seed2 (6 of 6, " in printed
+    assert (fake.folder / "table.md").read_text() in printed
+    first = tables(fake)
+    assert start(fake, 2) == 0
+    assert "6 runs, 6 finished before, 0 to do" in capsys.readouterr().out
+    assert len(fake.noted("start")) == 6
+    assert tables(fake) == first
+
+
+def test_at_most_n_at_a_time_and_as_many_as_that(fake, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEET", "yes")  # every run waits for a second one beside it
+    assert start(fake, 2) == 0
+    at_work, most = set(), 0
+    for line in fake.journal.read_text().splitlines():
+        _what, name, _pid = line.split()
+        at_work ^= {name}
+        most = max(most, len(at_work))
+    assert most == 2
+    two_at_a_time = tables(fake)
+    monkeypatch.delenv("MEET")
+    other = fake._replace(runs=tmp_path / "elsewhere")
+    assert start(other) == 0
+    assert tables(other) == two_at_a_time
+
+
+def test_a_failure_stops_nothing_is_told_and_is_done_again(fake, monkeypatch, capsys):
+    monkeypatch.setenv("FAIL", "rte-mean-seed1")
+    assert start(fake, 2) == 1
+    printed = capsys.readouterr().out
+    log = fake.folder / "logs" / "rte-mean-seed1.log"
+    assert f"exit code 3; {log} ends:\n    first line\n    the reason\n" in printed
+    assert "5 of 6 runs finished" in printed
+    assert "- rte, mean, seed 1: not run" in (fake.folder / "table.md").read_text()
+    monkeypatch.delenv("FAIL")
+    assert start(fake) == 0
+    assert sorted(fake.noted("start")) == sorted([*ORDER, "rte-mean-seed1"])
+    assert "Missing" not in (fake.folder / "table.md").read_text()
+
+
+def test_exit_code_0_without_a_result_is_a_failure(fake, capsys):
+    assert run_study(str(fake.file), fake.overrides, 2, ["true"]) == 1
+    assert capsys.readouterr().out.count("failed rte-") == 6
+    assert not (fake.folder / "table.md").exists()
+
+
+def test_rerun_runs_finished_runs_again(fake):
+    assert start(fake, 3) == 0
+    assert start(fake, 3, ["rerun=true"]) == 0
+    assert len(fake.noted("start")) == 12
+
+
+def test_threads_reach_the_environment_of_a_run(fake):
+    assert start(fake, 3, ["threads=2"]) == 0  # the script compares OMP_NUM_THREADS with it
+
+
+@pytest.mark.parametrize(
+    ("more", "n_jobs", "said"),
+    [(["sede=1"], 1, "no key sede"), (["threads=null"], 1, "threads must"), ([], 0, "at least 1")],
+)
+def test_a_refusal_writes_nothing(fake, more, n_jobs, said):
+    with pytest.raises(StudyError, match=said):
+        start(fake, n_jobs, more)
+    assert not fake.runs.exists()
+    assert not fake.journal.exists()
+
+
+def test_a_place_that_cannot_be_written_to(fake):
+    fake.runs.write_text("a file")
+    with pytest.raises(StudyError, match=r"cannot write to .*output_dir"):
+        start(fake)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(
+    fake, monkeypatch, eventually, number
+):
+    monkeypatch.setenv("HOLD", f"{ORDER[1]},{ORDER[2]}")
+    parent = fake.parent(n_jobs=2)
+    eventually(lambda: len(fake.noted("start")) == 3 and len(fake.noted("end")) == 1)
+    os.killpg(parent.pid, number)  # as a terminal does
+    printed, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 128 + number
+    assert sorted(fake.noted("stop")) == ORDER[1:3]
+    assert "stopping 2 runs" in printed
+    assert "failed" not in printed
+    assert start(fake.release(), 2) == 0
+    assert fake.noted("start").count(ORDER[0]) == 1
+    assert len(fake.noted("end")) == 6
+
+
+def test_a_second_signal_kills(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[0])
+    monkeypatch.setenv("STUBBORN", "yes")
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start"))
+    parent.send_signal(signal.SIGTERM)
+    assert any("SIGTERM: stopping 1 runs" in line for line in iter(parent.stdout.readline, ""))
+    assert parent.poll() is None
+    parent.send_signal(signal.SIGTERM)
+    parent.communicate(timeout=60)
+    assert parent.returncode == 128 + signal.SIGTERM
+    assert fake.noted("end") == []
+
+
+def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[1])
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start") == ORDER[:2])
+    parent.kill()
+    os.kill(fake.pids()[1], signal.SIGKILL)
+    parent.communicate()
+    assert start(fake.release()) == 0
+    assert fake.noted("start") == [*ORDER[:2], *ORDER[1:]]
+
+
+def test_after_a_kill_runs_still_at_work_are_waited_for_not_doubled(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[1])
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start") == ORDER[:2])
+    parent.kill()
+    parent.communicate()
+    again = fake.parent()
+    assert again.stdout.readline().startswith("study three: waiting for the processes")
+    fake.release()
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert fake.noted("start") == ORDER

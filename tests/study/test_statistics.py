@@ -1,0 +1,124 @@
+"""Intervals and paired tests against scipy, closed forms, algebra, and their own coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from isotrain.study.statistics import compare_paired, summarize
+
+SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=8).filter(
+    lambda values: np.std(values) > 1e-3
+)
+FEW = settings(max_examples=25, derandomize=True, deadline=None)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_interval_and_paired_test_agree_with_scipy(n, confidence):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0.7, 0.05, n), rng.normal(0.68, 0.05, n)
+    own, difference = summarize(a, confidence), compare_paired(a, b, confidence)
+    interval = stats.t.interval(confidence, n - 1, a.mean(), stats.sem(a))
+    assert (own.n, difference.n) == (n, n)
+    assert (own.low, own.high) == pytest.approx(interval, rel=1e-12)
+    assert own.sd == pytest.approx(a.std(ddof=1), rel=1e-12)
+    reference = stats.ttest_rel(a, b)
+    paired = reference.confidence_interval(confidence)
+    assert difference.mean == pytest.approx((a - b).mean(), rel=1e-12)
+    assert difference.p == pytest.approx(reference.pvalue, rel=1e-12)
+    assert (difference.low, difference.high) == pytest.approx(paired, rel=1e-12)
+
+
+def test_two_values_in_closed_form():
+    """n = 2: sd = |a − b|/√2, and t with one degree of freedom has quantile tan(π·0.475)."""
+    found = summarize([0.4, 0.6])
+    assert found.sd == pytest.approx(0.2 / math.sqrt(2))
+    assert found.high == pytest.approx(0.5 + math.tan(math.pi * 0.475) * 0.1)
+    assert found.low == pytest.approx(0.5 - math.tan(math.pi * 0.475) * 0.1)
+    # One degree of freedom is the Cauchy distribution: t = 5 for differences 0.2 and 0.3.
+    compared = compare_paired([0.6, 0.9], [0.4, 0.6])
+    assert compared.p == pytest.approx(1 - 2 * math.atan(5.0) / math.pi)
+
+
+def test_one_value_has_a_mean_and_nothing_else():
+    assert summarize([0.7]) == (1, 0.7, None, None, None, None)
+    assert compare_paired([0.7], [0.5])[2:] == (None, None, None, None)
+
+
+def test_values_equal_up_to_float32_claim_no_certainty():
+    """0.7 and 0.699999988 are one accuracy in two roundings; p would be 1e-7."""
+    values = [0.7, float(np.float32(0.7)), 0.7]
+    assert summarize(values)[2:] == (0.0, None, None, None)
+    shifted = [value + 0.1 for value in values]
+    compared = compare_paired(shifted, values)
+    assert compared.mean == pytest.approx(0.1)
+    assert compared[2:] == (0.0, None, None, None)
+    assert compare_paired([0.0, 0.0], [0.0, 0.0]) == (2, 0.0, 0.0, None, None, None)
+
+
+@FEW
+@given(SCORES, st.randoms(use_true_random=False))
+def test_the_order_of_seeds_changes_no_digit(values, random):
+    order = list(range(len(values)))
+    random.shuffle(order)
+    base = [value**2 for value in values]
+    shuffled = [values[i] for i in order]
+    assert summarize(shuffled) == summarize(values)
+    assert compare_paired(shuffled, [base[i] for i in order]) == compare_paired(values, base)
+
+
+@FEW
+@given(SCORES, st.floats(-0.5, 0.5))
+def test_a_shift_of_one_arm_shifts_the_difference(values, shift):
+    base = [value**2 + 0.3 * i for i, value in enumerate(values)]
+    before = compare_paired(values, base)
+    after = compare_paired([value + shift for value in values], base)
+    for name in ("mean", "low", "high"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name) + shift, abs=1e-9)
+    assert after.sd == pytest.approx(before.sd, abs=1e-9)
+
+
+@FEW
+@given(SCORES)
+def test_swapped_arms_mirror_the_difference(values):
+    base = [value**2 + 0.3 * i for i, value in enumerate(values)]
+    one, other = compare_paired(values, base), compare_paired(base, values)
+    assert (other.mean, other.low, other.high) == (-one.mean, -one.high, -one.low)
+    assert (other.sd, other.p) == (one.sd, one.p)
+
+
+@FEW
+@given(SCORES)
+def test_p_goes_with_the_interval(values):
+    found = compare_paired(values, [0.5] * len(values))
+    assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_the_interval_covers_as_often_as_it_says(n):
+    """4,000 draws: the standard error of the coverage is 0.35 points."""
+    draws = np.random.default_rng(0).normal(0.6, 0.03, (4000, n))
+    covered = [found.low <= 0.6 <= found.high for found in map(summarize, draws.tolist())]
+    assert 0.93 < np.mean(covered) < 0.97
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [([], "at least one"), ([0.5, math.nan], "all finite"), ([math.inf], "all finite")],
+)
+def test_what_cannot_be_summarised(values, said):
+    with pytest.raises(ValueError, match=said):
+        summarize(values)
+
+
+def test_refused_arguments():
+    with pytest.raises(ValueError, match="got 2 and 1; keep the seeds that both arms have"):
+        compare_paired([0.1, 0.2], [0.1])
+    with pytest.raises(ValueError, match="between 0 and 1, got 95"):
+        summarize([0.1, 0.2], 95)
