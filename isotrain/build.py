@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -16,6 +17,7 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from isotrain.config.compose import content_hash
 from isotrain.model import IsotropicModel
+from isotrain.poolers import ClsPooling
 from isotrain.training.checkpoints import Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
@@ -55,6 +57,11 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
 
     # Called outside of Hydra, which would wrap what the loader raises.
     encoder: Encoder = instantiate(cfg.encoder, _partial_=True)()
+    if encoder.is_causal and isinstance(pooling, ClsPooling):
+        raise ValueError(
+            "pooling=cls takes the first token, and in a causal encoder that has seen nothing of "
+            "the sentence; use pooling=last or pooling=mean"
+        )
     freeze: Callable[[Encoder], None] = instantiate(cfg.freezing)
     freeze(encoder)
     build_transform: Callable[..., RowTransform] = instantiate(cfg.isotropy)
@@ -123,6 +130,13 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    examples = chain.from_iterable(data.examples.values())
+    longest = max(len(ids) for example in examples for ids in example.input_ids)
+    if encoder.max_positions is not None and longest > encoder.max_positions:
+        raise ValueError(
+            f"this encoder has {encoder.max_positions} positions, and the longest sequence has "
+            f"{longest} tokens; set task.max_length={encoder.max_positions} or less"
+        )
     smallest = {"data.batch_size": cfg.data.batch_size} | {
         f"{split} rows": n for split, n in data.n_rows.items() if n
     }

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from isotrain.config.command import check_command
 from isotrain.config.compose import conf_folder, read_job, write_job
 from isotrain.config.schema import register
+from isotrain.files import file_mistakes
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
@@ -58,19 +59,29 @@ def main() -> None:
 
 def train() -> None:
     """One run, or several with `-m`, from the overrides of the command line."""
-    _check(sys.argv[1:])
+    sys.argv[1:] = _check(sys.argv[1:])
     register()
     hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
 
 
-def _check(arguments: Sequence[str]) -> None:
-    """Refuse a command line that cannot run, every mistake at once, before Hydra starts."""
-    given = get_args_parser().parse_args(list(arguments))
+def _check(arguments: Sequence[str]) -> list[str]:
+    """The arguments, options first; a command line that cannot run is refused before Hydra starts.
+
+    Every mistake is told at once.
+    """
+    given = get_args_parser().parse_intermixed_args(list(arguments))
+    options = list(arguments)
+    for override in given.overrides:
+        options.remove(override)
+    arguments = [*options, *given.overrides]
     if given.help or given.hydra_help or given.info or given.shell_completion:
-        return
-    _cfg, mistakes = check_command(given.overrides, given.config_dir, given.multirun)
+        return arguments
+    cfg, mistakes = check_command(given.overrides, given.config_dir, given.multirun)
+    if cfg is not None:
+        mistakes += file_mistakes(cfg)
     if mistakes:
         _refuse(mistakes)
+    return arguments
 
 
 def _refuse(mistakes: Sequence[str]) -> None:

@@ -44,6 +44,8 @@ def nearest(given: str, legal: Sequence[str]) -> str:
     >>> nearest("sed", ["seed", "site"]), nearest("zzz", ["seed", "site"])
     ('did you mean seed?', 'it has seed, site')
     """
+    if not legal:
+        return "it has none"
     near = get_close_matches(given, legal, n=1)
     return f"did you mean {near[0]}?" if near else f"it has {', '.join(legal)}"
 

@@ -105,6 +105,8 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
     if override.is_delete():
         return []
     group, value = override.key_or_group, override.value()
+    if group == "study":
+        return [f"a study is no part of a run; use: isotrain study run {value}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
     mistakes = []
@@ -127,10 +129,10 @@ def _apply(override: Override, cfg: DictConfig) -> str | None:
             return f"{override.input_line}: {_first_line(error)}"
         if "is not in struct" in str(cause) or "not in '" in str(cause):
             parent = OmegaConf.select(cfg, key.rpartition(".")[0]) if "." in key else cfg
-            known = [str(k) for k in parent if k != "_target_"] if parent is not None else []
-            if isinstance(parent, DictConfig):
-                return f"no key {key}; {nearest(key.rpartition('.')[2], known)}"
-            return f"no key {key}; {nearest(key, list(map(str, cfg)))}"
+            section = parent if isinstance(parent, DictConfig) else cfg
+            known = [name for name in map(str, section) if not name.startswith("_")]
+            given = key.rpartition(".")[2] if section is parent else key
+            return f"no key {key}; {nearest(given, known)}"
         if "is not a ListConfig" in str(cause):
             return f"{key} is a list; write '{key}=[{override.get_value_element_as_str()}]'"
         reason = re.sub(r"Value '(.*)' of type '(\w+)' could", r"\1 could", _first_line(cause))

@@ -51,7 +51,9 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     content, mistakes = _resolved(cfg)
     mistakes += _unknown_keys(content)
     if empty := [g for g in NEEDED if not (content[g] or {}).get("_target_")]:
-        return mistakes + [f"{group} must be one of its options, with a _target_" for group in empty]
+        return mistakes + [
+            f"{group} must be one of its options, with a _target_" for group in empty
+        ]
     for path, node in targets(content):
         if is_allowed(str(node["_target_"])):
             mistakes += binding_mistakes(path, node)
@@ -136,7 +138,7 @@ def _unknown_keys(content: dict[str, Any]) -> list[str]:
 
 def _site_mistakes(content: dict[str, Any]) -> list[str]:
     site: Sequence[str] = content["site"]
-    pools_cls = content["pooling"]["_target_"].endswith(".ClsPooling")
+    pools_special = content["pooling"]["_target_"].endswith((".ClsPooling", ".LastPooling"))
     pools_spans = content["pooling"]["_target_"].endswith(".SpanPooling")
     mistakes = []
     if not site or len(set(site)) != len(site):
@@ -149,10 +151,11 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
                 "tokens or layer_k, or use rows=all"
             )
-        elif set(site) <= {"pooled", "tokens"} and pools_cls:
+        elif set(site) <= {"pooled", "tokens"} and pools_special:
             mistakes.append(
-                "rows=no_special leaves CLS untouched, so with pooling=cls a layer at tokens "
-                "would do nothing; use pooling=mean or spans, or rows=all"
+                "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
+                "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
+                "spans, or rows=all"
             )
     if pools_spans and class_constant(content["task"]["_target_"], "n_spans") == 0:
         task = content["task"]["_target_"].rpartition(".")[2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import threading
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import distributed
 
-from isotrain.geometry.gather import n_processes
+from isotrain.geometry.gather import n_processes, sum_over_processes
 
 KEY = "isotrain"  # of our part of a checkpoint
 
@@ -45,6 +47,7 @@ class Checkpoints(pl.Callback):
         self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
         self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
         self._random: list[Any] | None = None  # to be set at the first batch of a resumed run
+        self._terminated = False  # SIGTERM has come
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -56,6 +59,7 @@ class Checkpoints(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make up for the evaluation that SIGTERM cut off, at its step and epoch."""
+        self._listen()
         if not self._state.get("evaluation_due"):
             return
         progress: Any = trainer.fit_loop.epoch_progress.current
@@ -79,6 +83,9 @@ class Checkpoints(pl.Callback):
             due = self.every_steps and self._step - self._saved_step >= self.every_steps
             if due:
                 self._save(trainer)
+        terminated = sum_over_processes(torch.tensor(float(self._terminated)))
+        if bool(terminated > 0):  # all processes stop at the same batch
+            raise SIGTERMException
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
@@ -88,11 +95,19 @@ class Checkpoints(pl.Callback):
             self._step = trainer.global_step
             self._loops = _counters(trainer)
 
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen for SIGTERM."""
+        self._listen()
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen for SIGTERM."""
+        self._listen()
+
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
     ) -> None:
         """Stop an evaluation at SIGTERM; several processes stop at the next step instead."""
-        if trainer.received_sigterm and n_processes() == 1:
+        if self._terminated and n_processes() == 1:
             raise SIGTERMException
 
     def on_test_batch_end(
@@ -121,6 +136,19 @@ class Checkpoints(pl.Callback):
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
         checkpoint[KEY] = state
+
+    def _listen(self) -> None:
+        """Answer SIGTERM with a note for the next moment at which a run can stop.
+
+        In place of Lightning's handler, which talks to the other processes from within the
+        signal and can wait for them forever.
+        """
+
+        def note(_number: int, _frame: Any) -> None:
+            self._terminated = True
+
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, note)
 
     def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
         """Take the state after the newest step, if that is not done yet."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from isotrain.tasks.token_cache import encode_cached
 from isotrain.types import Batch, Example, Task
 
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
@@ -184,7 +185,7 @@ class TaskData(pl.LightningDataModule):
         if not self.examples:
             rows = self.task.load(self.source)
             self.examples = {
-                split: self.task.encode(split_rows, self.tokenizer)
+                split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
 

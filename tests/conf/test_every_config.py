@@ -46,10 +46,10 @@ SUPPLIED = {
 }
 # Files that deliberately differ from the Python defaults of their target, and where.
 PRESETS = {
-    **dict.fromkeys(
-        ("encoder/bert_base", "encoder/roberta_base", "encoder/distilbert", "encoder/gpt2"),
-        {"revision"},
-    ),
+    "encoder/bert_base": {"revision"},
+    "encoder/distilbert": {"revision"},
+    "encoder/gpt2": {"revision"},
+    "encoder/roberta_base": {"revision"},
     "isotropy/mean": {"n_clusters", "n_components"},
     "isotropy/all_but_the_top": {"n_clusters"},
     "isotropy/cluster_mean": {"n_components"},

@@ -9,7 +9,6 @@ import pytest
 from isotrain.training import wandb_logger
 from isotrain.training.wandb_logger import build_wandb_logger, has_key
 
-
 LOGGER = SimpleNamespace()
 
 

@@ -1,0 +1,167 @@
+"""One process and two: the same losses, gradients, statistics and scores; one configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrain.training.jsonl_logger import read_rows
+
+ROOT = Path(__file__).parents[2]
+PARTS = '''
+"""Tasks without dropout in the head, so that two processes can agree with one."""
+
+from isotrain.heads import LinearHead
+from isotrain.tasks.wic import WiC
+
+
+class QuietWiC(WiC):
+    @staticmethod
+    def build_head(width, n_vectors):
+        return LinearHead(width, n_vectors, n_outputs=2, dropout=0.0)
+'''
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "quiet_parts.py").write_text(PARTS)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+        "ISOTRAIN_ALLOW": "quiet_parts",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def overrides(small):
+    """Uneven shards everywhere: 15 rows a batch, 96 and 32 rows, 3 evaluation batches."""
+    return [
+        *small,
+        *("task=wic", "task._target_=quiet_parts.QuietWiC", "task.form=bi", "threads=1"),
+        *("encoder.dropout=0", "data.batch_size=15", "data.eval_batch_size=11"),
+        *("isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
+        *("objective=[cosreg]", "trainer.accumulate_grad_batches=2"),
+        *("trainer.log_every_n_steps=1", "trainer.val_check_interval=4"),
+        # SGD: what it adds to the weights is the gradient. Adam would divide rounding by rounding.
+        *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
+        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+    ]
+
+
+def start(environment, cwd, *overrides):
+    command = [sys.executable, "-m", "isotrain", "train", *overrides]
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(environment, cwd, *overrides):
+    process = start(environment, cwd, *overrides)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    assert "Warning" not in text
+    (folder,) = (path.parent for path in cwd.rglob("result.json"))
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return folder, state, read_rows(folder / "metrics.jsonl"), text
+
+
+def gap(one, two):
+    return float((one.double() - two.double()).norm() / one.double().norm().clamp_min(1e-30))
+
+
+@pytest.mark.slow
+def test_two_processes_agree_with_one(environment, overrides, tmp_path):
+    found = {}
+    for n in (1, 2):
+        (tmp_path / str(n)).mkdir()
+        more = (f"trainer.devices={n}", "trainer.precision=64-true")
+        found[n] = finished(environment, tmp_path / str(n), *overrides, *more)
+    (_, state1, rows1, _), (folder, state2, rows2, text) = found[1], found[2]
+    assert json.loads((folder / "result.json").read_text())["n_processes"] == 2
+    assert text.count("curves.png") == 1, "only the first process prints"
+    assert state1.keys() == state2.keys()
+    zero_gradient = ("attention.self.key.bias", "attention.self.k_lin.bias")  # softmax ignores it
+    for name in state1:
+        if not name.endswith(zero_gradient):
+            assert gap(state1[name], state2[name]) < 1e-9, name
+    assert len(rows1) == len(rows2) > 5
+    assert any("train/cosreg" in row for row in rows1)
+    for row1, row2 in zip(rows1, rows2, strict=True):
+        assert row1.keys() == row2.keys()
+        for key in row1.keys() - {"time_s"}:
+            # torchmetrics keeps correlations, and the monitor its rows, in float32
+            assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), (key, row1["step"])
+
+
+@pytest.mark.slow
+def test_a_sweep_over_two_processes_trains_each_job_with_one_configuration(
+    environment, overrides, tmp_path
+):
+    """Ranks that swept for themselves would mix seeds within a job."""
+    more = ["-m", "seed=1,2", "trainer.devices=2", "trainer.max_steps=2", "metric=[]"]
+    process = start(environment, tmp_path, *overrides, *more)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    results = [json.loads(p.read_text()) for p in tmp_path.rglob("result.json")]
+    assert sorted(result["seed"] for result in results) == [1, 2]
+    assert {result["status"] for result in results} == {"finished"}
+    assert {result["config"]["seed"] for result in results} == {1, 2}
+    assert [p.name for p in tmp_path.iterdir()] == ["runs"]
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_where_they_were_killed(environment, overrides, tmp_path):
+    more = ["trainer.devices=2", "trainer.max_epochs=3", "checkpoint.every_steps=2"]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    dropout = [*overrides, "encoder.dropout=0.1", *more]
+    _, whole, rows, _ = finished(environment, tmp_path / "whole", *dropout)
+    process = start(environment, tmp_path / "killed", *dropout)
+    while not list((tmp_path / "killed").rglob("resume.ckpt")):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    _, state, again, text = finished(environment, tmp_path / "killed", *dropout)
+    assert "going on after step" in text
+    for name in whole:
+        assert torch.equal(whole[name], state[name]), name
+    for one, two in zip(rows, again, strict=True):
+        assert {**one, "time_s": 0} == {**two, "time_s": 0}
+
+
+@pytest.mark.slow
+def test_processes_started_with_different_configurations_stop(environment, overrides, tmp_path):
+    """As a launcher would that gives each rank its own command line."""
+    processes = []
+    for rank in (0, 1):
+        ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517", "TORCHELASTIC_RUN_ID": "x"}
+        processes.append(
+            start(
+                {**environment, **ranks, **address, "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+                tmp_path,
+                *overrides,
+                *("trainer.devices=2", "trainer.max_steps=1", f"seed={rank}"),
+            )
+        )
+    texts = [process.communicate(timeout=120)[0] for process in processes]
+    assert all(process.returncode not in (0, None) for process in processes), texts
+    assert any("must share one configuration" in text for text in texts), texts
