@@ -1,0 +1,226 @@
+"""Killed anywhere and started again: the same weights and rows, bit by bit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.training import checkpoints
+from isotrain.training.checkpoints import Checkpoints, load_resume_point
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.jsonl_logger import read_rows
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def kill_points():
+    """The benchmark of forty points; its functions run five here."""
+    spec = importlib.util.spec_from_file_location(
+        "kill_points", ROOT / "benchmarks" / "kill_points.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["kill_points"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("configuration", "points"),
+    [("plain", 1), ("accumulation, queue layer", 2), ("bi form, objective", 2)],
+)
+def test_random_kill_points(kill_points, tmp_path, configuration, points):
+    """Five of the points that benchmarks/kill_points.py draws, at new places every time."""
+    kill_points.compare(configuration, None, 0, tmp_path)
+    total = kill_points.n_events(configuration, tmp_path)
+    assert total > 50
+    for _ in range(points):
+        event = random.SystemRandom().randint(1, total)
+        number = random.SystemRandom().choice([signal.SIGKILL, signal.SIGTERM])
+        assert kill_points.compare(configuration, event, number, tmp_path) == [], (event, number)
+
+
+@pytest.fixture
+def overrides(small, tmp_path):
+    return (
+        *small,
+        "task=wic",
+        "isotropy=cluster_pca",
+        "isotropy.n_clusters=2",
+        "trainer.max_epochs=2",
+        "trainer.val_check_interval=5",
+        "checkpoint.every_steps=4",
+        "cache_dir=null",
+        f"output_dir={tmp_path / 'runs'}",
+    )
+
+
+def stopped(cfg, monkeypatch, method, at, reaction):
+    """Run until the `at`-th call of a method of the module, and react there."""
+    calls = 0
+    original = getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            reaction(self)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+    return run_folder(with_threads(cfg), "arm")
+
+
+def terminate(_module):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail(_module):
+    raise RuntimeError("as a power cut would")
+
+
+def finished(cfg):
+    scores = run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return scores, rows, state
+
+
+@pytest.fixture
+def reference(composed, overrides, tmp_path):
+    return finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "at", "reaction", "step"),
+    [
+        ("training_step", 15, terminate, 15),  # in the second epoch; the step is still done
+        ("training_step", 15, fail, 12),  # back to the last of every 4 steps
+        ("validation_step", 4 + 4 + 2, terminate, 10),  # in the evaluation of step 10
+        ("test_step", 2, terminate, 24),  # all is trained
+    ],
+)
+def test_a_stopped_run_goes_on_to_the_same_end(
+    composed, overrides, reference, monkeypatch, capsys, method, at, reaction, step
+):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, method, at, reaction)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == ("interrupted" if reaction is terminate else "failed")
+    point = load_resume_point(folder / "resume.ckpt")
+    assert point["step"] == step
+    assert point["evaluation_due"] == (method == "validation_step")
+    capsys.readouterr()
+    scores, rows, state = finished(cfg)
+    assert f"going on after step {step}" in capsys.readouterr().out
+    assert scores == reference[0]
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+    assert not (folder / "resume.ckpt").exists()
+
+
+def test_a_stop_in_a_resumed_run_is_no_different(composed, overrides, reference, monkeypatch):
+    cfg = composed(*overrides)
+    stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    stopped(cfg, monkeypatch, "training_step", 2, terminate)
+    stopped(cfg, monkeypatch, "validation_step", 1, terminate)
+    _, rows, state = finished(cfg)
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+
+
+def test_a_checkpoint_being_written_never_harms_the_older_one(
+    composed, overrides, reference, monkeypatch
+):
+    cfg = composed(*overrides)
+    folder = run_folder(with_threads(cfg), "arm")
+    original, n_saved = checkpoints.os.replace, 0
+
+    def cut(source, target):
+        nonlocal n_saved
+        if str(target).endswith("resume.ckpt"):
+            n_saved += 1
+            if n_saved == 3:
+                raise RuntimeError("killed with the new file half way")
+        original(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.os, "replace", cut)
+        with pytest.raises(RuntimeError, match="half way"):
+            run(cfg, "arm")
+    assert load_resume_point(folder / "resume.ckpt")["step"] == 8
+    _, rows, state = finished(cfg)
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+
+
+def test_an_unreadable_checkpoint_starts_anew(composed, overrides, reference, monkeypatch, capsys):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    (folder / "resume.ckpt").write_bytes(b"not a checkpoint")
+    assert finished(cfg)[1] == reference[1]
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def test_lost_rows_are_told(composed, overrides, monkeypatch):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(ValueError, match="rows were deleted"):
+        run(cfg, "arm")
+
+
+def test_a_checkpoint_is_plain_and_complete(composed, overrides, monkeypatch):
+    """Trap 8 and 9: it loads without trusting pickles, and holds the random states."""
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    content = torch.load(folder / "resume.ckpt", weights_only=True)
+    assert {"state_dict", "optimizer_states", "lr_schedulers", "loops"} <= content.keys()
+    (state,) = content["isotrain"]["random"]
+    assert set(state) == {"torch", "cuda", "numpy", "python"}
+    queue = [name for name in content["state_dict"] if name.endswith("queue.rows_MD")]
+    assert queue
+    assert content["state_dict"][queue[0]].abs().sum() > 0
+
+
+def test_random_states_go_round():
+    (before,) = checkpoints._random_states()
+    drawn = torch.rand(3), np.random.rand(3), random.random()
+    checkpoints._set_random_state(before)
+    again = torch.rand(3), np.random.rand(3), random.random()
+    assert torch.equal(drawn[0], again[0])
+    assert (drawn[1] == again[1]).all()
+    assert drawn[2] == again[2]
+
+
+def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
+    saved = []
+    original = Checkpoints._save
+
+    def note(self, trainer):
+        saved.append(trainer.global_step)
+        original(self, trainer)
+
+    monkeypatch.setattr(Checkpoints, "_save", note)
+    run(composed(*overrides, "trainer.accumulate_grad_batches=2", "checkpoint.every_steps=4"), "a")
+    assert saved == [4, 8, 12]  # 6 steps an epoch; the last one is the end
+    saved.clear()
+    run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
+    assert saved == [24]  # only what is trained, for the evaluations that follow
