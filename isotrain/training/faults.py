@@ -39,6 +39,7 @@ def refuse_non_finite(
         NonFiniteError: with a report of the step, rows, loss parts, and the norm of every
             parameter and gradient.
     """
+    value = value.detach()
     if bool(torch.isfinite(value)):
         return
     norms = {}
