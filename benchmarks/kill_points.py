@@ -38,7 +38,11 @@ CONFIGURATIONS = {
         *("isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
         *("trainer.accumulate_grad_batches=3", "trainer.val_check_interval=5"),
     ),
-    "bi form, objective": ("task.form=bi", "isotropy=mean", "objective=[cosreg]"),
+    "bi form, objective": (
+        *("task.form=bi", "isotropy=mean", "objective=[cosreg]", "freezing=first_n"),
+        *("freezing.n_blocks=1", "trainer.max_steps=19", "trainer.max_epochs=3"),
+        *("trainer.val_check_interval=7", "+trainer.check_val_every_n_epoch=null"),
+    ),
 }
 
 

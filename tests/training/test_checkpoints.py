@@ -112,6 +112,7 @@ def reference(composed, overrides, tmp_path):
     ("method", "at", "reaction", "step"),
     [
         ("training_step", 15, terminate, 15),  # in the second epoch; the step is still done
+        ("training_step", 12, terminate, 12),  # the last step of an epoch
         ("training_step", 15, fail, 12),  # back to the last of every 4 steps
         ("validation_step", 4 + 4 + 2, terminate, 10),  # in the evaluation of step 10
         ("test_step", 2, terminate, 24),  # all is trained
@@ -134,6 +135,17 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     assert rows == reference[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
     assert not (folder / "resume.ckpt").exists()
+
+
+def test_what_is_frozen_stays_frozen(composed, overrides, monkeypatch):
+    cfg = composed(*overrides, "freezing=first_n", "freezing.n_blocks=1")
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    before = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
+    _, _, after = finished(cfg)
+    frozen = "model.encoder.model.encoder.layer.0."
+    same = {name: torch.equal(before[name], after[name]) for name in after if "encoder." in name}
+    assert {same[name] for name in same if name.startswith(frozen)} == {True}
+    assert not all(same[name] for name in same if ".layer.1." in name)
 
 
 def test_a_stop_in_a_resumed_run_is_no_different(composed, overrides, reference, monkeypatch):

@@ -1,0 +1,362 @@
+"""What bad inputs are told: each is given to the program in a process of its own, in a table.
+
+    python benchmarks/bad_inputs.py
+    python benchmarks/bad_inputs.py --only "out of memory"    # rows whose command has the words
+
+An input is refused well if the exit code is 2, no traceback is shown, the words of its case are
+said, and nothing was written; a mistake of the configuration alone also takes under 2 s. Anything
+else is listed under the table, and the exit code of this script is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 2.0  # within which a mistake of the configuration is told
+SHARED = ("encoder=tiny", "source=demo")  # so that only the intended mistake shows
+UNSET = (  # of the environment: what would change an answer
+    *("ISOTRAIN_DATA_DIR", "ISOTRAIN_ALLOW", "HYDRA_FULL_ERROR", "HF_HOME", "HF_HUB_CACHE"),
+    *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "TRANSFORMERS_OFFLINE"),
+)
+
+
+class Case(NamedTuple):
+    """One bad input; `{files}` in arguments and environment is the folder of its files."""
+
+    given: tuple[str, ...]  # arguments after `isotrain train`, besides SHARED
+    said: tuple[str, ...]  # what the answer must contain
+    environment: Mapping[str, str] = {}
+    files: Mapping[str, str | bytes] = {}
+    late: bool = False  # told when data are read or parts are built, after the imports
+
+
+def rows(n: int, last: dict[str, object] | str | None = None) -> str:
+    """`n` good rows of WiC, and a last line."""
+    good: dict[str, object] = {
+        **{"word": "bank", "sentence1": "The bank.", "start1": 4, "end1": 8},
+        **{"sentence2": "A bank too.", "start2": 2, "end2": 6, "label": True},
+    }
+    lines = [json.dumps(good)] * n
+    if isinstance(last, dict):
+        lines.append(json.dumps({k: v for k, v in {**good, **last}.items() if v is not None}))
+    elif last is not None:
+        lines.append(last)
+    return "\n".join(lines) + "\n"
+
+
+def local(*given: str, said: tuple[str, ...], train: str | bytes, dev: str | None = None) -> Case:
+    """A case of local WiC rows."""
+    return Case(
+        ("source=local", *given),
+        said,
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {"wic/train.jsonl": train, "wic/dev.jsonl": rows(2) if dev is None else dev},
+        late=True,
+    )
+
+
+def from_file(name: str, text: str, said: tuple[str, ...], *given: str, late: bool = False) -> Case:
+    """A case of a config file of the user's own; `name` is `<group>/<option>`."""
+    group, option = name.split("/")
+    return Case(
+        ("--config-dir", "{files}", f"{group}={option}", *given),
+        said,
+        files={f"{name}.yaml": text},
+        late=late,
+    )
+
+
+CASES: tuple[Case, ...] = (
+    # Names of keys and options
+    Case(("sede=1",), ("no key sede; did you mean seed?",)),
+    Case(("+sede=1",), ("no key sede; did you mean seed?",)),
+    Case(("data.bach_size=8",), ("no key data.bach_size; did you mean batch_size?",)),
+    Case(("+data.bach_size=8",), ("no key bach_size; did you mean batch_size?",)),
+    Case(("learning_rate=1e-4",), ("no key learning_rate", "optimizer")),
+    Case(("optimizer.learning_rate=1e-4",), ("no key optimizer.learning_rate", "it has lr")),
+    Case(("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
+    Case(("task=mnli",), ("task=mnli does not exist", "rte, stsb, wic")),
+    Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
+    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean n_clusters?",)),
+    Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
+    Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
+    Case(("trainer=null",), ("trainer",)),  # BUG: a traceback
+    # Values
+    Case(("seed=one",), ("seed=one", "could not be converted to Integer")),
+    Case(("data.batch_size=8.5",), ("data.batch_size=8.5", "Integer")),
+    Case(("data.batch_size=0",), ("data.batch_size must be at least 1, got 0",)),
+    Case(("trainer.max_steps=ten",), ("trainer.max_steps must be int, got 'ten'",)),
+    Case(("trainer.max_epochs=true",), ("trainer.max_epochs must be", "int", "got True")),
+    Case(("optimizer.lr=fast",), ("optimizer.lr must be float", "got 'fast'")),
+    Case(("optimizer.fused=1",), ("optimizer.fused must be bool", "got 1")),
+    Case(("data.batching=sorted",), ("data.batching=sorted", "length, random")),
+    Case(("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",)),
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=running"),
+        ("isotropy.stats must be batch or queue, got 'running'",),
+    ),
+    Case(("site=pooled",), ("site is a list; write 'site=[pooled]'",)),
+    Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),
+    Case(("training.warmup_fraction=1.5",), ("training.warmup_fraction", "at most 1")),
+    Case(("encoder=huggingface",), ("encoder.name has no value",)),
+    # Commands
+    Case(("seed",), ("seed cannot be read", "EQUAL")),
+    Case(("site=[pooled",), ("site=[pooled cannot be read",)),
+    Case(("seed=0,1",), ("several values; add -m", "seed=[...]")),
+    Case(("-m", "seed=interval(0,1)"), ("a sweep needs values",)),
+    Case(("-m", "task=rte,wicc", "seed=0,1"), ("task=wicc does not exist",)),
+    Case(("-m", "seed=0,x,2"), ("seed=x", "could not be converted to Integer")),
+    Case(
+        ("-m", "isotropy=published", "data.batch_size=4,64"),  # BUG: the last value alone is judged
+        ("data.batch_size=4", "isotropy.min_rows=4"),
+    ),
+    Case(("~seed",), ("seed",)),  # BUG: a traceback
+    # Several at once
+    Case(
+        ("sede=1", "task=wicc", "optimizer.lr=fast", "data.batch_size=0", "+modle=bert"),
+        (
+            *("did you mean seed?", "did you mean wic?", "optimizer.lr must be float"),
+            *("data.batch_size must be at least 1", "a run has no key modle"),
+        ),
+    ),
+    Case(
+        ("site=[pooled,pooled]", "rows=none", "monitor.headline=isoscor", "threads=0"),
+        (
+            *("site must name each place once", "expected one of [all, no_special]"),
+            *("monitor.headline=isoscor is not measured", "threads must be at least 1"),
+        ),
+    ),
+    # Parts that do not go together
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=16"),
+        ("data.batch_size=16 over isotropy.n_clusters=8 leaves 2 rows a cluster", "queue"),
+    ),
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=32"),
+        ("floor(0.25·3) = 0 directions", "use data.batch_size=40 or more"),
+    ),
+    Case(("task=rte", "pooling=spans"), ("pooling=spans needs target words, and task RTE",)),
+    Case(("rows=no_special",), ("site=['pooled'] has none; add tokens or layer_k",)),
+    Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean")),
+    Case(
+        ("metric=[partition]", "monitor.headline=isoscore"),
+        ("monitor.headline=isoscore is not measured; choose one of partition",),
+    ),
+    Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
+    Case(("+trainer.strategy=fsdp",), ("trainer.strategy must be auto or ddp, got fsdp",)),
+    Case(("+trainer.num_nodes=2",), ("trainer.num_nodes must be 1",)),
+    Case(("site=[layer_9]",), ("layer_1 to layer_2 for this encoder, got 'layer_9'",), late=True),
+    Case(
+        ("freezing=first_n", "freezing.n_blocks=9"),
+        ("freezing.n_blocks must lie in 0 to 2 for this encoder, got 9",),
+        late=True,
+    ),
+    # What no signature tells: BUG, the libraries refuse these with errors of their own
+    Case(("task.form=pair",), ("task.form must be cross", "got 'pair'"), late=True),
+    Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu"), late=True),
+    Case(("trainer.precision=18",), ("precision", "18"), late=True),
+    Case(("schedule.name=linaer",), ("schedule.name", "linaer", "linear"), late=True),
+    Case(("optimizer.lr=-1",), ("optimizer.lr", "-1"), late=True),
+    # What must never run
+    Case(("encoder._target_=os.system",), ("encoder._target_=os.system is not allowed",)),
+    Case(
+        ("encoder._target_=isotrain.run.subprocess.run",),  # BUG: seconds, the module is imported
+        ("encoder._target_=isotrain.run.subprocess.run is not allowed",),
+    ),
+    from_file(
+        "pooling/mine",
+        "_target_: subprocess.getoutput\ncmd: touch taken\n",
+        ("pooling._target_=subprocess.getoutput is not allowed", "ISOTRAIN_ALLOW"),
+    ),
+    from_file("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", ("did you mean form?",)),
+    from_file(  # BUG: the key is not named
+        "experiment/mine", "# @package _global_\nsede: 3\n", ("sede", "did you mean seed?")
+    ),
+    from_file(  # BUG: a traceback
+        "experiment/mine", "# @package _global_\nsite: [pooled\n", ("experiment/mine", "line")
+    ),
+    Case(("--config-dir", "{files}/none"), ("/none is not a folder",)),
+    # What a run reads
+    Case(("source=local",), ("ISOTRAIN_DATA_DIR", "is not set; export", "source=demo")),
+    Case(
+        ("source=local",),
+        ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+    ),
+    Case(
+        ("source=local", "task=rte"),
+        ("looked for {files}/rte/dev.jsonl", "rte/dev.jsonl"),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {"rte/train.jsonl": "{}\n"},
+    ),
+    Case(
+        ("source=hub", "task=stsb"),
+        ("mteb/stsbenchmark-sts is not in {files}", "source=local (ISOTRAIN_DATA_DIR)"),
+        {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+    ),
+    Case(
+        ("encoder=bert_base",),
+        ("google-bert/bert-base-uncased is not on disk", "run once with network access"),
+        {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+    ),
+    Case(
+        ("encoder=huggingface", "encoder.name={files}/bert"),
+        ("encoder.name={files}/bert is no folder with a config.json", "encoder=tiny"),
+    ),
+    local(said=("{files}/wic/train.jsonl:3: not JSON",), train=rows(2, '{"word": "bank", ')),
+    local(said=("{files}/wic/train.jsonl:2: lacks start2",), train=rows(1, {"start2": None})),
+    local(
+        said=("{files}/wic/train.jsonl:2: start1 and end1", "got 4 and 80"),
+        train=rows(1, {"end1": 80}),
+    ),
+    local(
+        said=("{files}/wic/train.jsonl:4: label must be one of False, True", "got 'maybe'"),
+        train=rows(3, {"label": "maybe"}),
+    ),
+    local(said=("{files}/wic/dev.jsonl:1: not JSON",), train=rows(2), dev="word\tlabel\n"),
+    local(said=("wic/train has no rows",), train=""),
+    local(said=("{files}/wic/train.jsonl:1: not UTF-8",), train=b"\xff\xfe\n"),
+    Case(
+        ("source=local", "task=stsb"),
+        ("{files}/stsb/train.tsv:3: 2 columns between tabs, the header has 3",),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {
+            "stsb/train.tsv": "sentence1\tsentence2\tscore\na b\tc d\t2.5\na b\tc d\n",
+            "stsb/dev.tsv": "sentence1\tsentence2\tscore\na b\tc d\t2.5\n",
+        },
+        late=True,
+    ),
+    # Where a run writes
+    Case(
+        ("output_dir={files}/taken",),
+        ("cannot write to {files}/taken; give another place with output_dir=",),
+        files={"taken": "a file, not a folder"},
+        late=True,
+    ),
+)
+
+
+class Answer(NamedTuple):
+    """What the program did with an input."""
+
+    text: str
+    code: int
+    seconds: float
+    problems: tuple[str, ...]
+
+
+def prepared(case: Case, folder: Path) -> Case:
+    """The case with its files written to `folder` and named in full."""
+    for name, content in case.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def named(text: str) -> str:
+        return text.replace("{files}", str(folder))
+
+    return case._replace(
+        given=tuple(map(named, case.given)),
+        said=tuple(map(named, case.said)),
+        environment={name: named(value) for name, value in case.environment.items()},
+    )
+
+
+def arguments_of(case: Case) -> list[str]:
+    """All arguments: what a case sets itself is not shared."""
+    own = {text.partition("=")[0] for text in case.given}
+    return [*(text for text in SHARED if text.partition("=")[0] not in own), *case.given]
+
+
+def ask(case: Case, folder: Path) -> Answer:
+    """Give a case to `isotrain train` in a process of its own, in an empty folder."""
+    files, place = folder / "files", folder / "place"
+    files.mkdir(parents=True)
+    place.mkdir()
+    case = prepared(case, files)
+    before = _contents(folder)
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    started = time.perf_counter()
+    found = subprocess.run(
+        [sys.executable, "-m", "isotrain", "train", *arguments_of(case)],
+        capture_output=True,
+        text=True,
+        cwd=place,
+        env={**kept, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **case.environment},
+        timeout=120,
+        check=False,
+    )
+    seconds = time.perf_counter() - started
+    text = found.stdout + found.stderr
+    problems = []
+    if found.returncode != 2:
+        problems.append(f"exit code {found.returncode}")
+    if "Traceback" in text:
+        problems.append("a traceback")
+    if unsaid := [words for words in case.said if words not in text]:
+        problems.append(f"does not say {unsaid}")
+    if written := sorted(_contents(folder) - before):
+        problems.append(f"wrote {', '.join(written[:3])}")
+    if not case.late and seconds > SECONDS:
+        problems.append(f"took {seconds:.1f} s")
+    return Answer(text.replace(str(files), "…"), found.returncode, seconds, tuple(problems))
+
+
+def _contents(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def shown(case: Case) -> str:
+    """An input as the table shows it."""
+    changes = [f"{name}={value}" for name, value in case.environment.items()]
+    files = [f"({name})" for name in case.files]
+    words = [*changes, *map(shlex.quote, case.given), *files]
+    return " ".join(words).replace("{files}", "…")
+
+
+def first_mistake(text: str, width: int = 110) -> str:
+    """The first line that tells a mistake, shortened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    heads = [number for number, line in enumerate(lines) if line.endswith("this cannot run")]
+    line = (lines[heads[0] + 1 :] if heads else lines[-1:] or [""])[0]
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def main() -> int:
+    """Print the table; 1 if an input is not refused well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="words of the command of the cases to run")
+    only = parser.parse_args().only
+    bad = []
+    print("| given | said | exit code | seconds |\n|---|---|---|---|")
+    for case in CASES:
+        if only not in shown(case):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            answer = ask(case, Path(folder))
+        n_more = max(0, len(answer.text.strip().splitlines()) - 2) if answer.code == 2 else 0
+        more = f" (and {n_more} more)" if n_more else ""
+        cells = (f"`{shown(case)}`", first_mistake(answer.text) + more)
+        given, said = (cell.replace("|", "\\|") for cell in cells)
+        print(f"| {given} | {said} | {answer.code} | {answer.seconds:.1f} |", flush=True)
+        if answer.problems:
+            bad.append(f"{shown(case)}: {'; '.join(answer.problems)}")
+    if bad:
+        print(f"\n{len(bad)} NOT REFUSED WELL", *bad, sep="\n- ", file=sys.stderr)
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
