@@ -29,7 +29,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain study report NAME                                    the table of what is finished
   isotrain demo                                                 two small runs, compared
 """
-REFUSED, FAILED, TERMINATED = 2, 1, 128 + signal.SIGTERM  # exit codes
+REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
 LAUNCHED = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # a launcher has made the processes already
 
 
@@ -113,8 +113,6 @@ def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
             raise
         print(f"isotrain: the run stopped\n  {error}", file=sys.stderr)
         sys.exit(FAILED)
-    except SystemExit as error:  # SIGTERM, after its checkpoint
-        sys.exit(TERMINATED if error.code is None else error.code)
     return {}
 
 
@@ -132,16 +130,19 @@ def _in_a_process(cfg: DictConfig, arm: str) -> dict[str, float]:
         child = subprocess.Popen(
             [sys.executable, "-m", "isotrain", "job", str(path)],
             env={**os.environ, "PYTHONPATH": paths},
+            process_group=0,  # Ctrl-C reaches this process alone, which passes it on
         )
 
         def pass_on(number: int, _frame: Any) -> None:
             child.send_signal(number)
 
-        earlier = signal.signal(signal.SIGTERM, pass_on)
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        earlier = [signal.signal(number, pass_on) for number in numbers]
         try:
             code = child.wait()
         finally:
-            signal.signal(signal.SIGTERM, earlier)
+            for number, handler in zip(numbers, earlier, strict=True):
+                signal.signal(number, handler)
     if code:
-        sys.exit(code)
+        sys.exit(code if code > 0 else 128 - code)
     return {}

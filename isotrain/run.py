@@ -162,8 +162,9 @@ def _run(
             "status": "interrupted" if stopped else "failed",
             "error": redacted(f"{type(error).__name__}: {error}"),
         }
-        if is_first and isinstance(error, NonFiniteError):
-            write_json(folder / "fault.json", error.report)
+        if isinstance(error, NonFiniteError):  # each process knows the rows of its own
+            rank = "" if is_first else f"_rank{process_rank()}"
+            write_json(folder / f"fault{rank}.json", error.report)
         if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
             raise StorageError(
                 f"{folder}: {error.strerror}. "

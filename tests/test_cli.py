@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,36 @@ def test_a_mistake_is_told_without_a_traceback(override, tmp_path):
     assert override.split("=")[-1].strip("[]") in found.stderr
     assert "Traceback" not in found.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small, number):
+    """The exit code says which signal it was; nothing is printed but a line."""
+    command = [sys.executable, "-m", "isotrain", "train", *small, "task=wic", "metric=[]"]
+    command += ["trainer.max_epochs=400", "output_dir=runs", "checkpoint.every_steps=5"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    while not list(tmp_path.rglob("resume.ckpt")):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    process.send_signal(number)
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode == 128 + number, text
+    assert "Traceback" not in text
+    (result,) = tmp_path.rglob("result.json")
+    assert json.loads(result.read_text())["status"] == "interrupted"
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
+    )
+    assert "training" in process.stdout.readline()
+    assert "going on after step" in process.stdout.readline()
+    process.kill()
+    process.communicate()

@@ -22,11 +22,11 @@ KEY = "isotrain"  # of our part of a checkpoint
 
 
 class Checkpoints(pl.Callback):
-    """Writes a checkpoint every so many steps, at SIGTERM, and when training has ended.
+    """Writes a checkpoint every so many steps, at SIGTERM or Ctrl-C, and when training has ended.
 
     The state is taken at the start of the next batch, when the rows of the step are logged and
     an evaluation due at it is done, with the loop counters as they were at the end of the step.
-    Weights do not change between two steps, so SIGTERM can be answered at any time: within an
+    Weights do not change between two steps, so a signal can be answered at any time: within an
     accumulation the state is that of the last step, and within an evaluation it records that
     the evaluation is due.
 
@@ -37,7 +37,7 @@ class Checkpoints(pl.Callback):
 
     Args:
         path: the file.
-        every_steps: optimizer steps between two of them; 0 = only at SIGTERM and at the end.
+        every_steps: optimizer steps between two of them; 0 = only at a signal and at the end.
     """
 
     def __init__(self, path: Path, every_steps: int) -> None:
@@ -46,19 +46,23 @@ class Checkpoints(pl.Callback):
         self._step = self._saved_step = 0
         self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
         self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
-        self._random: list[Any] | None = None  # to be set at the first batch of a resumed run
-        self._terminated = False  # SIGTERM has come
+        self._random: dict[str, Any] | None = None  # to be set at the first batch of a resumed run
+        self._signal = 0  # the number of the signal that has come
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Remember what goes back in place when training starts."""
-        self._state = checkpoint[KEY] | {"loops": checkpoint["loops"]["fit_loop"]}
-        self._random = checkpoint[KEY]["random"]
+        states = checkpoint[KEY]["random"]
+        self._random = states[trainer.global_rank if len(states) > trainer.global_rank else 0]
+        self._state = checkpoint[KEY] | {
+            "loops": checkpoint["loops"]["fit_loop"],
+            "random": self._random,
+        }
         self._step = self._saved_step = int(checkpoint["global_step"])
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Make up for the evaluation that SIGTERM cut off, at its step and epoch."""
+        """Make up for the evaluation that a signal cut off, at its step and epoch."""
         self._listen()
         if not self._state.get("evaluation_due"):
             return
@@ -76,16 +80,14 @@ class Checkpoints(pl.Callback):
     ) -> None:
         """The moment of a checkpoint."""
         if self._random is not None:
-            rank = trainer.global_rank
-            _set_random_state(self._random[rank if rank < len(self._random) else 0])
+            _set_random_state(self._random)
             self._random = None
         if self._take(trainer):
             due = self.every_steps and self._step - self._saved_step >= self.every_steps
             if due:
                 self._save(trainer)
-        terminated = sum_over_processes(torch.tensor(float(self._terminated)))
-        if bool(terminated > 0):  # all processes stop at the same batch
-            raise SIGTERMException
+        if number := int(sum_over_processes(torch.tensor(self._signal))):
+            raise SIGTERMException(128 + (self._signal or number))  # in all processes at once
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
@@ -96,19 +98,19 @@ class Checkpoints(pl.Callback):
             self._loops = _counters(trainer)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen for SIGTERM."""
+        """Listen for signals."""
         self._listen()
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen for SIGTERM."""
+        """Listen for signals."""
         self._listen()
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
     ) -> None:
-        """Stop an evaluation at SIGTERM; several processes stop at the next step instead."""
-        if self._terminated and n_processes() == 1:
-            raise SIGTERMException
+        """Stop an evaluation at a signal; several processes stop at the next step instead."""
+        if self._signal and n_processes() == 1:
+            raise SIGTERMException(128 + self._signal)
 
     def on_test_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
@@ -124,7 +126,7 @@ class Checkpoints(pl.Callback):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """At SIGTERM, and only then: after an error the state is not to be trusted."""
+        """At a signal, and only then: after an error the state is not to be trusted."""
         if isinstance(exception, SIGTERMException) and trainer.state.fn == "fit" and self._step:
             self._take(trainer, evaluation_due=bool(trainer.validating))
             self._save(trainer)
@@ -135,20 +137,27 @@ class Checkpoints(pl.Callback):
         """Our part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
-        checkpoint[KEY] = state
+        states = [state["random"]] * n_processes()
+        if n_processes() > 1:
+            distributed.all_gather_object(states, state["random"])
+        checkpoint[KEY] = state | {"random": states}
 
     def _listen(self) -> None:
-        """Answer SIGTERM with a note for the next moment at which a run can stop.
+        """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
 
-        In place of Lightning's handler, which talks to the other processes from within the
-        signal and can wait for them forever.
+        In place of Lightning's handlers: that of SIGTERM talks to the other processes from
+        within the signal and can wait for them forever. A second Ctrl-C stops at once.
         """
 
-        def note(_number: int, _frame: Any) -> None:
-            self._terminated = True
+        def note(number: int, _frame: Any) -> None:
+            self._signal = number
+            if number == signal.SIGINT:
+                print("\nstopping with a checkpoint; Ctrl-C again stops without", flush=True)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
 
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, note)
+            signal.signal(signal.SIGINT, note)
 
     def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
         """Take the state after the newest step, if that is not done yet."""
@@ -163,7 +172,7 @@ class Checkpoints(pl.Callback):
             "evaluation_due": evaluation_due,
             "evaluated_step": getattr(trainer.lightning_module, "evaluated_step", None),
             "n_bytes": getattr(log, "n_bytes", 0),
-            "random": _random_states(),
+            "random": _random_state(),  # of this process; a checkpoint has that of each
         }
         self._loops = None
         return True
@@ -199,21 +208,16 @@ def _counters(trainer: pl.Trainer) -> dict[str, Any]:
     return loops
 
 
-def _random_states() -> list[Any]:
-    """The random states of all processes, in the order of their ranks."""
+def _random_state() -> dict[str, Any]:
+    """The random states of this process, in plain containers."""
     state: Any = np.random.get_state(legacy=True)
     kind, keys, *rest = state
-    own = {
+    return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         "numpy": [kind, keys.tolist(), *rest],
         "python": list(random.getstate()),
     }
-    if n_processes() == 1:
-        return [own]
-    found: list[Any] = [None] * n_processes()
-    distributed.all_gather_object(found, own)
-    return found
 
 
 def _set_random_state(state: dict[str, Any]) -> None:

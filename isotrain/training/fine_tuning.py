@@ -90,7 +90,7 @@ class FineTuning(pl.LightningModule):
             parts[f"train/{name}"] = part.detach()
             loss = loss + objective.weight * part
         self._remember(views[0], batch, parts)
-        refuse_non_finite("loss", loss, *self._where())
+        refuse_non_finite("loss", sum_over_processes(loss.detach()), *self._where())
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=1, sync_dist=True)
         self.log_dict(parts | self._counters("train"), batch_size=1, sync_dist=True)
         return loss

@@ -213,7 +213,7 @@ def test_a_checkpoint_is_plain_and_complete(composed, overrides, monkeypatch):
 
 
 def test_random_states_go_round():
-    (before,) = checkpoints._random_states()
+    before = checkpoints._random_state()
     drawn = torch.rand(3), np.random.rand(3), random.random()
     checkpoints._set_random_state(before)
     again = torch.rand(3), np.random.rand(3), random.random()
