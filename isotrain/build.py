@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
@@ -18,7 +20,7 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from isotrain.config.compose import content_hash
 from isotrain.model import IsotropicModel
 from isotrain.poolers import ClsPooling
-from isotrain.training.checkpoints import Checkpoints
+from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
@@ -39,6 +41,7 @@ class Experiment:
     source_id: str  # of the encoder's weights
     data_revision: str
     loggers: list[Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
+    checkpoints: Checkpoints
 
 
 def build(cfg: DictConfig, folder: Path) -> Experiment:
@@ -48,15 +51,13 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         ValueError: parts that do not fit together; the keys to change are named.
     """
     # Task and pooling first: whether they fit is known before any weights are loaded.
-    task: Task = instantiate(cfg.task)
-    pooling: Pooling = instantiate(cfg.pooling)
+    task: Task = _made(cfg.task)
+    pooling: Pooling = _made(cfg.pooling)
     if pooling.needs_spans and task.n_spans == 0:
         raise ValueError(f"pooling=spans needs target words, task={task.name} has none; use cls")
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    source = instantiate(cfg.source)
-
-    # Called outside of Hydra, which would wrap what the loader raises.
-    encoder: Encoder = instantiate(cfg.encoder, _partial_=True)()
+    source = _made(cfg.source)
+    encoder: Encoder = _made(cfg.encoder)
     if encoder.is_causal and isinstance(pooling, ClsPooling):
         raise ValueError(
             "pooling=cls takes the first token, and in a causal encoder that has seen nothing of "
@@ -79,9 +80,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's; use another freezing"
         )
-    objectives: dict[str, Objective] = {
-        name: instantiate(node) for name, node in cfg.objective.items()
-    }
+    objectives: dict[str, Objective] = {name: _made(node) for name, node in cfg.objective.items()}
     module = FineTuning(
         model,
         task,
@@ -109,17 +108,16 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         if node.needs != "rows":
             raise ValueError(f"metric {name} needs {node.needs}; the monitor gives rows alone")
         metrics[name] = instantiate(node.function)
-    callbacks: list[Callback] = [
-        SameConfig(content_hash(cfg)),
-        Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps),
-    ]
+    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps)
+    callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints]
     if metrics:
         callbacks.append(IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline))
     watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
-    trainer: pl.Trainer = instantiate(
+    trainer: pl.Trainer = _made(
         cfg.trainer,
+        plugins=[AtomicFiles()],
         default_root_dir=str(folder),
         strategy=_strategy(cfg),
         logger=False,
@@ -130,12 +128,35 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    _check_sizes(cfg, data, trainer, encoder.max_positions)
+    module.optimizer([torch.nn.Parameter(torch.zeros(1))])  # a bad value is told now
+    return Experiment(
+        module,
+        data,
+        trainer,
+        n_parameters,
+        encoder.source_id,
+        source.revision_of(task.data_set),
+        [instantiate(node) for node in cfg.logger.values()],
+        checkpoints,
+    )
+
+
+def _made(node: DictConfig, **arguments: Any) -> Any:
+    """The part of a node, called outside of Hydra, which would wrap what it raises."""
+    return instantiate(node, _partial_=True)(**arguments)
+
+
+def _check_sizes(
+    cfg: DictConfig, data: TaskData, trainer: pl.Trainer, max_positions: int | None
+) -> None:
+    """Refuse sizes that do not go together, now that the data are here."""
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
-    if encoder.max_positions is not None and longest > encoder.max_positions:
+    if max_positions is not None and longest > max_positions:
         raise ValueError(
-            f"this encoder has {encoder.max_positions} positions, and the longest sequence has "
-            f"{longest} tokens; set task.max_length={encoder.max_positions} or less"
+            f"this encoder has {max_positions} positions, and the longest sequence has {longest} "
+            f"tokens; set task.max_length={max_positions} or less"
         )
     smallest = {"data.batch_size": cfg.data.batch_size} | {
         f"{split} rows": n for split, n in data.n_rows.items() if n
@@ -146,15 +167,15 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
                 f"each of {trainer.world_size} processes needs a row, and {name} is {n}; lower "
                 "trainer.devices"
             )
-    return Experiment(
-        module,
-        data,
-        trainer,
-        n_parameters,
-        encoder.source_id,
-        source.revision_of(task.data_set),
-        [instantiate(node) for node in cfg.logger.values()],
+    interval, n_batches = cfg.trainer.get("val_check_interval"), len(data.train_dataloader())
+    in_an_epoch = "check_val_every_n_epoch" not in cfg.trainer and not any(
+        key.startswith(("limit_", "overfit", "fast_dev")) for key in cfg.trainer
     )
+    if in_an_epoch and isinstance(interval, int) and interval > n_batches:
+        raise ValueError(
+            f"trainer.val_check_interval={interval} batches is more than the {n_batches} of an "
+            "epoch; use 1.0, or count over epochs with +trainer.check_val_every_n_epoch=null"
+        )
 
 
 def _strategy(cfg: DictConfig) -> str | Strategy:

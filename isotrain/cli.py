@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ from typing import Any
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import conf_folder, read_job, write_job
+from isotrain.config.compose import conf_folder, job_text, parse_job, read_job, run_folder
+from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
 from isotrain.files import file_mistakes
+from isotrain.results import read_result
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
@@ -30,7 +33,8 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain demo                                                 two small runs, compared
 """
 REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
-LAUNCHED = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # a launcher has made the processes already
+JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
+failures: list[int] = []  # exit codes of the jobs of a sweep: one that fails stops no other
 
 
 def main() -> None:
@@ -39,9 +43,11 @@ def main() -> None:
     if command == "train":
         sys.argv = ["isotrain train", *arguments]
         train()
-    elif command == "job":  # what studies and distributed runs start: a file of write_job
-        cfg, arm = read_job(Path(arguments[0]))
-        _run(cfg, arm)
+    elif command == "job":  # what studies and jobs of several processes start
+        if os.environ.get(PARENT):
+            threading.Thread(target=_stop_with_the_parent, daemon=True).start()
+        _run(*(read_job(Path(arguments[0])) if arguments else parse_job(os.environ[JOB])))
+        sys.exit(max(failures, default=0))
     elif command == "study":
         from isotrain.study.command import main as study
 
@@ -62,6 +68,7 @@ def train() -> None:
     sys.argv[1:] = _check(sys.argv[1:])
     register()
     hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
+    sys.exit(max(failures, default=0))
 
 
 def _check(arguments: Sequence[str]) -> list[str]:
@@ -74,75 +81,106 @@ def _check(arguments: Sequence[str]) -> list[str]:
     for override in given.overrides:
         options.remove(override)
     arguments = [*options, *given.overrides]
-    if given.help or given.hydra_help or given.info or given.shell_completion:
+    if given.help or given.hydra_help or given.info or given.shell_completion or given.cfg:
         return arguments
     cfg, mistakes = check_command(given.overrides, given.config_dir, given.multirun)
     if cfg is not None:
         mistakes += file_mistakes(cfg)
     if mistakes:
-        _refuse(mistakes)
+        _tell("this cannot run", mistakes)
+        sys.exit(REFUSED)
     return arguments
 
 
-def _refuse(mistakes: Sequence[str]) -> None:
-    print("isotrain: this cannot run", *mistakes, sep="\n  ", file=sys.stderr)
-    sys.exit(REFUSED)
+def _tell(what: str, lines: Sequence[str]) -> None:
+    print(f"isotrain: {what}", *redacted(lines), sep="\n  ", file=sys.stderr)
 
 
 def _job(cfg: DictConfig) -> dict[str, float]:
-    arm = str(HydraConfig.get().runtime.choices["isotropy"])
-    several = str(cfg.trainer.get("devices", 1)) != "1"
-    if several and not any(name in os.environ for name in LAUNCHED):
-        return _in_a_process(cfg, arm)
-    return _run(cfg, arm)
+    hydra_config = HydraConfig.get()
+    arm = str(hydra_config.runtime.choices["isotropy"])
+    if str(cfg.trainer.get("devices", 1)) == "1" or _is_launched():
+        return _run(cfg, arm)
+    return _in_a_process(cfg, arm, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)
 
 
 def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
     """A run whose failures read as sentences; HYDRA_FULL_ERROR=1 shows where they come from."""
-    from isotrain.run import CannotRunError, StorageError, run
+    from isotrain.record import CannotRunError, StorageError
+    from isotrain.run import run
     from isotrain.training.faults import NonFiniteError
 
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        return run(cfg, arm)
     try:
         return run(cfg, arm)
-    except (CannotRunError, ValueError) as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1" or not isinstance(error, CannotRunError):
-            raise
-        _refuse(str(error).splitlines())
+    except CannotRunError as error:
+        _tell("this cannot run", str(error).splitlines())
+        failures.append(REFUSED)
     except (NonFiniteError, StorageError) as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"isotrain: the run stopped\n  {error}", file=sys.stderr)
-        sys.exit(FAILED)
+        _tell("the run stopped", [str(error)])
+        failures.append(FAILED)
     return {}
 
 
-def _in_a_process(cfg: DictConfig, arm: str) -> dict[str, float]:
-    """Run a job of several processes in one of its own.
+def _is_launched() -> bool:
+    """Whether a launcher (torchrun, srun) has started one process for each rank already."""
+    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    by_slurm = "SLURM_NTASKS" in os.environ and not interactive
+    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
+
+
+def _in_a_process(cfg: DictConfig, arm: str, of_a_sweep: bool) -> dict[str, float]:
+    """Run a job of several processes in one of its own, `isotrain job`.
 
     Its ranks are started with that process's command line. Were it this one's, each rank would
-    compose, and with `-m` sweep, for itself.
+    compose, and with `-m` sweep, for itself. The job's text goes by the environment. A single
+    run replaces this process; a job of a sweep ends with it.
     """
-    with tempfile.TemporaryDirectory(prefix="isotrain-") as folder:
-        path = Path(folder) / "job.json"
-        write_job(cfg, arm, path)
-        root = str(Path(__file__).resolve().parents[1])
-        paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        child = subprocess.Popen(
-            [sys.executable, "-m", "isotrain", "job", str(path)],
-            env={**os.environ, "PYTHONPATH": paths},
-            process_group=0,  # Ctrl-C reaches this process alone, which passes it on
-        )
+    if cfg.threads is None:  # as many as there are for each
+        devices = str(cfg.trainer.devices)
+        cfg.threads = max(1, n_cores() // (int(devices) if devices.isdigit() else 1))
+    root = str(Path(__file__).resolve().parents[1])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+        JOB: job_text(cfg, arm),
+    }
+    command = [sys.executable, "-m", "isotrain", "job"]
+    if not of_a_sweep:
+        sys.stdout.flush()
+        os.execve(sys.executable, command, environment)
+    child = subprocess.Popen(
+        command,
+        env=environment | {PARENT: "1"},
+        stdin=subprocess.PIPE,
+        process_group=0,  # Ctrl-C reaches this process alone, which passes it on
+    )
 
-        def pass_on(number: int, _frame: Any) -> None:
-            child.send_signal(number)
+    def pass_on(number: int, _frame: Any) -> None:
+        child.send_signal(number)
 
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        earlier = [signal.signal(number, pass_on) for number in numbers]
-        try:
-            code = child.wait()
-        finally:
-            for number, handler in zip(numbers, earlier, strict=True):
-                signal.signal(number, handler)
-    if code:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    earlier = [signal.signal(number, pass_on) for number in numbers]
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in zip(numbers, earlier, strict=True):
+            signal.signal(number, handler)
+    if code < 0 or code > 128:  # by a signal: that ends the sweep
         sys.exit(code if code > 0 else 128 - code)
-    return {}
+    if code:
+        failures.append(code)
+        return {}
+    return dict(read_result(run_folder(cfg, arm))["scores"])
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stop_with_the_parent() -> None:
+    """Wait for the end of the parent, whose pipe is our input, and stop with a checkpoint."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from isotrain.config.compose import compose_run, run_folder
 from isotrain.encoders.huggingface import EncoderUnavailableError
 from isotrain.pages.summary import print_layers, say
-from isotrain.run import CannotRunError, run, with_threads
+from isotrain.record import CannotRunError
+from isotrain.run import run, with_threads
 from isotrain.training.jsonl_logger import read_rows
 
 ARMS = ("none", "cluster_pca")

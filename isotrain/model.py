@@ -49,7 +49,8 @@ class IsotropicModel(nn.Module):
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
         rows: at token sites, every non-pad row (`all`) or without CLS and SEP (`no_special`).
         sync: with several processes, training statistics come from the rows of all of them, in
-            the order one process would hold them in; otherwise each process takes its own.
+            the order one process would hold them in; otherwise each process takes its own batch
+            (a queue is fed the rows of all in any case).
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""What a run writes about itself: its result, the environment, and who owns the folder."""
+"""What a run records of its surroundings, and what it demands of its folder."""
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import platform
 import subprocess
@@ -16,23 +16,16 @@ import torch
 from filelock import FileLock, Timeout
 
 CODE = ("isotrain", "git")  # of the environment: what may change the numbers of a run
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """The `result.json` of a run folder; empty where there is none."""
-    path = folder / "result.json"
-    if not path.is_file():
-        return {}
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result
+class CannotRunError(ValueError):
+    """Parts that do not fit together, or data or weights that are not there; nothing was run."""
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace a JSON file in one step, so that no half of it can be read."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(part, path)
+class StorageError(OSError):
+    """The run folder can no longer be written to."""
 
 
 def code_changes(earlier: dict[str, Any], now: dict[str, Any]) -> str:
@@ -65,12 +58,24 @@ def check_writable(folder: Path) -> None:
         raise PermissionError(f"cannot write to {existing}; give another place with output_dir=...")
 
 
+def storage_failure(error: OSError, folder: Path) -> str | None:
+    """A sentence for an error of the storage itself; None for any other."""
+    if error.errno not in STORAGE_ERRORS:
+        return None
+    intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
+    place = error.filename or folder
+    return (
+        f"{place}: {error.strerror}. {intact}make room, or make the folder writable, and give the "
+        "same command again"
+    )
+
+
 @contextmanager
 def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
     """Make the folder and own it: a second process with the same run is refused.
 
     Raises:
-        ValueError: another process is at this run.
+        CannotRunError: another process is at this run.
     """
     if not by_this_process:  # the first process of this run owns it for all
         yield
@@ -80,7 +85,7 @@ def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise ValueError(
+        raise CannotRunError(
             f"another process is at this run ({folder}); wait for it, or stop it"
         ) from error
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import sys
+import os
 import time
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.utilities.exceptions import SIGTERMException
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import plain, run_folder
@@ -24,68 +23,87 @@ from isotrain.config.rules import check
 from isotrain.pages.curves import draw_curves
 from isotrain.pages.summary import print_start, print_summary, say
 from isotrain.record import (
+    CannotRunError,
+    StorageError,
     check_writable,
     code_changes,
     environment,
     owned,
-    read_result,
-    write_json,
+    storage_failure,
 )
+from isotrain.results import read_result, write_json
 from isotrain.training.checkpoints import load_resume_point
 from isotrain.training.faults import NonFiniteError
-from isotrain.training.jsonl_logger import JsonlLogger, read_rows
+from isotrain.training.jsonl_logger import read_rows
+from isotrain.training.loggers import close_loggers, open_loggers
 from isotrain.training.same_config import process_rank
 
 OF_A_TRY = (
     *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "resume.ckpt"),
     *("fault.json", "wandb_id"),
 )
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
-
-
-class CannotRunError(ValueError):
-    """Parts that do not fit together, or data or weights that are not there; nothing was run."""
-
-
-class StorageError(OSError):
-    """The run folder can no longer be written to."""
 
 
 def run(cfg: DictConfig, arm: str) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
-    `metrics.jsonl`, `curves.png`, `last.ckpt` and, when the run has ended, `result.json`. A run
-    that was stopped goes on from `resume.ckpt`. Processes other than the first of a distributed
-    run write nothing and return nothing.
+    `metrics.jsonl`, `curves.png`, `last.ckpt` and `result.json`. A run that was stopped goes on
+    from `resume.ckpt`. Processes other than the first of a distributed run write nothing and
+    return nothing.
 
     Raises:
-        ValueError: a configuration that cannot run, or (`CannotRunError`) parts that do not fit
-            or are not there; nothing is written then.
+        CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
+            or weights that are not there; nothing is written then.
         NonFiniteError: training left the numbers; `fault.json` tells where.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
-    check(cfg)
-    if cfg.threads is not None:
-        torch.set_num_threads(cfg.threads)
-    cfg = with_threads(cfg)
-    folder = run_folder(cfg, arm)
-    now = environment()
-    if stored := _stored(cfg, folder, now):
-        return stored
-    quiet()
-    pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    started = time.perf_counter()
+    started, is_first = time.perf_counter(), process_rank() == 0
     try:
+        check(cfg)
+        cfg = with_threads(cfg)
+        torch.set_num_threads(cfg.threads)
+        os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
+        folder, now = run_folder(cfg, arm), environment()
+        if stored := _stored(cfg, folder, now):
+            return stored
+        quiet()
+        pl.seed_everything(cfg.seed, workers=True, verbose=False)
         check_writable(folder)
         experiment = build(cfg, folder)
-    except (ValueError, OSError) as error:
-        raise CannotRunError(str(error)) from error
-    is_first = process_rank() == 0
+    except (ValueError, OSError, MisconfigurationException) as error:
+        raise CannotRunError(redacted(str(error))) from error
     with owned(folder, by_this_process=is_first):
         if is_first and (stored := _stored(cfg, folder, now)):  # by another process meanwhile
             return stored
-        return _run(cfg, arm, folder, experiment, now, started)
+        point = None if read_result(folder).get("status") == "finished" else _resume_point(folder)
+        record = _begin(cfg, arm, folder, experiment, now, point)
+        try:
+            rows = _work(cfg, folder, experiment, record, point)
+            record |= {
+                "status": "finished",
+                "steps": experiment.trainer.global_step,
+                "scores": _last_values(rows),
+            }
+            record["timings_s"]["total"] = round(time.perf_counter() - started, 2)
+            if is_first:
+                title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
+                draw_curves(rows, folder / "curves.png", title, record["monitor"])
+                write_json(folder / "result.json", record)
+                (folder / "resume.ckpt").unlink(missing_ok=True)
+        except BaseException as error:
+            _record_failure(error, folder, record)
+            if isinstance(error, OSError) and (sentence := storage_failure(error, folder)):
+                raise StorageError(sentence) from error
+            raise
+        finally:
+            close_loggers(experiment.trainer, failed=record["status"] != "finished")
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()
+    if not is_first:
+        return {}
+    print_summary(record, rows, folder)
+    return dict(record["scores"])
 
 
 def with_threads(cfg: DictConfig) -> DictConfig:
@@ -107,19 +125,41 @@ def _stored(cfg: DictConfig, folder: Path, now: dict[str, Any]) -> dict[str, flo
     return dict(result["scores"])
 
 
-def _run(
+def _resume_point(folder: Path) -> dict[str, Any] | None:
+    """Where an unfinished run stopped; None starts it anew.
+
+    Raises:
+        CannotRunError: the checkpoint cannot be opened, or rows it knows of are gone.
+    """
+    path, rows = folder / "resume.ckpt", folder / "metrics.jsonl"
+    try:
+        point = load_resume_point(path)
+    except OSError as error:
+        raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
+    except Exception as error:  # whatever a damaged file makes torch raise
+        damaged = path.replace(path.with_suffix(".damaged"))
+        say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+        return None
+    n_bytes = rows.stat().st_size if rows.is_file() else 0
+    if point is not None and n_bytes < point["n_bytes"]:
+        raise CannotRunError(
+            f"{rows} has {n_bytes} bytes and the checkpoint beside it knows of {point['n_bytes']}: "
+            f"rows were deleted; put them back, or delete {path} to start anew"
+        )
+    return point
+
+
+def _begin(
     cfg: DictConfig,
     arm: str,
     folder: Path,
     experiment: Experiment,
     now: dict[str, Any],
-    started: float,
-) -> dict[str, float]:
-    is_first = process_rank() == 0
-    earlier = read_result(folder)
-    point = None if earlier.get("status") == "finished" else _resume_point(folder)
-    content = redacted(plain(cfg))
-    result = {
+    point: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The record of the run, written as `running` into a folder cleared of an earlier try."""
+    content, earlier = redacted(plain(cfg)), read_result(folder)
+    record = {
         "status": "running",
         "arm": arm,
         "seed": cfg.seed,
@@ -132,111 +172,72 @@ def _run(
         "n_processes": experiment.trainer.world_size,
         "monitor": f"val/{experiment.module.task.monitor}",
         "environment": now,
+        "resumed_after_step": None if point is None else point["step"],
     }
-    if is_first:
-        if point is None:
-            for name in OF_A_TRY:
-                (folder / name).unlink(missing_ok=True)
+    if process_rank() == 0:
+        for name in OF_A_TRY if point is None else ("fault.json",):
+            (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.create(content), folder / "config.yaml")
-        write_json(folder / "result.json", result)
+        write_json(folder / "result.json", record)
         print_start(folder, experiment.n_parameters, experiment.data.n_rows)
         if point is not None:
             say(f"going on after step {point['step']}{code_changes(earlier, now)}")
-    rows: list[dict[str, float]] = []
-    try:
-        log = _open_loggers(experiment, folder, {**content, **experiment.n_parameters})
-        log.resume(point["n_bytes"] if point else 0)
-        timings = _train(experiment, folder / "resume.ckpt" if point else None, point)
-        if cfg.checkpoint.final:
-            experiment.trainer.save_checkpoint(folder / "last.ckpt", weights_only=True)
-        rows = read_rows(folder / "metrics.jsonl")
-        result |= {
-            "status": "finished",
-            "steps": experiment.trainer.global_step,
-            "scores": _last_values(rows),
-            "timings_s": timings | {"total": round(time.perf_counter() - started, 2)},
-        }
-    except BaseException as error:
-        stopped = isinstance(error, SIGTERMException | KeyboardInterrupt)
-        result |= {
-            "status": "interrupted" if stopped else "failed",
-            "error": redacted(f"{type(error).__name__}: {error}"),
-        }
-        if isinstance(error, NonFiniteError):  # each process knows the rows of its own
-            rank = "" if is_first else f"_rank{process_rank()}"
-            write_json(folder / f"fault{rank}.json", error.report)
-        if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
-            raise StorageError(
-                f"{folder}: {error.strerror}. "
-                + ("The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else "")
-                + "make room, or make the folder writable, and give the same command again"
-            ) from error
-        raise
-    finally:
-        failed = result["status"] != "finished"
-        if is_first:
-            # First: a logger that fails to close must not cost a run.
-            with suppress(OSError) if failed else nullcontext():
-                write_json(folder / "result.json", result)
-        for logger in experiment.trainer.loggers:
-            logger.finalize("failed" if failed else "success")
-        _close_wandb(failed)
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
-    if not is_first:
-        return {}
-    (folder / "resume.ckpt").unlink(missing_ok=True)
-    title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
-    draw_curves(rows, folder / "curves.png", title, result["monitor"])
-    print_summary(result, rows, folder)
-    return dict(result["scores"])
+    return record
 
 
-def _resume_point(folder: Path) -> dict[str, Any] | None:
-    """Where an unfinished run stopped; None starts it anew."""
-    try:
-        return load_resume_point(folder / "resume.ckpt")
-    except Exception as error:  # whatever a damaged file makes torch raise
-        say(f"{folder / 'resume.ckpt'} cannot be read ({error}); starting anew")
-        return None
-
-
-def _open_loggers(experiment: Experiment, folder: Path, params: dict[str, Any]) -> JsonlLogger:
-    """The file of rows, with the other loggers behind it, attached to the trainer."""
-    others = []
-    if process_rank() == 0:
-        name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
-        others = [
-            build_logger(save_dir=str(folder), name=name) for build_logger in experiment.loggers
-        ]
-    log = JsonlLogger(folder / "metrics.jsonl", others)
-    experiment.trainer.loggers = [log]
-    log.log_hyperparams(params)
-    return log
-
-
-def _train(
-    experiment: Experiment, checkpoint: Path | None, point: dict[str, Any] | None
-) -> dict[str, float]:
-    """Evaluate at step 0, fit, evaluate at the end of fit, test; seconds of each."""
+def _work(
+    cfg: DictConfig,
+    folder: Path,
+    experiment: Experiment,
+    record: dict[str, Any],
+    point: dict[str, Any] | None,
+) -> list[dict[str, float]]:
+    """Evaluate at step 0, fit, evaluate at the end of fit, test; the logged rows."""
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
+    params = {**record["config"], **experiment.n_parameters}
+    open_loggers(trainer, experiment.loggers, folder, params, point["n_bytes"] if point else 0)
     if trainer.global_rank > 0:  # the weights are built: now dropout may differ
-        pl.seed_everything(data.seed + trainer.global_rank, workers=True, verbose=False)
+        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
+    stop = experiment.checkpoints
+    stop.listen()
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
     else:
         data.start = (point["epoch"], point["batches"])
+    stop.if_asked()
     times.append(time.perf_counter())
+    checkpoint = folder / "resume.ckpt" if point else None
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    stop.if_asked()
     if module.evaluated_step != trainer.global_step:
         trainer.validate(module, datamodule=data, verbose=False)
+    stop.if_asked()
     times.append(time.perf_counter())
     if data.n_rows["test"]:
         trainer.test(module, datamodule=data, verbose=False)
     times.append(time.perf_counter())
-    seconds = [round(b - a, 2) for a, b in pairwise(times)]
-    return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))
+    stop.listen(False)
+    if cfg.checkpoint.final:
+        trainer.save_checkpoint(folder / "last.ckpt", weights_only=True)
+    seconds = [round(b - a, 2) for a, b in pairwise(times)]  # since the last start
+    stages = ("first_evaluation", "fit", "test")
+    record["timings_s"] = dict(zip(stages, seconds, strict=True))
+    return read_rows(folder / "metrics.jsonl")
+
+
+def _record_failure(error: BaseException, folder: Path, record: dict[str, Any]) -> None:
+    """Write down how a run ended before its end; a signal is an interruption."""
+    stopped = isinstance(error, SystemExit | KeyboardInterrupt)
+    record |= {
+        "status": "interrupted" if stopped else "failed",
+        "error": redacted(f"{type(error).__name__}: {error}"),
+    }
+    if process_rank() == 0:
+        with suppress(OSError):  # a full disk has its own message
+            write_json(folder / "result.json", record)
+            if isinstance(error, NonFiniteError):
+                write_json(folder / "fault.json", error.report)
 
 
 def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
@@ -247,17 +248,10 @@ def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
     return values
 
 
-def _close_wandb(failed: bool) -> None:
-    """End the W&B run, or the next run of this process would continue it."""
-    wandb = sys.modules.get("wandb")
-    if wandb is not None and wandb.run is not None:
-        wandb.finish(exit_code=int(failed))
-
-
 def quiet() -> None:
     """Silence notices that say nothing about the run."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",
         ".*isinstance.treespec, LeafSpec.*",

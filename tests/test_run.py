@@ -88,6 +88,7 @@ def test_result(finished):
         "device",
         "monitor",
         "n_processes",
+        "resumed_after_step",
         "environment",
         "steps",
         "scores",

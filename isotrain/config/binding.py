@@ -24,6 +24,8 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
         "enable_progress_bar",
         "logger",
         "num_sanity_val_steps",
+        "plugins",
+        "strategy",
         "use_distributed_sampler",
     },
 }
@@ -93,7 +95,8 @@ def _fits(value: Any, annotation: ast.expr | None) -> bool:
         inner = annotation.slice
         options = inner.elts if isinstance(inner, ast.Tuple) else [inner]
         if annotation.value.id == "Literal":
-            return value in [ast.literal_eval(option) for option in options]
+            legal = [ast.literal_eval(option) for option in options]
+            return any(value == one and type(value) is type(one) for one in legal)  # not True for 1
         if annotation.value.id == "Optional":
             return value is None or _fits(value, inner)
         if annotation.value.id == "Union":

@@ -60,14 +60,24 @@ def run_folder(cfg: DictConfig, arm: str) -> Path:
 
 
 def write_job(cfg: DictConfig, arm: str, path: Path) -> None:
-    """Write what `isotrain job PATH` runs; references to the environment stay references."""
+    """Write what `isotrain job PATH` runs."""
+    path.write_text(job_text(cfg, arm), encoding="utf-8")
+
+
+def job_text(cfg: DictConfig, arm: str) -> str:
+    """Configuration and arm as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)
-    path.write_text(json.dumps({"arm": arm, "config": keys}, indent=2), encoding="utf-8")
+    return json.dumps({"arm": arm, "config": keys}, indent=2)
 
 
 def read_job(path: Path) -> tuple[DictConfig, str]:
     """The configuration and the arm that `write_job` wrote."""
-    job = json.loads(path.read_text(encoding="utf-8"))
+    return parse_job(path.read_text(encoding="utf-8"))
+
+
+def parse_job(text: str) -> tuple[DictConfig, str]:
+    """The configuration and the arm of `job_text`."""
+    job = json.loads(text)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
     return cfg, job["arm"]

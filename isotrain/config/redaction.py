@@ -7,14 +7,22 @@ import re
 from typing import Any
 
 HIDDEN = "<redacted>"
-SECRET_KEY = re.compile(
-    r"(^|_)(api_?key|password|passwd|secret|credentials?|(access|auth|api|hf|hub|bearer)_token)$"
-    r"|^token$",
+WORDS = r"(pass(word|wd|phrase)?|pwd|secrets?|credentials?|auth|authorization)"
+KEYS = r"((api|access|private|secret|wandb|ssh)_?keys?|(access|auth|api|hf|hub|bearer)_?tokens?)"
+SECRET_KEY = re.compile(rf"(^|_)({WORDS}|{KEYS})$|(^|_)secret_|^token$", re.IGNORECASE)
+SECRET_VARIABLE = re.compile(
+    r"(^|_)(TOKEN|PASS(WORD|WD)?|PWD|SECRET|CREDENTIALS?|(API|ACCESS|PRIVATE)_?KEY)($|_)"
+    r"|API_?KEY",
     re.IGNORECASE,
 )
-SECRET_VARIABLE = re.compile(r"API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+NO_SECRETS = {"PWD", "OLDPWD"}
 SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
-KNOWN_FORMS = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+KNOWN_FORMS = re.compile(
+    r"\bhf_[A-Za-z0-9]{20,}"
+    r"|(?<=://)[^/\s@]+(?=@)"  # who is asking, in an address
+    r"|[?&](api_key|apikey|token|access_token|key)=[^&\s]+"
+    r"|(?<=[Bb]earer )\S{8,}"
+)
 
 
 def redacted(content: Any) -> Any:
@@ -30,7 +38,7 @@ def redacted(content: Any) -> Any:
     if isinstance(content, dict):
         return {
             key: HIDDEN
-            if isinstance(value, str) and SECRET_KEY.search(str(key))
+            if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
             else redacted(value)
             for key, value in content.items()
         }
@@ -39,8 +47,24 @@ def redacted(content: Any) -> Any:
     return _without_secrets(content) if isinstance(content, str) else content
 
 
+def literal_secrets(content: Any, path: str = "") -> list[str]:
+    """Keys of unresolved content that name a secret and hold it, not a reference to one.
+
+    >>> literal_secrets({"source": {"token": "abc", "api_key": "${oc.env:MY_API_KEY}"}})
+    ['source.token']
+    """
+    found = []
+    for key, value in content.items() if isinstance(content, dict) else ():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, dict):
+            found += literal_secrets(value, here)
+        elif SECRET_KEY.search(str(key)) and not isinstance(value, bool | None):
+            found += [here] * ("${" not in str(value))
+    return found
+
+
 def _without_secrets(text: str) -> str:
     for name, value in os.environ.items():
-        if SECRET_VARIABLE.search(name) and len(value) >= SHORTEST:
+        if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return KNOWN_FORMS.sub(HIDDEN, text)

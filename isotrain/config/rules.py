@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes, nearest
+from isotrain.config.redaction import literal_secrets
 from isotrain.config.schema import SECTIONS
 from isotrain.config.targets import class_constant, is_allowed, targets
 
@@ -26,6 +27,7 @@ LEAST = {  # smallest legal value of a key
     "training.warmup_fraction": 0,
     "monitor.max_rows": 2,
     "checkpoint.every_steps": 0,
+    "trainer.accumulate_grad_batches": 1,
     "threads": 1,
     "seed": 0,
 }
@@ -50,6 +52,12 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = _resolved(cfg)
     mistakes += _unknown_keys(content)
+    unresolved = OmegaConf.to_container(cfg, resolve=False)
+    mistakes += [
+        f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
+        f"reference to the environment: '{key}=${{oc.env:NAME}}'"
+        for key in literal_secrets(unresolved)
+    ]
     if empty := [g for g in NEEDED if not (content[g] or {}).get("_target_")]:
         return mistakes + [
             f"{group} must be one of its options, with a _target_" for group in empty
@@ -167,11 +175,8 @@ def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> lis
     mistakes = []
     if trainer.get("num_nodes", 1) != 1:
         mistakes.append("trainer.num_nodes must be 1: several machines are not tested")
-    if trainer.get("strategy", "auto") not in ("auto", "ddp"):
-        mistakes.append(
-            f"trainer.strategy must be auto or ddp, got {trainer['strategy']}: the layers are "
-            "exact over processes under ddp alone"
-        )
+    if trainer.get("max_epochs", -1) == -1 and trainer.get("max_steps", -1) == -1:
+        mistakes.append("trainer.max_epochs and max_steps are both -1: training would never end")
     if str(trainer.get("precision")).startswith("16") and optimizer.get("fused"):
         mistakes.append(
             "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
@@ -188,19 +193,24 @@ def _batch_mistakes(content: dict[str, Any]) -> list[str]:
     spans = content["pooling"]["_target_"].endswith(".SpanPooling")
     per_example = 2 if spans or content["task"].get("form") == "bi" else 1
     batch, k = content["data"]["batch_size"], layer["n_clusters"]
+    devices = str(content["trainer"].get("devices", 1))
+    shares = 1 if content["sync"] or not devices.isdigit() else int(devices)
+    batch //= max(1, shares)
     rows = batch * per_example / k
     removed = math.floor(layer["rho"] * (rows - 1) + 1e-9)
-    sizes = f"data.batch_size={batch}" + (f" × {per_example} vectors" if per_example > 1 else "")
+    sizes = f"data.batch_size={batch * shares}"
+    sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
+    sizes += f" × {per_example} vectors" if per_example > 1 else ""
     shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} rows a cluster"
     if rows < layer["min_rows"]:
-        least = math.ceil(layer["min_rows"] * k / per_example)
+        least = math.ceil(layer["min_rows"] * k / per_example) * shares
         return [
             f"{shared}, fewer than isotropy.min_rows={layer['min_rows']}: clusters would borrow "
             f"the statistics of all rows; use data.batch_size={least} or more, fewer clusters, or "
             "isotropy.stats=queue"
         ]
     if layer["n_components"] > 0 and removed < 1:
-        least = math.ceil((1 / layer["rho"] + 1) * k / per_example)
+        least = math.ceil((1 / layer["rho"] + 1) * k / per_example) * shares
         return [
             f"{shared}, of which floor(rho·(n−1)) = floor({layer['rho']}·{rows - 1:.3g}) = "
             f"{removed} directions may be removed; use data.batch_size={least} or more, fewer "

@@ -17,14 +17,19 @@ TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 def is_on_disk(name: str, revision: str | None = None) -> bool:
     """Whether encoder `name`, a hub id or a folder, loads without the hub.
 
-    A folder needs a `config.json`; a hub id needs configuration, weights (every shard of them)
-    and vocabulary in the hub's cache, at `revision` (None = the newest that was downloaded).
+    A folder needs a `config.json` and weights; a hub id needs configuration, weights (every
+    shard of them) and vocabulary in the hub's cache, at `revision` (None = the newest that was
+    downloaded).
 
     >>> is_on_disk("some/model-that-nobody-made")
     False
     """
-    if Path(name).is_dir():
-        return (Path(name) / "config.json").is_file()
+    folder = Path(name)
+    if folder.is_dir():
+        weights = [*WEIGHTS, *(f"{file}.index.json" for file in WEIGHTS)]
+        return (folder / "config.json").is_file() and any(
+            (folder / file).is_file() for file in weights
+        )
 
     def cached(file: str) -> Path | None:
         try:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from isotrain.config.redaction import redacted
 from isotrain.study.definition import StudyError, study_names
 from isotrain.study.report import report_study
 from isotrain.study.runner import run_study
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("action", choices=("run", "report"))
     parser.add_argument("study", help="name of a study, or path of a yaml file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
+    parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (1)")
     given = parser.parse_intermixed_args(arguments)
     if given.action == "report" and given.jobs is not None:
@@ -28,9 +30,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if given.action == "run":
             n_jobs = 1 if given.jobs is None else given.jobs
-            return run_study(given.study, given.overrides, n_jobs)
-        report_study(given.study, given.overrides)
+            return run_study(given.study, given.overrides, n_jobs, config_dir=given.config_dir)
+        report_study(given.study, given.overrides, given.config_dir)
         return 0
     except StudyError as mistakes:
-        print("isotrain: this cannot run", *str(mistakes).splitlines(), sep="\n  ", file=sys.stderr)
+        text = str(redacted(str(mistakes)))
+        print("isotrain: this cannot run", *text.splitlines(), sep="\n  ", file=sys.stderr)
         return 2

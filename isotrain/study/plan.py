@@ -32,11 +32,13 @@ class Job(NamedTuple):
         return f"{self.task}-{self.arm}-seed{self.seed}"
 
 
-def plan_jobs(study: Study, overrides: Sequence[str] = ()) -> list[Job]:
+def plan_jobs(
+    study: Study, overrides: Sequence[str] = (), config_dir: str | None = None
+) -> list[Job]:
     """Every run, by task, arm and seed; nothing is written.
 
     A run is configured by `threads=1`, the study's overrides, those of its task, those of its
-    arm, and `overrides`; what comes later wins.
+    arm, and `overrides`; what comes later wins. `config_dir` holds config groups of the user's.
 
     Raises:
         StudyError: the mistakes of all runs at once, each with the task and arm that has it; two
@@ -51,7 +53,7 @@ def plan_jobs(study: Study, overrides: Sequence[str] = ()) -> list[Job]:
     configs: dict[tuple[str, str], DictConfig] = {}
     for task, arm in pairs:
         own = [*study.tasks[task], *study.arms[arm]]
-        cfg, mistakes = check_command([*SHARED, *study.overrides, *own, *overrides])
+        cfg, mistakes = check_command([*SHARED, *study.overrides, *own, *overrides], config_dir)
         if cfg is not None:
             mistakes = [*mistakes, *_mistakes_of_a_study(cfg), *file_mistakes(cfg)]
             configs[task, arm] = cfg
@@ -82,6 +84,8 @@ def _mistakes_of_a_study(cfg: DictConfig) -> list[str]:
     mistakes = []
     if cfg.threads is None:
         mistakes.append("threads must be a number in a study: scores depend on it; use threads=1")
+    if cfg.rerun:
+        mistakes.append("rerun=true would forget what is done; delete the folders of the runs")
     if cfg.seed != 0:
         mistakes.append(f"seed={cfg.seed} is for a single run; a study has its own list, seeds")
     return mistakes

@@ -14,7 +14,9 @@ from isotrain.study.results import collect
 from isotrain.study.table import markdown, runs_csv, table_csv, table_rows
 
 
-def report_study(name_or_path: str, overrides: Sequence[str] = ()) -> Path:
+def report_study(
+    name_or_path: str, overrides: Sequence[str] = (), config_dir: str | None = None
+) -> Path:
     """The folder with `table.md`, `table.csv` and `runs.csv`, made anew; no run is started.
 
     `overrides` are those that `run_study` was given: they say which runs belong to the study.
@@ -23,7 +25,7 @@ def report_study(name_or_path: str, overrides: Sequence[str] = ()) -> Path:
         StudyError: as `plan_jobs`; or no run has finished; nothing is written then.
     """
     study = load_study(name_or_path)
-    return write_report(study, plan_jobs(study, overrides), overrides)
+    return write_report(study, plan_jobs(study, overrides, config_dir), overrides)
 
 
 def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from isotrain.results import read_result
 from isotrain.study.plan import Job
 
 
@@ -21,18 +20,6 @@ class Run(NamedTuple):
     shown: dict[str, int]  # the keys a table shows, and the rows N behind each
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """The content of a run folder's `result.json`; None where there is none."""
-    file = folder / "result.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the run of a folder came to its end."""
-    result = read_result(folder)
-    return result is not None and result["status"] == "finished"
-
-
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
     """The finished runs in plan order, and a line for every score that is missing.
 
@@ -42,7 +29,7 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
     for job in jobs:
         result = read_result(job.folder)
         place = f"{job.task}, {job.arm}, seed {job.seed}"
-        if result is None:
+        if not result:
             missing.append(f"{place}: not run")
         elif result["status"] != "finished":
             error = str(result.get("error", "")).partition(":")[0]  # the rest may hold paths

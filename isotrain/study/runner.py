@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from isotrain.config.compose import write_job
 from isotrain.pages.summary import say
+from isotrain.results import is_finished
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.plan import Job, plan_jobs, study_folder
 from isotrain.study.report import write_report
-from isotrain.study.results import is_finished
 
 COMMAND = (sys.executable, "-m", "isotrain", "job")
 POLL_S = 0.1
@@ -39,6 +39,7 @@ def run_study(
     overrides: Sequence[str] = (),
     n_jobs: int = 1,
     command: Sequence[str] = COMMAND,
+    config_dir: str | None = None,
 ) -> int:
     """0 when every run of the study is finished, 1 when one failed, 128 + signal when stopped.
 
@@ -55,7 +56,7 @@ def run_study(
     if n_jobs < 1:
         raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
     study = load_study(name_or_path)
-    jobs = plan_jobs(study, overrides)
+    jobs = plan_jobs(study, overrides, config_dir)
     folder = study_folder(study, jobs)
     try:
         for name in ("jobs", "logs"):
@@ -64,7 +65,7 @@ def run_study(
         raise StudyError(f"cannot write to {folder}; choose another output_dir=...") from error
     with _signals() as received, (folder / "lock").open("w") as lock:
         _wait_for(lock.fileno(), study.name, received)
-        missing = [job for job in jobs if job.cfg.rerun or not is_finished(job.folder)]
+        missing = [job for job in jobs if not is_finished(job.folder)]
         say(
             f"study {study.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished before, "
             f"{len(missing)} to do, {n_jobs} at a time; {folder}"

@@ -87,7 +87,7 @@ def markdown(
             lines += [f"## {task}", "", *_aligned([heading, *cells]), ""]
     n_tests = sum(row.difference is not None and row.difference.p is not None for row in rows)
     lines += [
-        "N: rows a score was computed on; n: seeds; scores × 1. Mean, standard deviation (n − 1)",
+        "N: rows a score was computed on; n: seeds. Mean, standard deviation (n − 1)",
         "and two-sided 95 % t interval over seeds, which holds the spread between trainings, not",
         f"that of the N rows. Columns from “− {study.baseline}” on: paired differences over the",
         "seeds that both arms have, with the two-sided p of the paired t test, not corrected for",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from isotrain.tasks import classification
 from isotrain.tasks.encoding import check_form, encode_pairs
@@ -39,7 +39,7 @@ class RTE:
     predictions = staticmethod(classification.predictions)
     metrics = staticmethod(classification.metrics)
 
-    def __init__(self, form: str = "cross", max_length: int = 128) -> None:
+    def __init__(self, form: Literal["cross", "bi"] = "cross", max_length: int = 128) -> None:
         self.form, self.max_length = check_form(form), max_length
         self.n_sequences = 1 if form == "cross" else 2
 

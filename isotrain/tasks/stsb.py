@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
@@ -37,7 +37,7 @@ class STSB:
     name, monitor, mode = "stsb", "spearman", "max"
     n_spans = 0
 
-    def __init__(self, form: str = "cross", max_length: int = 128) -> None:
+    def __init__(self, form: Literal["cross", "bi"] = "cross", max_length: int = 128) -> None:
         self.form, self.max_length = check_form(form), max_length
         self.n_sequences = 1 if form == "cross" else 2
 

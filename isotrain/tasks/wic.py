@@ -43,7 +43,10 @@ class WiC:
     metrics = staticmethod(classification.metrics)
 
     def __init__(
-        self, form: str = "cross", max_length: int = 128, prompt: Literal["word", "none"] = "word"
+        self,
+        form: Literal["cross", "bi"] = "cross",
+        max_length: int = 128,
+        prompt: Literal["word", "none"] = "word",
     ) -> None:
         if prompt not in ("word", "none"):
             raise ValueError(f"task.prompt must be word or none, got {prompt!r}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import distributed
 
@@ -63,7 +64,7 @@ class Checkpoints(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make up for the evaluation that a signal cut off, at its step and epoch."""
-        self._listen()
+        self.listen()
         if not self._state.get("evaluation_due"):
             return
         progress: Any = trainer.fit_loop.epoch_progress.current
@@ -86,8 +87,7 @@ class Checkpoints(pl.Callback):
             due = self.every_steps and self._step - self._saved_step >= self.every_steps
             if due:
                 self._save(trainer)
-        if number := int(sum_over_processes(torch.tensor(self._signal))):
-            raise SIGTERMException(128 + (self._signal or number))  # in all processes at once
+        self.if_asked()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
@@ -99,11 +99,11 @@ class Checkpoints(pl.Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen for signals."""
-        self._listen()
+        self.listen()
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen for signals."""
-        self._listen()
+        self.listen()
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
@@ -142,7 +142,7 @@ class Checkpoints(pl.Callback):
             distributed.all_gather_object(states, state["random"])
         checkpoint[KEY] = state | {"random": states}
 
-    def _listen(self) -> None:
+    def listen(self, answer: bool = True) -> None:
         """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
 
         In place of Lightning's handlers: that of SIGTERM talks to the other processes from
@@ -152,12 +152,18 @@ class Checkpoints(pl.Callback):
         def note(number: int, _frame: Any) -> None:
             self._signal = number
             if number == signal.SIGINT:
-                print("\nstopping with a checkpoint; Ctrl-C again stops without", flush=True)
+                os.write(2, b"\nstopping with a checkpoint; Ctrl-C again stops without\n")
                 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, note)
-            signal.signal(signal.SIGINT, note)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        signal.signal(signal.SIGTERM, note if answer else signal.SIG_DFL)
+        signal.signal(signal.SIGINT, note if answer else signal.default_int_handler)
+
+    def if_asked(self) -> None:
+        """Stop, in all processes at once, if a signal has come to one of them."""
+        if number := int(sum_over_processes(torch.tensor(self._signal))):
+            raise SIGTERMException(128 + (self._signal or number))
 
     def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
         """Take the state after the newest step, if that is not done yet."""
@@ -180,15 +186,30 @@ class Checkpoints(pl.Callback):
     def _save(self, trainer: pl.Trainer) -> None:
         for logger in trainer.loggers:
             logger.save()
-        part = self.path.with_suffix(".part")
+        trainer.save_checkpoint(self.path, weights_only=False)
+        self._saved_step = self._step
+
+
+class AtomicFiles(TorchCheckpointIO):
+    """Writes a checkpoint beside the older one and then replaces it.
+
+    Lightning's own way leads through the system's temporary folder, which may be small.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
+        """Write, reach the disk, replace; of a file that cannot be finished nothing stays."""
+        part = Path(f"{path}.part")
         try:
-            trainer.save_checkpoint(part, weights_only=False)
-        except OSError:
+            with part.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
             part.unlink(missing_ok=True)
             raise
-        if trainer.is_global_zero:
-            os.replace(part, self.path)
-        self._saved_step = self._step
 
 
 def load_resume_point(path: Path) -> dict[str, Any] | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+
+from isotrain.geometry.gather import n_processes
 
 
 class NonFiniteError(RuntimeError):
@@ -29,39 +32,61 @@ def refuse_non_finite(
 
     Args:
         what: its name.
-        value: 0-d.
+        value: 0-d, the same in every process.
         step: optimizer steps done before.
-        parts: of the loss, by key.
-        index: data set rows of the batch in this process.
+        parts: of this process's loss, by key.
+        index: data set rows of this process that the value comes from.
         module: whose parameters and gradients the report measures.
 
     Raises:
-        NonFiniteError: with a report of the step, rows, loss parts, and the norm of every
+        NonFiniteError: in every process, with a report of the step, the rows and loss parts of the
+            processes whose loss is not finite (of all where each is), and the norm of every
             parameter and gradient.
     """
     value = value.detach()
     if bool(torch.isfinite(value)):
         return
-    norms = {}
-    for name, parameter in module.named_parameters():
-        gradient = parameter.grad
-        norms[name] = {
-            "weight_norm": float(parameter.detach().norm()),
-            "gradient_norm": None if gradient is None else float(gradient.norm()),
-        }
+    own = {
+        "rows": list(index),
+        "loss_parts": {name: _plain(part) for name, part in parts.items()},
+        "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
+    }
+    found = _of_all_processes(own)
+    found = [one for one in found if not one["is_finite"]] or found
+    rows = [row for one in found for row in one["rows"]]
+    bad = sorted({k for one in found for k, v in one["loss_parts"].items() if isinstance(v, str)})
+    where = f" (in {', '.join(bad)})" if bad else ""
     report = {
         "what": what,
-        "value": float(value),
+        "value": _plain(value),
         "step": step,
-        "rows": list(index),
-        "loss_parts": {name: float(part) for name, part in parts.items()},
-        "parameters": norms,
+        "rows": rows,
+        "loss_parts": [one["loss_parts"] for one in found],
+        "parameters": {
+            name: {
+                "weight_norm": _plain(parameter.detach().norm()),
+                "gradient_norm": None if parameter.grad is None else _plain(parameter.grad.norm()),
+            }
+            for name, parameter in module.named_parameters()
+        },
     }
-    bad = [name for name, part in parts.items() if not bool(torch.isfinite(part))]
-    where = f" (in {', '.join(bad)})" if bad else ""
     raise NonFiniteError(
         f"the {what} is {float(value)} at step {step + 1}{where}, on training rows "
-        f"{', '.join(map(str, index[:8]))}{' ...' if len(index) > 8 else ''}; the weights were not "
-        "changed by it. Lower optimizer.lr, look at those rows, or use trainer.precision=32-true",
+        f"{', '.join(map(str, rows[:8]))}{' ...' if len(rows) > 8 else ''}; the weights were not "
+        "changed by it. Lower optimizer.lr, look at those rows, or use a wider trainer.precision",
         report,
     )
+
+
+def _plain(value: Tensor) -> float | str:
+    """A number; `nan` and `inf` by name, which JSON has no numbers for."""
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def _of_all_processes(own: dict[str, Any]) -> list[dict[str, Any]]:
+    if n_processes() == 1:
+        return [own]
+    found: list[Any] = [None] * n_processes()
+    distributed.all_gather_object(found, own)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -90,9 +89,11 @@ class FineTuning(pl.LightningModule):
             parts[f"train/{name}"] = part.detach()
             loss = loss + objective.weight * part
         self._remember(views[0], batch, parts)
-        refuse_non_finite("loss", sum_over_processes(loss.detach()), *self._where())
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=1, sync_dist=True)
-        self.log_dict(parts | self._counters("train"), batch_size=1, sync_dist=True)
+        logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
+        step = self.trainer.global_step
+        refuse_non_finite("loss", logged["train/loss"], step, parts, batch.index.tolist(), self)
+        self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
+        self.log_dict(logged, batch_size=1)
         return loss
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -190,7 +191,8 @@ class FineTuning(pl.LightningModule):
             norm = torch.nn.utils.get_total_norm(
                 [p.grad for p in self.parameters() if p.grad is not None]
             )
-            refuse_non_finite("gradient norm", norm, *self._where())
+            step = self.trainer.global_step
+            refuse_non_finite("gradient norm", norm, step, self._parts, self._rows_of_step, self)
             if by_norm and gradient_clip_val:
                 torch.nn.utils.clip_grads_with_norm_(
                     list(self.parameters()), gradient_clip_val, norm
@@ -208,10 +210,6 @@ class FineTuning(pl.LightningModule):
         self._pending.append(rows)
         self._rows_of_step += batch.index.tolist()
         self._parts = parts
-
-    def _where(self) -> tuple[int, dict[str, Tensor], Sequence[int], torch.nn.Module]:
-        """What a report of a fault names."""
-        return self.trainer.global_step, self._parts, self._rows_of_step, self
 
     @torch.no_grad()
     def _fit_transforms(self) -> None:
@@ -248,10 +246,37 @@ class FineTuning(pl.LightningModule):
             yield {site: before_ND for site, (before_ND, _) in output.site_rows.items()}
 
 
+def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Values averaged over processes, all in one message."""
+    if n_processes() == 1:
+        return values
+    packed = torch.stack([value.float() for value in values.values()])
+    return dict(zip(values, sum_over_processes(packed) / n_processes(), strict=True))
+
+
+class _OfOneProcess(tuple[Any, ...]):
+    """What is not gathered, and would be other rows in every process."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise RuntimeError(
+            "with several processes an objective sees the pooled vectors, logits and labels of "
+            "all rows, and no hidden states; use trainer.devices=1 for this objective"
+        )
+
+    __getitem__ = __iter__ = __len__ = _refuse
+
+
 def _gathered(views: Sequence[ModelOutput], labels: Tensor) -> tuple[list[ModelOutput], Tensor]:
-    """The views with the pooled vectors of all processes, and their labels."""
+    """The views and labels that an objective sees: with the rows of all processes."""
     if n_processes() == 1:
         return list(views), labels
     places_B = batch_places(len(labels), 1, 1).flatten().to(labels.device)
-    wide = [replace(v, pooled=gather_in_order(v.pooled, places_B)[0]) for v in views]
-    return wide, gather_in_order(labels, places_B)[0]
+    gathered = [
+        ModelOutput(
+            _OfOneProcess(),
+            gather_in_order(view.pooled, places_B)[0],
+            gather_in_order(view.logits, places_B)[0],
+        )
+        for view in views
+    ]
+    return gathered, gather_in_order(labels, places_B)[0]

@@ -13,13 +13,17 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
+from isotrain.config.redaction import redacted
+
 
 class JsonlLogger(Logger):
     """Appends `{"step": ..., "time_s": ..., key: value, ...}` and flushes, row by row.
 
-    Every other logger stands behind it and gets a row first: what the file has, all have. A
-    logger that fails is left out from then on, with a notice; it never costs a run. A process
-    other than the first writes nothing.
+    Every other logger stands behind it and gets a row first. One that says in `n_rows_held` how
+    many rows it has from an earlier process has each row once after a resume, as those of W&B
+    and TensorBoard do; any other may have the newest one twice after a kill. A logger that fails
+    is left out from then on, with a notice; it never costs a run. A process other than the first
+    writes nothing.
 
     Args:
         path: the file; an old one is replaced.
@@ -49,16 +53,7 @@ class JsonlLogger(Logger):
 
         The other loggers get the kept rows that they lack. How many they have, a logger says
         itself in `n_rows_held`; without that it is taken to have every row of the file.
-
-        Raises:
-            ValueError: the file is shorter than that.
         """
-        size = self.path.stat().st_size if self.path.is_file() else 0
-        if size < n_bytes:
-            raise ValueError(
-                f"{self.path} has {size} bytes and the checkpoint beside it knows of {n_bytes}: "
-                "rows were deleted; start anew with rerun=true"
-            )
         n_before = len(read_rows(self.path))
         if n_bytes:
             os.truncate(self.path, n_bytes)
@@ -111,7 +106,7 @@ class JsonlLogger(Logger):
             del self.others[place], self._held[place]
             print(
                 f"{type(other).__name__} failed and is left out from here on "
-                f"({type(error).__name__}: {error}); metrics.jsonl has every row"
+                f"({redacted(f'{type(error).__name__}: {error}')}); metrics.jsonl has every row"
             )
 
 

@@ -9,6 +9,8 @@ from uuid import uuid4
 
 from pytorch_lightning.loggers import WandbLogger
 
+from isotrain.config.redaction import redacted
+
 
 def has_key(host: str = "api.wandb.ai") -> bool:
     """Whether an API key is configured, in the environment or in the netrc file."""
@@ -55,7 +57,9 @@ def build_wandb_logger(
     try:
         run = wandb.init(mode=mode, **options)  # type: ignore[arg-type]
     except Exception as error:  # no network, no quota, a bad key, a time-out
-        print(f"W&B: {error}; this run is logged offline (wandb sync sends it later)")
+        print(
+            f"W&B: {redacted(str(error))}; this run is logged offline (wandb sync sends it later)"
+        )
         run = wandb.init(mode="offline", **options)  # type: ignore[arg-type]
     # One x-axis for all curves; Lightning defines it only for runs it opens itself.
     run.define_metric("trainer/global_step")

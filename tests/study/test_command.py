@@ -15,7 +15,8 @@ def called(monkeypatch):
     """The arguments that reach `run_study`."""
     calls = []
 
-    def note(*arguments):
+    def note(*arguments, config_dir):
+        assert config_dir is None
         calls.append(arguments)
         return 0
 

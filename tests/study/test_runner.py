@@ -73,10 +73,11 @@ def test_exit_code_0_without_a_result_is_a_failure(fake, capsys):
     assert not (fake.folder / "table.md").exists()
 
 
-def test_rerun_runs_finished_runs_again(fake):
+def test_rerun_would_forget_what_is_done_and_is_refused(fake):
     assert start(fake, 3) == 0
-    assert start(fake, 3, ["rerun=true"]) == 0
-    assert len(fake.noted("start")) == 12
+    with pytest.raises(StudyError, match="rerun=true would forget"):
+        start(fake, 3, ["rerun=true"])
+    assert len(fake.noted("start")) == 6
 
 
 def test_threads_reach_the_environment_of_a_run(fake):

@@ -189,14 +189,34 @@ def test_an_unreadable_checkpoint_starts_anew(composed, overrides, reference, mo
     (folder / "resume.ckpt").write_bytes(b"not a checkpoint")
     assert finished(cfg)[1] == reference[1]
     assert "cannot be read" in capsys.readouterr().out
+    assert (folder / "resume.damaged").read_bytes() == b"not a checkpoint"
+
+
+def test_a_checkpoint_that_cannot_be_opened_just_now_is_not_given_up(
+    composed, overrides, monkeypatch
+):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    before = (folder / "resume.ckpt").read_bytes()
+
+    def busy(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", busy)
+        with pytest.raises(ValueError, match="cannot be opened: Input/output error; try again"):
+            run(cfg, "arm")
+    assert (folder / "resume.ckpt").read_bytes() == before
 
 
 def test_lost_rows_are_told(composed, overrides, monkeypatch):
     cfg = composed(*overrides)
     folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(ValueError, match="rows were deleted"):
+    with pytest.raises(ValueError, match=r"rows were deleted; .* delete .*resume\.ckpt to start"):
         run(cfg, "arm")
+    (folder / "resume.ckpt").unlink()
+    assert "val/accuracy" in run(cfg, "arm")  # what it says works
 
 
 def test_a_checkpoint_is_plain_and_complete(composed, overrides, monkeypatch):

@@ -1,0 +1,49 @@
+"""The loggers of a run: the file of rows, and those that get the same rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import Logger
+
+from isotrain.training.jsonl_logger import JsonlLogger
+from isotrain.training.same_config import process_rank
+
+
+def open_loggers(
+    trainer: pl.Trainer,
+    builders: Sequence[Callable[..., Logger]],
+    folder: Path,
+    params: dict[str, Any],
+    n_bytes: int,
+) -> None:
+    """Give the trainer `metrics.jsonl` with the other loggers behind it.
+
+    Args:
+        trainer: whose rows are logged.
+        builders: (save_dir, name) -> logger; only the first process opens any.
+        folder: of the run.
+        params: of the run, without secrets; `seed` among them.
+        n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.
+    """
+    others = []
+    if process_rank() == 0:
+        name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
+        others = [build_logger(save_dir=str(folder), name=name) for build_logger in builders]
+    log = JsonlLogger(folder / "metrics.jsonl", others)
+    trainer.loggers = [log]
+    log.log_hyperparams(params)
+    log.resume(n_bytes)
+
+
+def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
+    """Close them all; W&B too, or the next run of this process would continue its run."""
+    for logger in trainer.loggers:
+        logger.finalize("failed" if failed else "success")
+    wandb = sys.modules.get("wandb")
+    if wandb is not None and wandb.run is not None:
+        wandb.finish(exit_code=int(failed))
