@@ -129,7 +129,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         use_distributed_sampler=False,
     )
     _check_sizes(cfg, data, trainer, encoder.max_positions)
-    module.optimizer([torch.nn.Parameter(torch.zeros(1))])  # a bad value is told now
+    trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])  # bad values are told now
+    module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
     return Experiment(
         module,
         data,

@@ -31,7 +31,7 @@ def _data_mistakes(cfg: DictConfig) -> list[str]:
     data_set = data_set._replace(folders=data_set.folders or ())
     if source.endswith(".LocalSource"):
         root = OmegaConf.select(cfg, "source.root", throw_on_resolution_failure=False)
-        missing = LocalSource(root).missing(data_set) if root else None
+        missing = LocalSource(root).missing(data_set) if isinstance(root, str) else None
         return [missing] if missing else []
     if source.endswith(".HubSource") and _is_offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         home = os.environ.get("HF_HOME", "~/.cache/huggingface")
@@ -47,7 +47,7 @@ def _data_mistakes(cfg: DictConfig) -> list[str]:
 
 def _encoder_mistakes(cfg: DictConfig) -> list[str]:
     target = _target(cfg, "encoder")
-    name: Any = OmegaConf.select(cfg, "encoder.name")
+    name = _resolved(cfg, "encoder.name")
     if not target.startswith("isotrain.encoders.") or not isinstance(name, str):
         return []
     ways = (
@@ -58,14 +58,19 @@ def _encoder_mistakes(cfg: DictConfig) -> list[str]:
         return []
     if name.startswith(("/", "./", "../", "~")) and not is_on_disk(name):
         return [f"encoder.name={name} is no folder with a config.json; {ways}"]
-    revision = OmegaConf.select(cfg, "encoder.revision")
+    revision = _resolved(cfg, "encoder.revision")
     if _is_offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
         return [f"encoder {name} is not on disk and the hub is switched off; {ways}"]
     return []
 
 
 def _target(cfg: DictConfig, group: str) -> str:
-    return str(OmegaConf.select(cfg, f"{group}._target_"))
+    return str(_resolved(cfg, f"{group}._target_"))
+
+
+def _resolved(cfg: DictConfig, key: str) -> Any:
+    """A value; None where it is absent or a reference leads nowhere, which other rules tell."""
+    return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
 
 
 def _is_offline(*names: str) -> bool:

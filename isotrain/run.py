@@ -13,8 +13,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import plain, run_folder

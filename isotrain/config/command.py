@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import fields
 from difflib import get_close_matches
+from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
@@ -20,7 +24,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from isotrain.config.binding import nearest
 from isotrain.config.compose import conf_folder
 from isotrain.config.rules import missing_keys, mistakes_in
-from isotrain.config.schema import register
+from isotrain.config.schema import SECTIONS, register
+from isotrain.config.targets import foreign_code
+
+MOST_JOBS = 64  # of a sweep, judged in advance
 
 
 def check_command(
@@ -28,43 +35,59 @@ def check_command(
 ) -> tuple[DictConfig | None, list[str]]:
     """The configuration (None where it does not compose) and every mistake of a command line.
 
-    A sweep (`seed=0,1` with `multirun`) is judged value by value; the configuration is that of
-    the first values.
+    With `multirun` a sweep (`seed=0,1`) is judged for each of its jobs, the first 64 of them; the
+    configuration is that of the first. A group whose option does not exist is None in it.
 
     >>> check_command(["sede=1", "task=wicc"])[1]
-    ['no key sede; did you mean seed?', 'task=wicc does not exist; did you mean wic?']
+    ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
     register()
     if config_dir is not None and not Path(config_dir).is_dir():
         return None, [f"--config-dir {config_dir} is not a folder"]
     loader = _loader(config_dir)
     mistakes: list[str] = []
-    groups: list[str] = []
-    values: list[Override] = []
+    alternatives: list[list[Override]] = []
+    unknown: set[str] = set()  # groups whose option does not exist
     for text in overrides:
         try:
-            for number, override in enumerate(_simple(text, multirun)):
-                if _is_group(loader, override):
-                    found = _group_mistakes(loader, override)
-                    mistakes += found
-                    if number == 0 and not found:
-                        groups.append(override.input_line or text)
-                elif override.is_hydra_override():
-                    continue
-                else:
-                    values.append(override)
-        except HydraException as error:
+            values = _simple(text, multirun)
+            found = [m for value in values for m in _group_mistakes(loader, value)]
+        except Exception as error:  # Hydra has many kinds
             mistakes.append(f"{text} cannot be read: {_first_line(error)}")
+            continue
+        mistakes += found
+        if found:
+            unknown.add(values[0].key_or_group)
+        else:
+            alternatives.append(values)
+    first: DictConfig | None = None
+    compose = _composer(loader)
+    for number, job in enumerate(islice(product(*alternatives), MOST_JOBS)):
+        groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
+        try:
+            cfg = compose(groups)
+        except Exception as error:
+            places = ", ".join(text.replace("=", "/") for text in groups)
+            mistakes.append(f"{_reasons(error)} (of {places})")
+            continue
+        values_of_job = [o for o in job if not _is_composed(loader, o)]
+        found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
+        mistakes += found
+        if not (found and missing_keys(cfg)):  # the misspelt key may be the missing one
+            mistakes += _judged(cfg)
+        if number == 0:
+            first = cfg
+    for group in unknown:
+        if first is not None and group in first:
+            first[group] = None
+    return first, list(dict.fromkeys(mistakes))
+
+
+def _judged(cfg: DictConfig) -> list[str]:
     try:
-        cfg = loader.load_configuration("train", groups, run_mode=RunMode.RUN)
-    except HydraException as error:
-        return None, [*mistakes, _first_line(error)]
-    with open_dict(cfg):
-        del cfg["hydra"]
-    mistakes = [mistake for override in values if (mistake := _apply(override, cfg))] + mistakes
-    if mistakes and missing_keys(cfg):  # the misspelt key may be the missing one
-        return cfg, mistakes
-    return cfg, mistakes + mistakes_in(cfg)
+        return mistakes_in(cfg)
+    except Exception as error:  # a value of a kind that no rule has thought of
+        return [f"this configuration cannot be read: {type(error).__name__}: {_first_line(error)}"]
 
 
 def _loader(config_dir: str | None) -> ConfigLoaderImpl:
@@ -79,20 +102,38 @@ def _loader(config_dir: str | None) -> ConfigLoaderImpl:
     return ConfigLoaderImpl(path)
 
 
+def _composer(loader: ConfigLoaderImpl) -> Callable[[tuple[str, ...]], DictConfig]:
+    """Compositions of groups, each made once and then copied."""
+    known: dict[tuple[str, ...], DictConfig] = {}
+
+    def compose(groups: tuple[str, ...]) -> DictConfig:
+        if groups not in known:
+            cfg = loader.load_configuration("train", list(groups), run_mode=RunMode.RUN)
+            if foreign := foreign_code(OmegaConf.to_container(cfg.hydra, resolve=False)):
+                raise HydraException(
+                    f"hydra.{foreign[0]} would run code that is not Hydra's own; leave it out"
+                )
+            with open_dict(cfg):
+                del cfg["hydra"]
+            known[groups] = cfg
+        return deepcopy(known[groups])
+
+    return compose
+
+
 def _simple(text: str, multirun: bool) -> list[Override]:
     """The override itself, or one for each value of a sweep."""
     parser = OverridesParser.create()
     override = parser.parse_override(text)
     if not override.is_sweep_override():
         return [override]
+    key = override.get_key_element()
     if not multirun:
-        key = override.get_key_element()
         raise HydraException(
             f"several values; add -m to run them in turn, or give a list: '{key}=[...]'"
         )
     if not override.is_discrete_sweep():
         raise HydraException("a sweep needs values, such as 0,1,2 or range(3)")
-    key = override.get_key_element()
     return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
 
 
@@ -101,14 +142,21 @@ def _is_group(loader: ConfigLoaderImpl, override: Override) -> bool:
     return "." not in key and bool(loader.get_group_options(key, ObjectType.CONFIG))
 
 
+def _is_composed(loader: ConfigLoaderImpl, override: Override) -> bool:
+    """Whether Hydra composes with it; other values are applied afterwards."""
+    return _is_group(loader, override) or override.is_hydra_override()
+
+
 def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
-    if override.is_delete():
+    if not _is_group(loader, override) or override.is_delete():
         return []
     group, value = override.key_or_group, override.value()
     if group == "study":
         return [f"a study is no part of a run; use: isotrain study run {value}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
+    if None in chosen:
+        return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
     mistakes = []
     for name in [str(name) for name in chosen if name is not None]:
         if name not in options:
@@ -118,21 +166,22 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
     return mistakes
 
 
-def _apply(override: Override, cfg: DictConfig) -> str | None:
-    """Apply an override in place; the mistake if it does not apply."""
+def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None:
+    """Apply an override in place; the mistake if it does not apply.
+
+    Keys of a group whose option is unknown cannot be judged.
+    """
+    key = override.key_or_group
+    if key.partition(".")[0] in unknown:
+        return None
     try:
         ConfigLoaderImpl._apply_overrides_to_config([override], cfg)
-    except HydraException as error:
-        key = override.key_or_group
+    except Exception as error:
         cause = error.__cause__
         if override.is_delete() or cause is None:
             return f"{override.input_line}: {_first_line(error)}"
         if "is not in struct" in str(cause) or "not in '" in str(cause):
-            parent = OmegaConf.select(cfg, key.rpartition(".")[0]) if "." in key else cfg
-            section = parent if isinstance(parent, DictConfig) else cfg
-            known = [name for name in map(str, section) if not name.startswith("_")]
-            given = key.rpartition(".")[2] if section is parent else key
-            return f"no key {key}; {nearest(given, known)}"
+            return _no_key(key, cfg)
         if "is not a ListConfig" in str(cause):
             return f"{key} is a list; write '{key}=[{override.get_value_element_as_str()}]'"
         reason = re.sub(r"Value '(.*)' of type '(\w+)' could", r"\1 could", _first_line(cause))
@@ -140,5 +189,29 @@ def _apply(override: Override, cfg: DictConfig) -> str | None:
     return None
 
 
+def _no_key(key: str, cfg: DictConfig) -> str:
+    """The first part of a dotted key that is not there, and what is there."""
+    node: Any = cfg
+    for part in key.split("."):
+        below = node.get(part) if isinstance(node, DictConfig) and part in node else None
+        if below is None:
+            known = [str(k) for k in node if not str(k).startswith("_")]
+            return f"no key {key}; {nearest(part, known)}"
+        if not isinstance(below, DictConfig):
+            break
+        node = below
+    return f"no key {key}"
+
+
+def _reasons(error: Exception) -> str:
+    """What a composition says, in one line without its empty headings."""
+    lines = [line.strip().rstrip(":") for line in str(error).splitlines() if line.strip()]
+    if unknown := re.search(r"Key '(\w+)' not in '\w+'", str(error)):
+        known = [field.name for schema in SECTIONS.values() for field in fields(schema)]
+        lines.insert(1, nearest(unknown[1], known))
+    return "; ".join(lines[:3]) or type(error).__name__
+
+
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(":")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(":")

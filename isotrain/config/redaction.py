@@ -8,8 +8,12 @@ from typing import Any
 
 HIDDEN = "<redacted>"
 WORDS = r"(pass(word|wd|phrase)?|pwd|secrets?|credentials?|auth|authorization)"
-KEYS = r"((api|access|private|secret|wandb|ssh)_?keys?|(access|auth|api|hf|hub|bearer)_?tokens?)"
-SECRET_KEY = re.compile(rf"(^|_)({WORDS}|{KEYS})$|(^|_)secret_|^token$", re.IGNORECASE)
+KEYS = r"(api|access|private|secret|wandb|ssh)_?keys?"
+OF_TEXT = r"(?<!pad_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!unk_)(?<!bos_)(?<!eos_)"  # pad_token, ...
+SECRET_KEY = re.compile(
+    rf"(^|_)({WORDS}|{KEYS})$|(^|_)secret_|(^|_){OF_TEXT}token$|(access|auth|api|hf)_?tokens$",
+    re.IGNORECASE,
+)
 SECRET_VARIABLE = re.compile(
     r"(^|_)(TOKEN|PASS(WORD|WD)?|PWD|SECRET|CREDENTIALS?|(API|ACCESS|PRIVATE)_?KEY)($|_)"
     r"|API_?KEY",
@@ -19,7 +23,7 @@ NO_SECRETS = {"PWD", "OLDPWD"}
 SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
 KNOWN_FORMS = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}"
-    r"|(?<=://)[^/\s@]+(?=@)"  # who is asking, in an address
+    r"|(?<=://)[^/\s]+(?=@)"  # who is asking, in an address
     r"|[?&](api_key|apikey|token|access_token|key)=[^&\s]+"
     r"|(?<=[Bb]earer )\S{8,}"
 )
@@ -64,7 +68,8 @@ def literal_secrets(content: Any, path: str = "") -> list[str]:
 
 
 def _without_secrets(text: str) -> str:
-    for name, value in os.environ.items():
+    longest_first = sorted(os.environ.items(), key=lambda item: -len(item[1]))
+    for name, value in longest_first:
         if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return KNOWN_FORMS.sub(HIDDEN, text)

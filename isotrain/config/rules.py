@@ -5,32 +5,42 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from isotrain.config.binding import binding_mistakes, nearest
+from isotrain.config.binding import binding_mistakes
 from isotrain.config.redaction import literal_secrets
-from isotrain.config.schema import SECTIONS
+from isotrain.config.shapes import is_whole, wrong_keys, wrong_shapes
 from isotrain.config.targets import class_constant, is_allowed, targets
 
-NEEDED = (
-    *("task", "encoder", "pooling", "isotropy", "freezing", "source"),
-    *("optimizer", "schedule", "trainer"),
-)
-LEAST = {  # smallest legal value of a key
+LEAST = {  # smallest legal value of a number
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
     "training.prefill_batches": 1,
     "training.warmup_fraction": 0,
+    "training.head_lr_factor": 0,
     "monitor.max_rows": 2,
     "checkpoint.every_steps": 0,
+    "task.max_length": 3,
+    "encoder.width": 1,
+    "encoder.n_blocks": 1,
+    "encoder.n_heads": 1,
+    "isotropy.n_clusters": 1,
+    "isotropy.min_rows": 1,
+    "isotropy.n_iterations": 1,
+    "isotropy.queue_rows": 2,
+    "isotropy.n_components": 0,
+    "isotropy.rho": 0.001,
+    "optimizer.lr": 0,
+    "optimizer.weight_decay": 0,
     "trainer.accumulate_grad_batches": 1,
+    "trainer.gradient_clip_val": 0,
     "threads": 1,
     "seed": 0,
 }
+MOST = {"training.warmup_fraction": 1, "seed": 2**32 - 1, "threads": 1024, "isotropy.rho": 1}
 
 
 def check(cfg: DictConfig) -> None:
@@ -51,43 +61,50 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = _resolved(cfg)
-    mistakes += _unknown_keys(content)
-    unresolved = OmegaConf.to_container(cfg, resolve=False)
+    mistakes += wrong_keys(content)
     mistakes += [
         f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
         f"reference to the environment: '{key}=${{oc.env:NAME}}'"
-        for key in literal_secrets(unresolved)
+        for key in literal_secrets(OmegaConf.to_container(cfg, resolve=False))
     ]
-    if empty := [g for g in NEEDED if not (content[g] or {}).get("_target_")]:
-        return mistakes + [
-            f"{group} must be one of its options, with a _target_" for group in empty
-        ]
+    mistakes += wrong_shapes(content)
+    if not is_whole(content):  # the rules below read its parts
+        return mistakes
     for path, node in targets(content):
         if is_allowed(str(node["_target_"])):
             mistakes += binding_mistakes(path, node)
         else:
             mistakes.append(
-                f"{path}._target_={node['_target_']} is not allowed: a target is a function or "
-                "class defined in isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> "
-                "names, or an optimizer of torch, or a logger of pytorch_lightning (a package of "
-                "yours must be importable: install it, or set PYTHONPATH)"
+                f"{path}._target_={node['_target_']} is not allowed: a target is a part defined in "
+                "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an "
+                "optimizer of torch, or a logger of pytorch_lightning (a package of yours must be "
+                "importable: install it, or set PYTHONPATH)"
             )
-    mistakes += [
-        f"{key} must be at least {least}, got {value}"
-        for key, least in LEAST.items()
-        if (value := OmegaConf.select(cfg, key)) is not None and value < least
-    ]
-    if content["training"]["warmup_fraction"] > 1:
-        mistakes.append("training.warmup_fraction is a share of all steps: at most 1")
+    mistakes += _number_mistakes(content)
     mistakes += _site_mistakes(content)
     headline = content["monitor"]["headline"]
     if headline is not None and headline not in content["metric"]:
+        measured = f"choose one of {', '.join(content['metric'])}, or " if content["metric"] else ""
         mistakes.append(
-            f"monitor.headline={headline} is not measured; choose one of "
-            f"{', '.join(content['metric'])}, or add it to metric=[...]"
+            f"monitor.headline={headline} is not measured; {measured}add it to metric=[...]"
         )
     mistakes += _trainer_mistakes(content["trainer"], content["optimizer"])
-    return mistakes + _batch_mistakes(content)
+    if not mistakes:  # its arithmetic needs sound numbers
+        mistakes += _batch_mistakes(content)
+    return mistakes
+
+
+def _number_mistakes(content: dict[str, Any]) -> list[str]:
+    mistakes = []
+    for limits, rule in ((LEAST, "least"), (MOST, "most")):
+        for key, limit in limits.items():
+            section, _, leaf = key.rpartition(".")
+            value = (content[section] if section else content).get(leaf)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue  # another type is told by the signature
+            if not (value >= limit if rule == "least" else value <= limit):
+                mistakes.append(f"{key} must be at {rule} {limit}, got {value}")
+    return mistakes
 
 
 def missing_keys(cfg: DictConfig) -> list[str]:
@@ -132,26 +149,14 @@ def _resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
     return content, mistakes
 
 
-def _unknown_keys(content: dict[str, Any]) -> list[str]:
-    """Keys that `+key=value` slipped past the schema."""
-    found = []
-    for section, schema in SECTIONS.items():
-        node, legal = content[section] if section else content, [f.name for f in fields(schema)]
-        found += [
-            f"{section or 'a run'} has no key {key}; {nearest(key, legal)}"
-            for key in sorted(set(node) - set(legal))
-        ]
-    return found
-
-
 def _site_mistakes(content: dict[str, Any]) -> list[str]:
     site: Sequence[str] = content["site"]
     pools_special = content["pooling"]["_target_"].endswith((".ClsPooling", ".LastPooling"))
     pools_spans = content["pooling"]["_target_"].endswith(".SpanPooling")
     mistakes = []
-    if not site or len(set(site)) != len(site):
+    if not site or len(set(map(str, site))) != len(site):
         mistakes.append(f"site must name each place once and at least one, got {site}")
-    if odd := [s for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", s)]:
+    if odd := [str(s) for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", str(s))]:
         mistakes.append(f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}")
     if content["rows"] == "no_special":
         if set(site) <= {"pooled"}:
@@ -175,9 +180,20 @@ def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> lis
     mistakes = []
     if trainer.get("num_nodes", 1) != 1:
         mistakes.append("trainer.num_nodes must be 1: several machines are not tested")
+    devices = trainer.get("devices", 1)
+    by_list = isinstance(devices, list) and all(type(d) is int for d in devices) and devices
+    if devices != "auto" and not by_list and not (str(devices).isdigit() and int(devices) > 0):
+        mistakes.append(
+            f"trainer.devices must be a number of processes from 1, a list of devices, or auto, "
+            f"got {devices}"
+        )
+    interval = trainer.get("val_check_interval")
+    if isinstance(interval, int | float) and not interval > 0:
+        mistakes.append(f"trainer.val_check_interval must be above 0, got {interval}")
     if trainer.get("max_epochs", -1) == -1 and trainer.get("max_steps", -1) == -1:
         mistakes.append("trainer.max_epochs and max_steps are both -1: training would never end")
-    if str(trainer.get("precision")).startswith("16") and optimizer.get("fused"):
+    scaled = str(trainer.get("precision")) in ("16", "16-mixed")
+    if scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
         mistakes.append(
             "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
             "optimizer.fused=false, or use bf16-mixed"
@@ -196,24 +212,25 @@ def _batch_mistakes(content: dict[str, Any]) -> list[str]:
     devices = str(content["trainer"].get("devices", 1))
     shares = 1 if content["sync"] or not devices.isdigit() else int(devices)
     batch //= max(1, shares)
+    rho, components = layer.get("rho", 0.25), layer.get("n_components", 3)
+    needed = layer.get("min_rows", 4)
     rows = batch * per_example / k
-    removed = math.floor(layer["rho"] * (rows - 1) + 1e-9)
+    removed = math.floor(rho * (rows - 1) + 1e-9)
+    least = max(needed, 1 / rho + 1 if components > 0 else 0)
+    enough = math.ceil(math.ceil(least * k - 1e-9) / per_example) * shares
     sizes = f"data.batch_size={batch * shares}"
     sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
     sizes += f" × {per_example} vectors" if per_example > 1 else ""
     shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} rows a cluster"
-    if rows < layer["min_rows"]:
-        least = math.ceil(layer["min_rows"] * k / per_example) * shares
+    ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
+    if rows < needed:
         return [
-            f"{shared}, fewer than isotropy.min_rows={layer['min_rows']}: clusters would borrow "
-            f"the statistics of all rows; use data.batch_size={least} or more, fewer clusters, or "
-            "isotropy.stats=queue"
+            f"{shared}, fewer than isotropy.min_rows={needed}: clusters would borrow the "
+            f"statistics of all rows; {ways}"
         ]
-    if layer["n_components"] > 0 and removed < 1:
-        least = math.ceil((1 / layer["rho"] + 1) * k / per_example) * shares
+    if components > 0 and removed < 1:
         return [
-            f"{shared}, of which floor(rho·(n−1)) = floor({layer['rho']}·{rows - 1:.3g}) = "
-            f"{removed} directions may be removed; use data.batch_size={least} or more, fewer "
-            "clusters, or isotropy.stats=queue"
+            f"{shared}, of which floor(rho·(n−1)) = floor({rho}·{rows - 1:.3g}) = {removed} "
+            f"directions may be removed; {ways}"
         ]
     return []

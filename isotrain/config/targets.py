@@ -22,6 +22,13 @@ ALLOWED_TARGETS = (  # besides what a module of isotrain defines; whole names, a
 )
 
 
+PARTS = (  # modules of isotrain that define parts of a run
+    r"isotrain\.(encoders|metrics|objectives|tasks|transforms)\.\w+",
+    r"isotrain\.poolers",
+    r"isotrain\.training\.(wandb|tensorboard)_logger",
+)
+
+
 class Signature(NamedTuple):
     """Arguments of a target: name to annotation (None where there is none that can be checked)."""
 
@@ -45,10 +52,10 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 def is_allowed(target: str) -> bool:
     """Whether a configuration may name `target`.
 
-    Either it matches `ALLOWED_TARGETS`, or it is a function or class that a module of isotrain,
-    or of a package in the environment's `ISOTRAIN_ALLOW` (comma-separated), defines itself: a
-    name that is only imported there, such as `isotrain.run.os.system`, is not. A configuration
-    file can never widen the list.
+    Either it matches `ALLOWED_TARGETS`, or it is a public function or class that a module of
+    `PARTS`, or of a package in the environment's `ISOTRAIN_ALLOW` (comma-separated), defines
+    itself: a name that is only imported there, such as `isotrain.poolers.torch.load`, is not. A
+    configuration file can never widen the list.
 
     >>> is_allowed("isotrain.poolers.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
     (True, False)
@@ -56,7 +63,31 @@ def is_allowed(target: str) -> bool:
     if any(re.fullmatch(pattern, target) for pattern in ALLOWED_TARGETS):
         return True
     module, _, name = target.rpartition(".")
-    return _is_own(module) and _definition(module, name) is not None
+    return _is_own(module) and name[:1] != "_" and _definition(module, name) is not None
+
+
+def foreign_code(hydra: Any) -> list[str]:
+    """Paths in Hydra's own node that would run code from elsewhere, or change the environment.
+
+    >>> foreign_code({"callbacks": {"x": {"_target_": "os.mkdir"}}, "job": {"env_set": {}}})
+    ['callbacks.x']
+    """
+    own = ("hydra._internal.", "hydra_plugins.")
+    found = [path for path, node in targets(hydra) if not str(node["_target_"]).startswith(own)]
+    for name in ("job_logging", "hydra_logging"):
+        found += [f"{name}.{path}" for path in _classes(hydra.get(name))]
+    if (hydra.get("job") or {}).get("env_set"):
+        found.append("job.env_set")
+    return found
+
+
+def _classes(node: Any, path: str = "") -> Iterator[str]:
+    """Where a logging configuration names a class that is not of `logging`."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        here = f"{path}.{key}" if path else str(key)
+        if key in ("class", "()") and not re.fullmatch(r"logging\.[A-Z]\w*", str(value)):
+            yield here
+        yield from _classes(value, here)
 
 
 def signature(target: str) -> Signature | None:
@@ -70,8 +101,9 @@ def signature(target: str) -> Signature | None:
     if isinstance(node, ast.ClassDef):
         inits = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
         init = next(inits, None)
-        if init is None:  # inherited, or a dataclass: not for us to say
-            return None if node.bases or node.decorator_list else Signature({}, set(), False)
+        if init is None:  # inherited, or a dataclass: not for us to say, but for torch's modules
+            bases = {ast.unparse(base) for base in node.bases} - {"nn.Module", "torch.nn.Module"}
+            return None if bases or node.decorator_list else Signature({}, set(), False)
         return _arguments(init, skip=1)
     return _arguments(node, skip=0) if isinstance(node, ast.FunctionDef) else None
 
@@ -112,8 +144,10 @@ def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
 
 
 def _is_own(module: str) -> bool:
-    own = ["isotrain", *os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")]
-    return module.partition(".")[0] in filter(None, own)
+    if any(re.fullmatch(pattern, module) for pattern in PARTS):
+        return True
+    allowed = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
+    return module.partition(".")[0] in set(allowed) - {"", "isotrain"}
 
 
 def _definition(module: str, name: str) -> ast.stmt | None:
@@ -128,20 +162,25 @@ def _top_level(tree: ast.Module, name: str) -> ast.stmt | None:
 
 @cache
 def _source_tree(module: str) -> ast.Module | None:
+    top, *rest = module.split(".")
     try:
-        spec = find_spec(module)
+        spec = find_spec(top)  # of the top package alone: finding a submodule imports its parents
     except (ImportError, ValueError):
         return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+    if spec is None or spec.origin is None or not all(part.isidentifier() for part in rest):
         return None
-    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    path = Path(spec.origin)
+    if rest:
+        path = path.parent.joinpath(*rest)
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 @cache
 def _library_definition(module: str, name: str) -> ast.stmt | None:
     """Where a library defines what its package re-exports, one folder deep at most."""
     top, *rest = module.split(".")
-    spec = find_spec(top)  # of the top package alone: finding a submodule imports its parents
+    spec = find_spec(top)
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent.joinpath(*rest)

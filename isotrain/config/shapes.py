@@ -1,0 +1,89 @@
+"""Whether a configuration has the shape of a run: its keys, and a part in every group."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from isotrain.config.binding import nearest
+from isotrain.config.schema import SECTIONS
+
+NEEDED = (
+    *("task", "encoder", "pooling", "isotropy", "freezing", "source"),
+    *("optimizer", "schedule", "trainer"),
+)
+PARTIAL = ("isotropy", "freezing", "optimizer", "schedule", "logger")  # called by isotrain later
+
+
+def wrong_keys(content: dict[str, Any]) -> list[str]:
+    """Keys that `+key=value` slipped past the schema, and those that `~key` took away."""
+    found = []
+    for section, schema in SECTIONS.items():
+        node = content.get(section, {}) if section else content
+        legal = [f.name for f in fields(schema)]
+        if not isinstance(node, dict):
+            found.append(f"{section} must have the keys {', '.join(legal)}, got {node!r}")
+            continue
+        found += [
+            f"{section or 'a run'} has no key {key}; {nearest(str(key), legal)}"
+            for key in sorted(set(node) - set(legal), key=str)
+        ]
+        found += [
+            f"{section + '.' if section else ''}{key} was deleted, and a run needs it; leave it in"
+            for key in legal
+            if key not in node and not (section and section not in content)
+        ]
+    return found
+
+
+def _is_part(node: Any) -> bool:
+    return (
+        isinstance(node, dict) and isinstance(node.get("_target_"), str) and bool(node["_target_"])
+    )
+
+
+def is_whole(content: dict[str, Any]) -> bool:
+    """Whether every group is a part and every section has its keys."""
+    return all(_is_part(content.get(group)) for group in NEEDED) and not any(
+        not isinstance(node := content.get(section) if section else content, dict)
+        or any(f.name not in node for f in fields(schema))
+        for section, schema in SECTIONS.items()
+    )
+
+
+def wrong_shapes(content: dict[str, Any]) -> list[str]:
+    """Groups and their entries that are no parts, or parts of another kind than is wanted."""
+    mistakes = [
+        f"{group} must be one of its options, with a _target_"
+        for group in NEEDED
+        if not _is_part(content.get(group))
+    ]
+    parts: dict[str, Any] = {group: content.get(group) for group in NEEDED}
+    for group in ("objective", "logger", "metric"):
+        entries = content.get(group) or {}
+        if not isinstance(entries, dict):
+            mistakes.append(f"{group} must be a list of its options, {group}=[...]")
+            continue
+        parts |= {f"{group}.{name}": node for name, node in entries.items()}
+    for path, node in parts.items():
+        if path.startswith("metric."):
+            if not isinstance(node, dict) or not {"needs", "function"} <= set(node):
+                mistakes.append(f"{path} must have the keys needs and function, got {node!r}")
+                continue
+            more = sorted(set(node) - {"needs", "function"})
+            mistakes += [f"{path}.{key}: a metric has the keys needs and function" for key in more]
+            if node["needs"] != "rows":
+                mistakes.append(
+                    f"{path}.needs={node['needs']}: the monitor gives rows alone; needs=rows"
+                )
+            node = node["function"]
+        if not _is_part(node):
+            if path not in NEEDED:
+                mistakes.append(f"{path} must be a part with a _target_, got {node!r}")
+            continue
+        if "_args_" in node:
+            mistakes.append(f"{path}._args_: name the arguments instead")
+        later = path.partition(".")[0] in (*PARTIAL, "metric")
+        if bool(node.get("_partial_", False)) != later:
+            mistakes.append(f"{path}._partial_ must be {'true' if later else 'left out'}")
+    return mistakes

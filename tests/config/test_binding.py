@@ -1,0 +1,171 @@
+"""The keys of a node against the signature of its target."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.config.binding import SUPPLIED, binding_mistakes, nearest
+from isotrain.config.targets import signature
+
+ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
+TRAINER = {"_target_": "pytorch_lightning.Trainer"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "fitting", "wrong"),
+    [
+        ("int", [0, -3, 10**12], [True, 1.0, "1", None, [1]]),
+        ("float", [0.5, 1, float("inf")], [True, "0.5", None, [0.5]]),
+        ("str", ["", "a"], [1, None, True, ["a"]]),
+        ("bool", [True, False], [0, 1, "true", None]),
+        ("None", [None], [0, "", False]),
+        ("int | None", [1, None], [True, "1", 1.5]),
+        ("Optional[int]", [1, None], [True, "1", 1.5]),
+        ("Union[int, str]", [1, "a"], [None, 1.5, True]),
+        ("Optional[Union[int, float]]", [1, 1.5, None], ["1", True]),
+        ("float | str | None", [1, 1.5, "a", None], [True, [1]]),
+        ("Literal['a', 'b']", ["a", "b"], ["c", "", None, 1]),
+        ("Literal['a', 'b'] | None", ["a", None], ["c"]),
+        ("Literal[1, 2]", [1, 2], [3, "1"]),
+        ("Tensor", [], [1, "x", None]),
+        ("Any", [1, "a", None, [1], {"b": 2}], []),
+        ("list[int]", [[1], ["a"], None, 3], []),  # not judged here
+        ("Path", ["a", 1], []),
+        ("'int'", [1, "a"], []),  # a quoted annotation is not read
+    ],
+)
+def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
+    module = package(f"from __future__ import annotations\ndef part(x: {annotation} = 0):\n    ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+
+    def mistakes(value):
+        return binding_mistakes("task", {"_target_": f"{module}.part", "x": value})
+
+    assert [v for v in fitting if mistakes(v)] == []
+    for value in wrong:
+        (mistake,) = mistakes(value)
+        assert mistake.startswith("task.x must be ")
+        assert mistake.endswith(f", got {value!r}")
+
+
+@pytest.mark.parametrize(("value", "is_fine"), [(1, True), (True, False), (1.0, False)])
+def test_a_truth_value_is_no_legal_number(package, monkeypatch, value, is_fine):
+    module = package("from typing import Literal\ndef part(x: Literal[1, 2] = 1): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part", "x": value}
+    assert (binding_mistakes("task", node) == []) == is_fine
+
+
+def test_what_has_no_annotation_fits(package, monkeypatch):
+    module = package("def part(x): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    for value in (1, "a", None, [1], {"b": 1}):
+        assert binding_mistakes("task", {"_target_": f"{module}.part", "x": value}) == []
+
+
+def test_a_missing_argument_and_an_unknown_one_are_both_told(package, monkeypatch):
+    module = package("def part(weight, *, rate): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    target = f"{module}.part"
+    assert binding_mistakes("objective.x", {"_target_": target, "wait": 1}) == [
+        f"objective.x.wait is no argument of {target}; did you mean weight?",
+        f"objective.x lacks rate, which {target} needs",
+        f"objective.x lacks weight, which {target} needs",
+    ]
+
+
+def test_any_key_goes_to_a_target_that_takes_any(package, monkeypatch):
+    module = package("def part(x: int, **more): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part", "x": 1, "y": "z"}
+    assert binding_mistakes("task", node) == []
+    assert binding_mistakes("task", {**node, "x": "z"}) == ["task.x must be int, got 'z'"]
+
+
+@pytest.mark.parametrize(("group", "keys"), sorted((g, sorted(k)) for g, k in SUPPLIED.items()))
+def test_what_isotrain_gives_itself_is_refused_and_not_missed(package, monkeypatch, group, keys):
+    module = package(f"def part({', '.join(keys)}): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part"}
+    assert binding_mistakes(group, node) == []
+    assert binding_mistakes(f"{group}.x.function", node) == []
+    for key in keys:
+        assert binding_mistakes(group, {**node, key: None}) == [
+            f"{group}.{key} is set by isotrain itself; leave it out"
+        ]
+    assert len(binding_mistakes("data", node)) == len(keys)
+
+
+@pytest.mark.parametrize("key", ["_partial_", "_args_", "_recursive_", "_convert_"])
+def test_keys_of_hydra_are_no_arguments(key):
+    assert binding_mistakes("optimizer", {**ADAMW, key: True}) == []
+
+
+def test_a_target_without_readable_signature_is_left_alone():
+    node = {"_target_": "isotrain.poolers.no_such_thing", "x": 1}
+    assert binding_mistakes("pooling", node) == []
+
+
+def test_a_key_of_a_part_that_takes_none_is_refused():
+    """A layer of torch without `__init__` takes nothing, and is not judged."""
+    node = {"_target_": "isotrain.poolers.ClsPooling", "width": 1}
+    assert len(binding_mistakes("pooling", node)) == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "path"),
+    [
+        ({**ADAMW, "lr": True}, "lr"),
+        ({**ADAMW, "lr": "1e-3"}, "lr"),
+        ({**ADAMW, "fused": 1}, "fused"),
+        ({**ADAMW, "weight_decay": None}, "weight_decay"),
+        ({**TRAINER, "max_epochs": 1.5}, "max_epochs"),
+        ({**TRAINER, "max_steps": None}, "max_steps"),
+        ({**TRAINER, "benchmark": "yes"}, "benchmark"),
+    ],
+)
+def test_wrong_types_for_what_libraries_define(node, path):
+    group = "trainer" if node["_target_"].endswith(".Trainer") else "optimizer"
+    (mistake,) = binding_mistakes(group, node)
+    assert mistake.startswith(f"{group}.{path} must be ")
+
+
+@pytest.mark.parametrize("target", ["torch.optim.AdamW", "pytorch_lightning.Trainer"])
+def test_every_one_letter_slip_of_an_argument_is_told_with_the_argument(target):
+    """All deletions and doublings, by brute force."""
+    group = "trainer" if target.endswith(".Trainer") else "optimizer"
+    arguments = set(signature(target).arguments)
+    n_judged = 0
+    for name in arguments - SUPPLIED[group]:
+        for i in range(len(name)):
+            for slip in (name[:i] + name[i + 1 :], name[:i] + 2 * name[i] + name[i + 1 :]):
+                if slip and slip not in arguments:
+                    (mistake,) = binding_mistakes(group, {"_target_": target, slip: 1})
+                    assert mistake.startswith(f"{group}.{slip} is no argument of {target}; ")
+                    assert name in mistake.partition(";")[2], slip
+                    n_judged += 1
+    assert n_judged > 100
+
+
+@given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=10), max_size=5))
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_a_hint_names_a_legal_name_or_all(text, legal):
+    hint = nearest(text, legal)
+    assert any(name in hint for name in legal) if legal else hint == "it has none"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=5,
+    )
+)
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_no_value_raises(value):
+    for key in ("lr", "fused", "betas", "params", "x", ""):
+        assert isinstance(binding_mistakes("optimizer", {**ADAMW, key: value}), list)
+    for key in ("max_epochs", "precision", "accelerator", "x"):
+        assert isinstance(binding_mistakes("trainer", {**TRAINER, key: value}), list)

@@ -1,0 +1,623 @@
+"""A command line is judged whole: every mistake, no other, and never an exception."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import string
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from hydra._internal.utils import get_args_parser
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.command import check_command
+from isotrain.config.compose import compose_run, plain
+from isotrain.files import file_mistakes
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
+
+
+def loaded(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+bad_inputs = loaded(ROOT / "benchmarks" / "bad_inputs.py")
+CASES = bad_inputs.CASES
+BASE = ("encoder=tiny", "source=demo")
+
+
+def mistakes(*overrides, multirun=False, config_dir=None, base=BASE):
+    return check_command([*base, *overrides], config_dir, multirun)[1]
+
+
+def assert_told(found, starts):
+    """Each mistake begins with one of `starts`, and each of these is told once."""
+    assert len(found) == len(starts), found
+    for start in starts:
+        assert sum(mistake.startswith(start) for mistake in found) == 1, (start, found)
+
+
+def test_there_are_enough_cases():
+    assert len(CASES) >= 30
+    assert len(set(map(bad_inputs.shown, CASES))) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=list(map(bad_inputs.shown, CASES)))
+def test_a_bad_input_is_told_in_words(case, tmp_path, monkeypatch):
+    case = bad_inputs.prepared(case, tmp_path)
+    for name, value in case.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    given_ = get_args_parser().parse_intermixed_args(bad_inputs.arguments_of(case))
+    cfg, found = check_command(given_.overrides, given_.config_dir, given_.multirun)
+    found = found + (file_mistakes(cfg) if cfg is not None else [])
+    if not case.late:
+        for words in case.said:
+            assert words in "\n".join(found)
+    assert all(mistake.strip() and "\n" not in mistake for mistake in found)
+
+
+IN_A_PROCESS = [
+    ("-m", "task=rte,wicc", "seed=0,1"),
+    ("sede=1", "task=wicc", "optimizer.lr=fast", "data.batch_size=0", "+modle=bert"),
+    ("encoder=bert_base",),
+    ("output_dir={files}/taken",),
+]
+
+
+@pytest.mark.parametrize("given_", IN_A_PROCESS, ids=" ".join)
+def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
+    (case,) = [case for case in CASES if case.given == given_]
+    answer = bad_inputs.ask(case, tmp_path)
+    in_time = [problem for problem in answer.problems if not problem.startswith("took")]
+    assert in_time == [], answer.text  # how fast: benchmarks/bad_inputs.py, alone on a machine
+    assert answer.code == 2
+    assert answer.text.startswith("isotrain: this cannot run\n  ")
+
+
+# ----------------------------------------------------------------------------- exact sets
+
+
+@pytest.mark.parametrize(
+    ("overrides", "starts"),
+    [
+        ((), ()),
+        (("seed=1", "task=rte", "optimizer.lr=1e-3"), ()),
+        (
+            ("sede=1", "task=wicc", "optimizer.lr=fast"),
+            ("no key sede; did you mean seed?", "task=wicc does not", "optimizer.lr must be float"),
+        ),
+        (
+            ("seed=one", "rows=some", "site=pooled", "data.bach_size=3", "data.batching=sorted"),
+            (
+                *("seed=one: one could not", "rows=some: Invalid value", "site is a list"),
+                *("no key data.bach_size", "data.batching=sorted: Invalid value"),
+            ),
+        ),
+        (("seed=[1", "task=wicc"), ("seed=[1 cannot be read", "task=wicc does not exist")),
+        (("seed", "sede=1"), ("seed cannot be read", "no key sede")),
+        (("seed=0,1", "threads=0"), ("seed=0,1 cannot be read: several", "threads must be")),
+        (("metric=[isoscor,lidd,partition]",), ("metric=isoscor does", "metric=lidd does")),
+        (("encoder=tinny", "encoder.width=16"), ("encoder=tinny does not exist; did you mean",)),
+        (("task=wicc", "task.form=bi", "pooling=spans"), ("task=wicc does not exist",)),
+        (("encoder=huggingface", "encoder.nme=x"), ("no key encoder.nme; did you mean name?",)),
+        (("encoder=huggingface", "sede=1"), ("no key sede",)),
+        (("metric=[isoscor]", "monitor.headline=isoscore"), ("metric=isoscor does not exist",)),
+        (("optimizer.lr=x", "optimizer.lr=y"), ("optimizer.lr must be float | Tensor, got 'y'",)),
+        (("trainer.max_epochs=x", "+trainer.foo=1"), ("trainer.max_epochs", "trainer.foo is no")),
+        (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
+        (("study=smoke",), ("a study is no part of a run; use: isotrain study run smoke",)),
+    ],
+)
+def test_the_mistakes_are_told_and_no_others(overrides, starts):
+    assert_told(mistakes(*overrides), starts)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "starts"),
+    [
+        (("isotropy=clusterpca", "isotropy.n_clusters=4"), ("isotropy=clusterpca does not",)),
+        (("source=lokal", "source.root=x"), ("source=lokal does not exist",)),
+        (("freezing=firstn", "freezing.n_blocks=1"), ("freezing=firstn does not exist",)),
+        (("logger=[wandbb]", "logger.wandb.project=x"), ("logger=wandbb does not exist",)),
+    ],
+)
+def test_a_misspelt_option_is_told_and_its_keys_are_not(overrides, starts):
+    assert_told(mistakes(*overrides), starts)
+
+
+@pytest.mark.parametrize("group", ["encoder", "source"])
+def test_a_misspelt_option_says_nothing_about_files_of_another(monkeypatch, tmp_path, group):
+    """Offline, the option that stands in for the misspelt one is looked for on disk."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    others = [text for text in BASE if not text.startswith(group)]
+    cfg, found = check_command([*others, f"{group}=mine"])
+    assert_told([*found, *(file_mistakes(cfg) if cfg is not None else [])], [f"{group}=mine does"])
+
+
+def test_a_value_that_is_tried_twice_is_told_once():
+    found = mistakes("sede=1", "sede=2")
+    assert len(found) == len(set(found))
+
+
+# --------------------------------------------------------------------------- what is fine
+
+
+def options():
+    for file in sorted(CONF.glob("*/*.yaml")):
+        group = file.parent.name
+        if group != "study":
+            lists = group in ("metric", "objective", "logger")
+            yield f"{group}=[{file.stem}]" if lists else f"{group}={file.stem}"
+
+
+@pytest.mark.parametrize("option", list(options()))
+def test_every_option_alone_has_no_mistake(option, monkeypatch):
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
+    needed = ["encoder.name=a/b"] if option == "encoder=huggingface" else []
+    base = [text for text in BASE if text.split("=")[0] != option.split("=")[0]]
+    assert mistakes(option, *needed, base=base) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("+trainer.profiler=simple",),
+        ("++seed=3", "++optimizer.lr=1e-3"),
+        ("+optimizer.amsgrad=true", "++optimizer.amsgrad=false"),
+        ("~optimizer.fused", "~trainer.devices", "~task.form", "~metric.isoscore"),
+        ("~optimizer.fused=true",),
+        ("metric=[]", "objective=[]", "logger=[]"),
+        ("metric=[isoscore]", "metric=[partition,isoscore]"),
+        ("metric=isoscore", "logger=wandb"),
+        ("site=[tokens,pooled,layer_1]", "rows=no_special", "pooling=mean"),
+        ("seed='3'", 'seed="3"', "seed=3"),
+        ("output_dir='a b'", 'output_dir="a=b,c"', "output_dir=a\\,b", "output_dir=a b"),
+        ("output_dir=${data.batch_size}/x",),
+        ("cache_dir=null", "threads=null", "monitor.headline=null"),
+        ("optimizer.lr=1", "optimizer.betas=[0.9,0.99]", "trainer.max_epochs=null"),
+        ("hydra.job.name=x", "hydra.verbose=false"),
+        ("logger=[wandb]", "logger.wandb.group=x"),
+        ("objective=[cosreg]", "objective.cosreg.weight=0.5"),
+        ("metric=[partition]", "metric.partition.function.log=false"),
+        ("experiment=demo", "optimizer.lr=1e-5"),
+        ("experiment=[demo]",),
+        ("trainer=default", "schedule=cosine", "freezing=first_n", "freezing.n_blocks=1"),
+    ],
+)
+def test_what_hydra_takes_is_taken(overrides):
+    cfg, found = check_command([*BASE, *overrides])
+    assert found == []
+    assert plain(cfg) == plain(compose_run([*BASE, *overrides]))
+
+
+def test_an_experiment_is_applied_and_can_be_changed():
+    cfg, found = check_command(["experiment=published_cls", "seed=3", *BASE])
+    assert found == []
+    assert cfg.isotropy.stats == "batch"
+    assert cfg.data.batching == "random"
+    assert (cfg.seed, cfg.optimizer.lr) == (3, 2e-5)
+
+
+# --------------------------------------------------------------------------------- sweeps
+
+
+@pytest.mark.parametrize(
+    ("overrides", "starts"),
+    [
+        (("seed=0,1,2", "task=rte,wic"), ()),
+        (("seed=range(3)",), ()),
+        (("task=choice(rte,wic)", "metric=[isoscore],[partition]", "site=[pooled],[tokens]"), ()),
+        (("task=rte,wicc,stsbb",), ("task=wicc does not", "task=stsbb does not")),
+        (("task=wicc,rte",), ("task=wicc does not",)),
+        (("seed=0,x,2,y",), ("seed=x: x could", "seed=y: y could")),
+        (("data.batching=length,sorted",), ("data.batching=sorted: Invalid",)),
+        (("metric=[isoscore],[partitoin]",), ("metric=partitoin does not exist",)),
+        (("seed=interval(0,1)",), ("seed=interval(0,1) cannot be read: a sweep needs values",)),
+        (("seed=0,1", "sede=1"), ("no key sede",)),
+        (("seed=choice(1,a)",), ("seed=a: a could",)),
+    ],
+)
+def test_a_sweep_is_judged_value_by_value(overrides, starts):
+    assert_told(mistakes(*overrides, multirun=True), starts)
+
+
+@pytest.mark.parametrize("multirun", [True, False])
+def test_no_sweep_is_no_different_with_m(multirun):
+    assert mistakes("seed=1", multirun=multirun) == []
+    assert_told(mistakes("seed=x", multirun=multirun), ["seed=x"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "start"),
+    [
+        (("seed=-1,0",), "seed must be at least 0, got -1"),
+        (("optimizer.lr=fast,1e-3",), "optimizer.lr must be float"),
+        (("rows=no_special,all",), "rows=no_special chooses"),
+        (("site=[tokns],[tokens]",), "site must be pooled"),
+        (("data.batch_size=4,64", "isotropy=published"), "data.batch_size=4 over"),
+        (("isotropy=none,published", "data.batch_size=4"), "data.batch_size=4 over"),
+        (("task=wic,rte", "pooling=spans"), "pooling=spans needs target words"),
+        (("isotropy=cluster_pca,none", "isotropy.n_clusters=4"), "no key isotropy.n_clusters"),
+        (("encoder._target_=os.system,isotrain.encoders.tiny.build_tiny",), "encoder._target_=os"),
+        (("encoder=huggingface,tiny",), "encoder.name has no value"),
+    ],
+)
+def test_every_value_of_a_sweep_is_judged_by_the_rules(overrides, start):
+    group = overrides[0].partition("=")[0]
+    base = [text for text in BASE if text.partition("=")[0] != group]
+    found = mistakes(*overrides, multirun=True, base=base)
+    assert any(mistake.startswith(start) for mistake in found), found
+
+
+def test_the_configuration_of_a_sweep_is_that_of_the_first_values():
+    """It is that of the last values of a key, and of the first option of a group."""
+    cfg, _found = check_command([*BASE, "seed=3,4", "task=rte,wic"], None, True)
+    assert cfg.task._target_.endswith(".RTE")
+    assert cfg.seed == 3
+
+
+def test_the_hint_for_several_values_can_be_followed():
+    (mistake,) = mistakes("site=tokens,pooled")
+    assert "'site=[...]'" in mistake
+    assert mistakes("site=[tokens,pooled]") == []
+    assert mistakes("site=[tokens],[pooled]", multirun=True) == []
+
+
+# ------------------------------------------------------------------- deletions and additions
+
+
+@pytest.mark.parametrize(
+    ("override", "starts"),
+    [
+        ("~optimizer.lrr", ("~optimizer.lrr: ",)),
+        ("~nothing", ("",)),
+        ("~optimizer=sgd", ("",)),
+        ("~encoder.width", ("encoder lacks width",)),
+        ("~optimizer", ("optimizer must be one of its options",)),
+        ("~isotropy._target_", ("isotropy must be one of its options",)),
+        ("+seed=3", ("+seed=3: ",)),
+        ("+task=rte", ("",)),
+        ("++task=rte", ("",)),
+        ("++foo=1", ("a run has no key foo; it has task",)),
+        ("+foo.bar=1", ("a run has no key foo",)),
+        ("++data.foo=1", ("data has no key foo",)),
+        ("++seed=x", ("++seed=x: x could not",)),
+        ("++optimizer.lrr=1", ("optimizer.lrr is no argument",)),
+        ("++trainer.callbacks=[]", ("trainer.callbacks is set by isotrain itself",)),
+    ],
+)
+def test_deletions_and_additions(override, starts):
+    assert_told(mistakes(override), starts)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("seed", "rows", "site", "sync", "rerun", "cache_dir", "output_dir", "threads"),
+        *("data", "training", "monitor", "checkpoint", "data.batch_size", "checkpoint.final"),
+    ],
+)
+def test_a_key_of_the_run_cannot_be_deleted(key):
+    found = mistakes(f"~{key}")
+    assert found
+    assert key in found[0]
+
+
+@pytest.mark.parametrize("group", ["task", "trainer", "isotropy", "source", "optimizer"])
+def test_a_group_that_is_null_is_told(group):
+    found = mistakes(f"{group}=null")
+    assert found
+    assert group in found[0]
+
+
+@pytest.mark.parametrize("override", ["metric=null", "logger=null", "experiment=null"])
+def test_a_list_of_parts_that_is_null_is_told_or_empty(override):
+    assert all(override.partition("=")[0] in mistake for mistake in mistakes(override))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("", "=", "=3", "seed", "seed==3", "seed:3", "a b=3", "-x", "{}", "[]=3", ".=3", "é=3"),
+        *("seed=[1", "seed={a:1", "seed='3", 'seed="3', "seed=é'", "data..batch_size=3", "+", "~"),
+        *("site[0]=tokens", "task@x=wic", "task/x=wic", "@=3", "+=3", "_target_=os.system"),
+        *("seed=${nothing", "data=5", "data=null", "train=3", "seed=null", "seed="),
+        *("task=", "task=../x", "task=/etc/passwd", "task=wic.yaml", "task=[wic,x]", "task={}"),
+        *("metric=[[isoscore]]", "optimizer.lr.x=3", "seed.x=3", "threads=1.5", "rows=ALL"),
+    ],
+)
+def test_odd_commands_are_told(override):
+    found = mistakes(override)
+    assert found
+    assert all(mistake.strip() for mistake in found)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["~=3", "~freezing=1", "metric=[null]", "isotropy=[null]", "site=[[pooled]]", "data=${seed}"],
+)
+def test_odder_commands_are_told(override):
+    assert mistakes(override)
+
+
+# -------------------------------------------------------------------------- files of the user
+
+
+def write(folder, name, text):
+    path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "start"),
+    [
+        ("pooling/mine", "_target_: isotrain.poolers.MeanPooling\n", None),
+        ("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nmax_length: 64\n", None),
+        ("experiment/mine", "# @package _global_\nseed: 3\noptimizer: {lr: 1e-3}\n", None),
+        ("experiment/mine", "", None),
+        ("pooling/mine", "_target_: os.getcwd\n", "pooling._target_=os.getcwd is not allowed"),
+        ("pooling/mine", "_target_: isotrain.poolers\n", "pooling._target_=isotrain.poolers is"),
+        ("pooling/mine", "_target_: ''\n", "pooling must be one of its options"),
+        ("pooling/mine", "text\n", "pooling must be one of its options"),
+        ("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "task.from is no argument"),
+        ("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: 5\n", "task.form must be"),
+        ("experiment/mine", "# @package _global_\ndata: {batch_size: 0}\n", "data.batch_size must"),
+        (
+            "experiment/mine",
+            "# @package _global_\ndefaults:\n  - override /task: wicc\n",
+            "In 'train': Could not find 'task/wicc'",
+        ),
+    ],
+)
+def test_a_file_of_the_users_own(tmp_path, name, text, start):
+    folder = write(tmp_path, name, text)
+    group, option = name.split("/")
+    found = mistakes(f"{group}={option}", config_dir=folder)
+    assert_told(found, [start] if start else [])
+    (mistake,) = mistakes(f"{group}=min", config_dir=folder)
+    assert mistake.startswith(f"{group}=min does not exist; did you mean mi")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sede: 3", ["sede", "seed"]),
+        ("seed: many", ["seed", "many"]),
+        ("seed: [3", ["experiment/mine"]),
+        ("seed: 3\n\tx: 1", ["experiment/mine"]),
+        ("seed: 3\nseed: 4", ["experiment/mine", "seed"]),
+        ("seed: ${nothing}", ["seed", "nothing"]),
+        ("seed: ${seed}", ["seed"]),
+    ],
+)
+def test_a_wrong_file_for_the_whole_run_is_told_in_words(tmp_path, text, words):
+    folder = write(tmp_path, "experiment/mine", f"# @package _global_\n{text}\n")
+    found = "\n".join(mistakes("experiment=mine", config_dir=folder))
+    for word in words:
+        assert word in found
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path):
+    folder = write(tmp_path, "experiment/mine", "")
+    (tmp_path / "experiment" / "mine.yaml").write_bytes(b"\xff\xfe")
+    assert "experiment/mine" in "\n".join(mistakes("experiment=mine", config_dir=folder))
+
+
+@pytest.mark.parametrize("text", ["_target_: 5", "_target_: [a]", "[1, 2]"])
+def test_a_part_of_another_kind_is_told(tmp_path, text):
+    folder = write(tmp_path, "pooling/mine", text)
+    assert any("pooling" in mistake for mistake in mistakes("pooling=mine", config_dir=folder))
+
+
+def test_a_folder_of_files_that_is_not_there(tmp_path):
+    assert check_command([*BASE, "sede=1"], f"{tmp_path}/none") == (
+        None,
+        [f"--config-dir {tmp_path}/none is not a folder"],
+    )
+
+
+def test_an_option_of_the_user_does_not_hide_a_shipped_one(tmp_path):
+    folder = write(tmp_path, "pooling/cls", "_target_: os.getcwd\n")
+    cfg, found = check_command([*BASE, "pooling=cls"], folder)
+    assert found == []
+    assert cfg.pooling._target_ == "isotrain.poolers.ClsPooling"
+
+
+# ----------------------------------------------------------------------- nothing may execute
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "encoder._target_=os.system",
+        "+objective.x._target_=subprocess.run",
+        "+metric.x.function._target_=builtins.eval",
+        "+logger.x._target_=os.popen",
+        "+trainer.plugins=[{_target_:os.getcwd}]",
+        "+optimizer._args_=[{_target_:os.getcwd}]",
+        "+foo._target_=os.getcwd",
+        '+objective.x="${oc.create:{_target_:os.getcwd}}"',
+    ],
+)
+def test_a_target_that_is_not_allowed_is_told_wherever_it_stands(override):
+    assert any("is not allowed" in mistake for mistake in mistakes(override))
+
+
+def test_a_file_cannot_start_a_command(tmp_path):
+    """`_start` of the studies is defined in isotrain, and runs any command line."""
+    text = """# @package _global_
+        objective:
+          x:
+            _target_: isotrain.study.runner._start
+            job: {_target_: isotrain.study.plan.Job, _args_: [a, b, 0, {}, c]}
+            folder: {_target_: isotrain.config.compose.run_folder, cfg: {}, arm: a}
+            command: [sh, -c, touch taken]
+            lock: 0
+        """.replace("\n        ", "\n")
+    found = mistakes("experiment=mine", config_dir=write(tmp_path, "experiment/mine", text))
+    assert any("isotrain.study.runner._start is not allowed" in mistake for mistake in found)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+hydra.callbacks.x._target_=os.mkdir",
+        "hydra.launcher._target_=os.mkdir",
+        "+hydra.job_logging.handlers.x.class=os.mkdir",
+    ],
+)
+def test_the_node_of_hydra_names_nothing_either(override):
+    assert mistakes(override)
+
+
+def test_a_file_cannot_name_a_callback_of_hydra(tmp_path):
+    """Hydra instantiates `hydra.callbacks` before the run; os.mkdir is called."""
+    text = "# @package _global_\nhydra: {callbacks: {x: {_target_: os.mkdir, path: taken}}}\n"
+    assert mistakes("experiment=mine", config_dir=write(tmp_path, "experiment/mine", text))
+
+
+# ------------------------------------------------------------------------------- properties
+
+FULL = (*BASE, "isotropy=cluster_pca", "objective=[cosreg]", "logger=[wandb]", "freezing=first_n")
+
+
+def legal_keys(node, path=""):
+    for key, value in node.items():
+        if not str(key).startswith("_"):
+            name = f"{path}.{key}" if path else str(key)
+            yield name
+            if isinstance(value, DictConfig):
+                yield from legal_keys(value, name)
+
+
+KEYS = sorted(legal_keys(compose_run(FULL)))
+LETTERS = st.sampled_from(string.ascii_lowercase + "_")
+
+
+@st.composite
+def slips(draw):
+    """A legal key, the segment that a slip of one letter changes, and the changed key."""
+    key = draw(st.sampled_from(KEYS))
+    segments = key.split(".")
+    number = draw(st.integers(0, len(segments) - 1))
+    word = segments[number]
+    at = draw(st.integers(0, len(word) - 1))
+    changed = draw(
+        st.sampled_from(["insert", "delete", "replace", "swap"]).flatmap(
+            lambda how: {
+                "insert": LETTERS.map(lambda c: word[:at] + c + word[at:]),
+                "delete": st.just(word[:at] + word[at + 1 :]),
+                "replace": LETTERS.map(lambda c: word[:at] + c + word[at + 1 :]),
+                "swap": st.just(word[:at] + word[at : at + 2][::-1] + word[at + 2 :]),
+            }[how]
+        )
+    )
+    assume(changed and changed not in ("_target_", "_partial_"))
+    slipped = ".".join([*segments[:number], changed, *segments[number + 1 :]])
+    assume(slipped not in KEYS)
+    return key, word, slipped
+
+
+def test_there_are_keys_to_slip_on():
+    assert len(KEYS) > 70
+    assert {"seed", "data.batch_size", "metric.partition.function.log", "trainer"} <= set(KEYS)
+
+
+@given(slips())
+@settings(max_examples=40, derandomize=True, deadline=None)
+@example(("objective.cosreg.weight", "cosreg", "objective.cosrg.weight"))
+def test_a_slip_of_one_letter_is_told_with_the_right_word(slip):
+    _key, word, slipped = slip
+    found = mistakes(f"{slipped}=1", base=FULL)
+    assert_told(found, [f"no key {slipped}; "])
+    hint = found[0].partition(";")[2]
+    assert re.search(rf"\b{re.escape(word)}\b", hint), found
+
+
+@given(slips().filter(lambda slip: slip[0].startswith(("data.", "optimizer.", "trainer."))))
+@settings(max_examples=15, derandomize=True, deadline=None)
+def test_a_slip_behind_a_plus_is_told_with_the_right_word(slip):
+    key, word, slipped = slip
+    assume(key.partition(".")[0] == slipped.partition(".")[0])
+    (mistake, *more) = mistakes(f"+{slipped}=1", base=FULL)
+    assert more == []
+    assert re.search(rf"\b{re.escape(word)}\b", mistake.partition(";")[2]), mistake
+
+
+JUNK = st.text(
+    alphabet=string.ascii_letters + string.digits + "=+~@,.:/\\'\"[]{}()$ _-é\n\t*?", max_size=14
+)
+
+
+@given(JUNK)
+@settings(max_examples=30, derandomize=True, deadline=None)
+@example("~=3")  # BUG
+def test_junk_raises_nothing(text):
+    for multirun in (False, True):
+        found = mistakes(text, multirun=multirun)
+        assert all(isinstance(mistake, str) for mistake in found)
+
+
+@given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++"]), JUNK, st.booleans())
+@settings(max_examples=40, derandomize=True, deadline=None)
+@example("isotropy.rho", "", "x", False)
+def test_junk_as_a_value_raises_nothing(key, prefix, text, multirun):
+    found = mistakes(f"{prefix}{key}={text}", base=FULL, multirun=multirun)
+    assert all(mistake.strip() for mistake in found)
+
+
+@given(st.sampled_from(KEYS))
+@settings(max_examples=15, derandomize=True, deadline=None)
+@example("data")
+def test_deleting_any_key_raises_nothing(key):
+    assert all(isinstance(mistake, str) for mistake in mistakes(f"~{key}", base=FULL))
+
+
+INDEPENDENT = {
+    *(("sede=1",), ("data.bach_size=8",), ("task=wicc",), ("metric=[isoscor,partition]",)),
+    *(("optimizer.lr=fast",), ("trainer.max_steps=ten",), ("optimizer.fused=1",), ("seed=one",)),
+    *(("data.batching=sorted",), ("+trainer.num_nodes=2",), ("training.warmup_fraction=1.5",)),
+    *(("site=pooled",), ("seed",), ("+trainer.logger=true",), ("data.batch_size=0",)),
+}
+
+
+def test_the_cases_that_are_combined_exist():
+    assert {case.given for case in CASES} >= INDEPENDENT
+
+
+@given(st.lists(st.sampled_from(sorted(INDEPENDENT)), min_size=2, unique=True))
+@settings(max_examples=15, derandomize=True, deadline=None)
+def test_mistakes_of_different_keys_do_not_hide_each_other(commands):
+    """What bad command lines are told apart is told together."""
+    found = mistakes(*(text for command in commands for text in command))
+    for case in CASES:
+        if case.given in commands:
+            for words in case.said:
+                assert any(words in mistake for mistake in found), (case.given, found)
+
+
+def test_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mistakes("sede=1", "task=wicc", "optimizer.lr=fast")
+    mistakes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_default_configuration_is_legal_and_its_keys_are_those_of_the_file():
+    cfg, found = check_command([])
+    assert found == []
+    main = OmegaConf.load(CONF / "train.yaml")
+    assert set(main) - {"defaults", "hydra"} <= set(cfg)

@@ -1,0 +1,206 @@
+"""A configuration composed, made plain, named, and written for a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from isotrain.config.command import check_command
+from isotrain.config.compose import (
+    compose_run,
+    conf_folder,
+    content_hash,
+    plain,
+    read_job,
+    run_folder,
+    write_job,
+)
+from isotrain.config.schema import NOT_CONTENT, TokenRows
+
+BASE = ("encoder=tiny", "source=demo", "threads=1")
+RUNS = [
+    (),
+    ("seed=7", "rows=no_special", "site=[tokens,layer_1]", "data.batching=random"),
+    ("task=rte", "isotropy=published", "objective=[cosreg]", "metric=[partition]"),
+    ("experiment=demo", "logger=[wandb,tensorboard]", "threads=null", "cache_dir=null"),
+    ("source=local", "encoder=huggingface", "encoder.name=some/encoder", "pooling=spans"),
+    ("+trainer.profiler=simple", "~optimizer.fused", "monitor.headline=isoscore"),
+    ("output_dir='a b/ü'", "optimizer.lr=1e-08"),
+]
+
+
+@pytest.fixture(autouse=True)
+def data_folder(monkeypatch):
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
+
+
+def with_job(tmp_path, *overrides, arm="some arm"):
+    cfg = compose_run([*BASE, *overrides])
+    path = tmp_path / "job.json"
+    write_job(cfg, arm, path)
+    return cfg, path
+
+
+@pytest.mark.parametrize("overrides", RUNS)
+def test_a_job_file_is_the_same_run(tmp_path, overrides):
+    cfg, path = with_job(tmp_path, *overrides)
+    found, arm = read_job(path)
+    assert arm == "some arm"
+    assert plain(found) == plain(cfg)
+    assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
+    assert content_hash(found) == content_hash(cfg)
+    if cfg.threads is not None:
+        assert run_folder(found, arm) == run_folder(cfg, arm)
+
+
+@pytest.mark.parametrize("overrides", RUNS)
+def test_a_job_file_is_typed_like_what_it_was_written_from(tmp_path, overrides):
+    cfg, path = with_job(tmp_path, *overrides)
+    found, _arm = read_job(path)
+    assert type(found.rows) is TokenRows
+    assert OmegaConf.get_type(found) is OmegaConf.get_type(cfg)
+    for key, wrong in (("seed", "x"), ("rows", "x"), ("data.batching", "x"), ("site", 3)):
+        with pytest.raises(OmegaConfBaseException):
+            OmegaConf.update(found, key, wrong)
+    with pytest.raises(OmegaConfBaseException):
+        OmegaConf.update(found, "sede", 1)
+
+
+def test_a_job_of_a_job_is_the_same_file(tmp_path):
+    _cfg, path = with_job(tmp_path, *RUNS[1])
+    again = tmp_path / "again.json"
+    write_job(*read_job(path), again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_references_stay_references_and_no_secret_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("A_SECRET_TOKEN", "the-secret-value")
+    cfg, path = with_job(
+        tmp_path,
+        *("source=local", "logger=[wandb]", "logger.wandb.project=${oc.env:A_SECRET_TOKEN}"),
+        *("encoder=huggingface", "encoder.name='org/${oc.env:A_SECRET_TOKEN}'", "isotropy=mean"),
+    )
+    text = path.read_text(encoding="utf-8")
+    assert "the-secret-value" in json.dumps(plain(cfg))
+    assert "the-secret-value" not in text
+    assert "/data" not in text
+    keys = json.loads(text)["config"]
+    assert keys["source"]["root"] == "${oc.env:ISOTRAIN_DATA_DIR}"
+    assert keys["cache_dir"] == "${output_dir}/.cache"
+    assert keys["isotropy"]["seed"] == "${seed}"
+    monkeypatch.setenv("A_SECRET_TOKEN", "another-value")
+    found, _arm = read_job(path)
+    assert found.encoder.name == "org/another-value"
+
+
+def test_a_job_can_be_written_before_its_variables_are_set(tmp_path, monkeypatch):
+    monkeypatch.delenv("ISOTRAIN_DATA_DIR")
+    _cfg, path = with_job(tmp_path, "source=local")
+    found, _arm = read_job(path)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/later")
+    assert found.source.root == "/later"
+
+
+def test_writing_a_job_leaves_the_configuration_alone(tmp_path):
+    cfg, path = with_job(tmp_path)
+    before = OmegaConf.to_container(cfg, resolve=False)
+    write_job(cfg, "a", path)
+    assert OmegaConf.to_container(cfg, resolve=False) == before
+
+
+@given(st.text(max_size=20))
+@settings(max_examples=30, derandomize=True, deadline=None)
+def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
+    if "${" in text:
+        return
+    cfg = COMPOSED.copy()
+    cfg.output_dir = text
+    path = tmp_path_factory.mktemp("job") / "job.json"
+    try:
+        write_job(cfg, text, path)
+    except UnicodeEncodeError:  # a lone surrogate is no text
+        return
+    found, arm = read_job(path)
+    assert (found.output_dir, arm) == (text, text)
+    assert plain(found) == plain(cfg)
+
+
+COMPOSED = compose_run(BASE)
+
+
+@pytest.mark.parametrize("overrides", RUNS)
+def test_python_and_the_command_line_compose_the_same(overrides):
+    found, mistakes = check_command([*BASE, *overrides])
+    assert mistakes == []
+    assert plain(found) == plain(compose_run([*BASE, *overrides]))
+
+
+def test_the_folder_of_the_config_tree_has_its_main_file():
+    from pathlib import Path
+
+    assert (Path(conf_folder()) / "train.yaml").is_file()
+
+
+def test_plain_content_is_json_and_has_no_references():
+    content = plain(compose_run([*BASE, "source=local", "isotropy=mean", "seed=5"]))
+    assert json.loads(json.dumps(content)) == content
+    assert "${" not in json.dumps(content)
+    assert content["source"]["root"] == "/data"
+    assert content["cache_dir"] == "runs/.cache"
+    assert content["isotropy"]["seed"] == 5
+
+
+def test_every_key_changes_the_hash_but_those_of_logging_and_place():
+    """Each leaf in turn; a leaf is left out of the hash exactly where the schema says so."""
+    cfg = compose_run([*BASE, "objective=[cosreg]", "isotropy=cluster_pca"])
+    start, content = content_hash(cfg), plain(cfg)
+
+    def leaves(node, path=()):
+        for key, value in node.items():
+            if isinstance(value, dict) and value:
+                yield from leaves(value, (*path, key))
+            else:
+                yield (*path, key), value
+
+    n_checked = 0
+    for path, value in leaves(content):
+        name = ".".join(path)
+        other = OmegaConf.create(content)
+        changed = [*value, "x"] if isinstance(value, list) else f"{value}-changed"
+        OmegaConf.update(other, name, changed, force_add=True)
+        is_named = not any(name == k or name.startswith(f"{k}.") for k in NOT_CONTENT)
+        assert (content_hash(other) != start) == is_named, name
+        n_checked += 1
+    assert n_checked > 50
+
+
+def test_the_hash_sees_what_a_reference_leads_to(monkeypatch):
+    cfg = compose_run([*BASE, "source=local"])
+    one = content_hash(cfg)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/other")
+    assert content_hash(cfg) != one
+
+
+def test_the_hash_leaves_the_configuration_alone():
+    cfg = compose_run(BASE)
+    before = plain(cfg)
+    content_hash(cfg)
+    assert plain(cfg) == before
+
+
+@pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
+def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
+    cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine"])
+    folder = run_folder(cfg, "an_arm")
+    assert folder.as_posix() == f"/place/of mine/{name}/an_arm-{content_hash(cfg)}"
+    assert not folder.exists()
+
+
+def test_the_folder_of_a_run_needs_a_number_of_threads():
+    with pytest.raises(AssertionError):
+        run_folder(compose_run([*BASE, "threads=null"]), "arm")

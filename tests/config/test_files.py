@@ -1,0 +1,209 @@
+"""Data and weights that are not there are told before anything is loaded."""
+
+from __future__ import annotations
+
+import huggingface_hub.constants
+import pytest
+
+from isotrain import files
+from isotrain.config.compose import compose_run
+from isotrain.files import file_mistakes
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """A hub cache without anything in it."""
+    home = tmp_path / "hub home"
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(home / "hub"))
+    return home
+
+
+def told(*overrides):
+    return file_mistakes(compose_run(["encoder=tiny", "source=demo", *overrides]))
+
+
+def write(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    return folder
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb", "wic"])
+def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
+    for name in OFFLINE:
+        monkeypatch.setenv(name, "1")
+    assert told(f"task={task}") == []
+
+
+@pytest.mark.parametrize(
+    ("task", "folders"), [("rte", "rte RTE"), ("stsb", "stsb STS-B"), ("wic", "wic WiC")]
+)
+def test_a_folder_without_the_set_is_told_with_every_place_looked_at(tmp_path, task, folders):
+    (mistake,) = told(f"task={task}", "source=local", f"source.root={tmp_path}")
+    for name in folders.split():
+        assert str(tmp_path / name) in mistake
+    assert f"{task}/train.jsonl and {task}/dev.jsonl" in mistake
+    for way in ("ISOTRAIN_DATA_DIR", "source.root", "source=hub", "source=demo"):
+        assert way in mistake
+
+
+@pytest.mark.parametrize(
+    ("names", "absent"),
+    [
+        (["rte/train.jsonl", "rte/dev.jsonl"], []),
+        (["rte/train.jsonl", "rte/dev.jsonl", "rte/test.jsonl"], []),
+        (["RTE/train.jsonl", "RTE/val.jsonl"], []),
+        (["RTE/train.tsv", "RTE/dev.tsv"], []),
+        (["rte/train.jsonl", "rte/dev.tsv"], []),
+        (["rte/train.jsonl"], ["dev"]),
+        (["rte/dev.jsonl", "rte/test.jsonl"], ["train"]),
+        (["rte/test.jsonl"], ["train", "dev"]),
+        (["rte/train.json", "rte/dev.jsonl"], ["train"]),
+        (["rte/train.jsonl/x", "rte/dev.jsonl"], ["train"]),  # a folder of that name
+    ],
+)
+def test_which_files_make_a_set(tmp_path, names, absent):
+    write(tmp_path, *names)
+    found = told("task=rte", "source=local", f"source.root={tmp_path}")
+    assert len(found) == bool(absent)
+    for split in absent:
+        assert f"{split}.jsonl" in found[0]
+    for split in {"train", "dev", "test"} - set(absent):
+        assert not found or f"/{split}.tsv" not in found[0]
+
+
+def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(write(tmp_path, "wic/train.jsonl")))
+    (mistake,) = told("source=local")
+    assert str(tmp_path / "wic" / "dev.jsonl") in mistake
+    write(tmp_path, "wic/dev.jsonl")
+    assert told("source=local") == []
+
+
+def test_a_folder_that_no_variable_names_is_the_checks_to_tell():
+    assert told("source=local") == []
+
+
+@pytest.mark.parametrize("root", [5, "[1]", "{a: 1}"])
+def test_a_root_that_is_no_text_raises_nothing(root):
+    """TypeError; the check has the words for it."""
+    told("source=local", f"source.root={root}")
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
+@pytest.mark.parametrize("value", ["1", "ON", "true", "YES"])
+def test_a_hub_set_that_is_not_in_the_cache_is_told_offline(
+    monkeypatch, empty_cache, variable, value
+):
+    assert told("source=hub", "task=rte") == []
+    monkeypatch.setenv(variable, value)
+    (mistake,) = told("source=hub", "task=rte")
+    assert f"nyu-mll/glue is not in {empty_cache / 'datasets'}" in mistake
+    for way in ("network access", "ISOTRAIN_DATA_DIR", "source=demo"):
+        assert way in mistake
+    (empty_cache / "datasets" / "nyu-mll___glue").mkdir(parents=True)
+    assert told("source=hub", "task=rte") == []
+
+
+@pytest.mark.parametrize("value", ["0", "", "off", "FALSE"])
+def test_a_variable_that_says_no_is_online(monkeypatch, value):
+    for name in OFFLINE:
+        monkeypatch.setenv(name, value)
+    assert told("source=hub", "encoder=bert_base") == []
+
+
+def test_the_cache_of_data_sets_may_stand_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "sets"))
+    assert str(tmp_path / "sets") in told("source=hub")[0]
+    (tmp_path / "sets" / "aps___super_glue").mkdir(parents=True)
+    assert told("source=hub") == []
+
+
+@pytest.mark.parametrize("encoder", ["bert_base", "distilbert", "gpt2", "roberta_base"])
+@pytest.mark.parametrize("variable", OFFLINE)
+def test_an_encoder_that_is_not_on_disk_is_told_offline(monkeypatch, encoder, variable):
+    assert told(f"encoder={encoder}") == []
+    monkeypatch.setenv(variable, "1")
+    (mistake,) = told(f"encoder={encoder}")
+    name = compose_run([f"encoder={encoder}", "source=demo"]).encoder.name
+    assert mistake.startswith(f"encoder {name} is not on disk")
+    for way in ("network access", "encoder.name=/path", "encoder=minilm", "encoder=tiny"):
+        assert way in mistake
+
+
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_a_folder_of_an_encoder_is_looked_for_in_any_case(monkeypatch, tmp_path, is_offline):
+    if is_offline:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    choice = ("encoder=huggingface", f"encoder.name={tmp_path}/bert")
+    assert told(*choice)[0].startswith(f"encoder.name={tmp_path}/bert is no folder with a config")
+    write(tmp_path, "bert/vocab.txt")
+    assert len(told(*choice)) == 1
+    write(tmp_path, "bert/config.json", "bert/model.safetensors")
+    assert told(*choice) == []
+
+
+@pytest.mark.parametrize("name", ["./no/such", "../no_such"])
+def test_a_relative_folder_is_named_as_it_was_given(monkeypatch, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    (mistake,) = told("encoder=huggingface", f"encoder.name={name}")
+    assert mistake.startswith(f"encoder.name={name} is no folder")
+
+
+def test_packaged_weights_need_no_hub(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(files, "packaged_folder", lambda: tmp_path)
+    assert told("encoder=minilm") == []
+    monkeypatch.setattr(files, "packaged_folder", lambda: None)
+    assert "all-MiniLM-L6-v2 is not on disk" in told("encoder=minilm")[0]
+
+
+def test_data_and_encoder_are_told_together(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = told("source=local", f"source.root={tmp_path}", "encoder=bert_base")
+    assert [mistake.split()[0] for mistake in found] == ["source=local", "encoder"]
+
+
+def test_a_task_of_a_users_package_is_left_to_itself(package, monkeypatch, tmp_path):
+    module = package("DATA = None\nclass Mine:\n    def __init__(self): ...\n")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
+    cfg.task = {"_target_": f"{module}.Mine"}
+    assert file_mistakes(cfg) == []
+
+
+def test_a_task_of_a_users_package_with_a_data_set_is_looked_for(package, monkeypatch, tmp_path):
+    module = package(
+        """
+        from isotrain.tasks.sources import DataSet
+        DATA = DataSet(name="mine", fields={"a": str}, target="a", hub_id="x/y",
+                       hub_config=None, hub_revision="0")
+        class Mine:
+            def __init__(self): ...
+        """
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
+    cfg.task = {"_target_": f"{module}.Mine"}
+    (mistake,) = file_mistakes(cfg)
+    assert str(tmp_path / "mine") in mistake
+
+
+@pytest.mark.parametrize("key", ["encoder.name", "encoder.revision", "encoder._target_"])
+def test_a_reference_that_leads_nowhere_raises_nothing(monkeypatch, key):
+    """The error of the reference itself, a traceback; the check has the words for it."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told("encoder=huggingface", "encoder.name=some/encoder", f"{key}='${{oc.env:NOT_SET}}'")
+
+
+def test_nothing_is_written_or_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told("source=hub", "encoder=bert_base")
+    told("source=local", "source.root=nowhere")
+    assert list(tmp_path.iterdir()) == []
