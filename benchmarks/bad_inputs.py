@@ -163,7 +163,7 @@ CASES: tuple[Case, ...] = (
         ("freezing.n_blocks must lie in 0 to 2 for this encoder, got 9",),
         late=True,
     ),
-    # What no signature tells: BUG, the libraries refuse these with errors of their own
+    # What no signature tells: the libraries refuse these with errors of their own
     Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu"), late=True),
     Case(("trainer.precision=18",), ("precision", "18"), late=True),
     Case(("schedule.name=linaer",), ("schedule.name", "linaer", "linear"), late=True),

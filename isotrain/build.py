@@ -101,7 +101,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
     )
-    data.setup()
 
     metrics: dict[str, RowMetric] = {}
     for name, node in cfg.metric.items():
@@ -128,9 +127,9 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    _try(module)
+    data.setup()  # last: it fills the token cache
     _check_sizes(cfg, data, trainer, encoder.max_positions)
-    trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])  # bad values are told now
-    module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
     return Experiment(
         module,
         data,
@@ -146,6 +145,17 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
 def _made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, called outside of Hydra, which would wrap what it raises."""
     return instantiate(node, _partial_=True)(**arguments)
+
+
+def _try(module: FineTuning) -> None:
+    """Bad values of the optimizer and the schedule, told before training begins."""
+    name = "optimizer"
+    try:
+        trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
+        name = "schedule.name"
+        module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _check_sizes(

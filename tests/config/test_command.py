@@ -564,7 +564,7 @@ JUNK = st.text(
 
 @given(JUNK)
 @settings(max_examples=30, derandomize=True, deadline=None)
-@example("~=3")  # BUG
+@example("~=3")
 def test_junk_raises_nothing(text):
     for multirun in (False, True):
         found = mistakes(text, multirun=multirun)
