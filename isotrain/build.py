@@ -44,6 +44,12 @@ class Experiment:
     checkpoints: Checkpoints
 
 
+def data_revision(cfg: DictConfig) -> str:
+    """What the source holds of the task's data set now; reads no row."""
+    task: Task = _made(cfg.task)
+    return str(_made(cfg.source).revision_of(task.data_set))
+
+
 def build(cfg: DictConfig, folder: Path) -> Experiment:
     """The parts of one run, wired; reads data and weights, trains nothing.
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def main() -> None:
         from isotrain.demo import demo
 
         demo(arguments)
+    elif command == "--version":
+        print(version("isotrain"))
     elif command in ("-h", "--help", "help"):
         print(USAGE)
     else:
@@ -117,6 +120,8 @@ def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
     except CannotRunError as error:
         _tell("this cannot run", str(error).splitlines())
         failures.append(REFUSED)
+    except KeyboardInterrupt:  # before training could listen, or the second one
+        sys.exit(128 + signal.SIGINT)
     except (NonFiniteError, StorageError) as error:
         _tell("the run stopped", [str(error)])
         failures.append(FAILED)
@@ -182,5 +187,6 @@ def n_cores() -> int:
 
 def _stop_with_the_parent() -> None:
     """Wait for the end of the parent, whose pipe is our input, and stop with a checkpoint."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
+        pass
     os.kill(os.getpid(), signal.SIGTERM)

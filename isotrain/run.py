@@ -16,7 +16,7 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.build import Experiment, build
+from isotrain.build import Experiment, build, data_revision
 from isotrain.config.compose import plain, run_folder
 from isotrain.config.redaction import redacted
 from isotrain.config.rules import check
@@ -65,7 +65,8 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         folder, now = run_folder(cfg, arm), environment()
-        if stored := _stored(cfg, folder, now):
+        revision = data_revision(cfg)
+        if stored := _stored(cfg, folder, now, revision):
             return stored
         quiet()
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
@@ -74,9 +75,9 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
     except (ValueError, OSError, MisconfigurationException) as error:
         raise CannotRunError(redacted(str(error))) from error
     with owned(folder, by_this_process=is_first):
-        if is_first and (stored := _stored(cfg, folder, now)):  # by another process meanwhile
+        if is_first and (stored := _stored(cfg, folder, now, revision)):  # by another meanwhile
             return stored
-        point = None if read_result(folder).get("status") == "finished" else _resume_point(folder)
+        point = _resume_point(cfg, folder, revision)
         record = _begin(cfg, arm, folder, experiment, now, point)
         try:
             rows = _work(cfg, folder, experiment, record, point)
@@ -113,11 +114,20 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return merged
 
 
-def _stored(cfg: DictConfig, folder: Path, now: dict[str, Any]) -> dict[str, float]:
-    """The scores of a finished run, printed; empty if there is none or it shall run again."""
+def _stored(cfg: DictConfig, folder: Path, now: dict[str, Any], revision: str) -> dict[str, float]:
+    """The scores of a finished run, printed; empty if there is none or it shall run again.
+
+    Raises:
+        CannotRunError: the data have changed since.
+    """
     result = read_result(folder)
     if result.get("status") != "finished" or cfg.rerun:
         return {}
+    if result["data"] != revision:
+        raise CannotRunError(
+            f"{folder} was finished on {result['data']}, which is {revision} now; rerun=true "
+            "trains on that and replaces the result"
+        )
     note = "finished before; rerun=true trains again" + code_changes(result, now)
     if cfg.logger:
         note += f"; nothing was sent to {', '.join(cfg.logger)}"
@@ -125,12 +135,23 @@ def _stored(cfg: DictConfig, folder: Path, now: dict[str, Any]) -> dict[str, flo
     return dict(result["scores"])
 
 
-def _resume_point(folder: Path) -> dict[str, Any] | None:
+def _resume_point(cfg: DictConfig, folder: Path, revision: str) -> dict[str, Any] | None:
     """Where an unfinished run stopped; None starts it anew.
 
     Raises:
-        CannotRunError: the checkpoint cannot be opened, or rows it knows of are gone.
+        CannotRunError: the checkpoint cannot be opened, rows it knows of are gone, or the data
+            have changed since.
     """
+    earlier = read_result(folder)
+    if earlier.get("status") == "finished":
+        return None
+    if (folder / "resume.ckpt").is_file() and earlier.get("data") != revision:
+        if cfg.rerun:
+            return None
+        raise CannotRunError(
+            f"{folder} was begun on {earlier.get('data')}, which is {revision} now; put the data "
+            "back, or start anew with rerun=true"
+        )
     path, rows = folder / "resume.ckpt", folder / "metrics.jsonl"
     try:
         point = load_resume_point(path)
@@ -234,6 +255,9 @@ def _record_failure(error: BaseException, folder: Path, record: dict[str, Any]) 
         "error": redacted(f"{type(error).__name__}: {error}"),
     }
     if process_rank() == 0:
+        if stopped:
+            kept = (folder / "resume.ckpt").is_file()
+            say(f"{folder}: stopped; the same command {'goes on' if kept else 'starts again'}")
         with suppress(OSError):  # a full disk has its own message
             write_json(folder / "result.json", record)
             if isinstance(error, NonFiniteError):
@@ -250,7 +274,7 @@ def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
 
 def quiet() -> None:
     """Silence notices that say nothing about the run."""
-    for name in ("pytorch_lightning", "lightning.pytorch", "lightning.fabric"):
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",

@@ -388,3 +388,39 @@ def test_options_of_the_trainer_for_a_quick_look(composed, small, tmp_path, opti
     run(cfg, "none")
     result = json.loads((run_folder(cfg, "none") / "result.json").read_text())
     assert result["status"] == "finished"
+
+
+def test_data_that_changed_since_are_told_and_never_mixed(
+    composed, small, tmp_path, write_fixture_data, monkeypatch
+):
+    from isotrain.training.fine_tuning import FineTuning
+
+    root = write_fixture_data(tmp_path / "rows")
+    base = (*small, f"source.root={root}", "task=rte", "metric=[]", "checkpoint.every_steps=2")
+    cfg = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4")
+    run(cfg, "none")
+    rows = root / "rte" / "train.jsonl"
+    text = rows.read_text()
+    rows.write_text(text.replace("old", "new"))
+    with pytest.raises(ValueError, match=r"was finished on .* rerun=true trains on that"):
+        run(cfg, "none")
+    rows.write_text(text)
+    assert "val/accuracy" in run(cfg, "none")
+
+    def explode(self, *_):
+        raise RuntimeError("stopped")
+
+    again = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4", "seed=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "on_validation_epoch_end", explode)
+        with pytest.raises(RuntimeError, match="stopped"):
+            run(again, "none")
+    folder = run_folder(again, "none")
+    (folder / "resume.ckpt").write_bytes(b"of the data before")
+    rows.write_text(text.replace("old", "new"))
+    with pytest.raises(ValueError, match=r"was begun on .* start anew with rerun=true"):
+        run(again, "none")
+    anew = composed(
+        *base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4", "seed=1", "rerun=true"
+    )
+    assert "val/accuracy" in run(anew, "none")

@@ -37,10 +37,20 @@ LEAST = {  # smallest legal value of a number
     "optimizer.weight_decay": 0,
     "trainer.accumulate_grad_batches": 1,
     "trainer.gradient_clip_val": 0,
+    "trainer.log_every_n_steps": 1,
+    "task.head_dropout": 0,
+    "encoder.dropout": 0,
     "threads": 1,
     "seed": 0,
 }
-MOST = {"training.warmup_fraction": 1, "seed": 2**32 - 1, "threads": 1024, "isotropy.rho": 1}
+MOST = {
+    "training.warmup_fraction": 1,
+    "seed": 2**32 - 1,
+    "threads": 1024,
+    "isotropy.rho": 1,
+    "task.head_dropout": 1,
+    "encoder.dropout": 1,
+}
 
 
 def check(cfg: DictConfig) -> None:

@@ -14,9 +14,9 @@ from isotrain.types import Row
 N_CLASSES = 2
 
 
-def build_head(width: int, n_vectors: int) -> nn.Module:
+def build_head(width: int, n_vectors: int, dropout: float) -> nn.Module:
     """Logits of the classes."""
-    return LinearHead(width, n_vectors, n_outputs=N_CLASSES)
+    return LinearHead(width, n_vectors, n_outputs=N_CLASSES, dropout=dropout)
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from torch import nn
+
 from isotrain.tasks import classification
 from isotrain.tasks.encoding import check_form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
@@ -28,20 +30,30 @@ class RTE:
     Args:
         form: cross (one sequence) or bi (two sequences, pair features).
         max_length: tokens per sequence at most.
+        head_dropout: share of the pooled features that a training step drops before the head.
     """
 
     data_set = DATA
     name, monitor, mode = "rte", "accuracy", "max"
     n_spans = 0
 
-    build_head = staticmethod(classification.build_head)
     loss = staticmethod(classification.loss)
     predictions = staticmethod(classification.predictions)
     metrics = staticmethod(classification.metrics)
 
-    def __init__(self, form: Literal["cross", "bi"] = "cross", max_length: int = 128) -> None:
+    def __init__(
+        self,
+        form: Literal["cross", "bi"] = "cross",
+        max_length: int = 128,
+        head_dropout: float = 0.1,
+    ) -> None:
         self.form, self.max_length = check_form(form), max_length
+        self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """Logits of the two classes."""
+        return classification.build_head(width, n_vectors, self.head_dropout)
 
     def load(self, source: Any) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its labels are hidden (−1)."""

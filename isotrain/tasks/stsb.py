@@ -31,14 +31,21 @@ class STSB:
     Args:
         form: cross regresses the score from one sequence; bi compares two vectors by cosine.
         max_length: tokens per sequence at most.
+        head_dropout: share of the pooled features that a training step drops before a linear head.
     """
 
     data_set = DATA
     name, monitor, mode = "stsb", "spearman", "max"
     n_spans = 0
 
-    def __init__(self, form: Literal["cross", "bi"] = "cross", max_length: int = 128) -> None:
+    def __init__(
+        self,
+        form: Literal["cross", "bi"] = "cross",
+        max_length: int = 128,
+        head_dropout: float = 0.1,
+    ) -> None:
         self.form, self.max_length = check_form(form), max_length
+        self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
 
     def load(self, source: Any) -> dict[str, list[Row]]:
@@ -63,7 +70,11 @@ class STSB:
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score (cross)."""
-        return CosineHead() if self.form == "bi" else LinearHead(width, n_vectors, n_outputs=1)
+        return (
+            CosineHead()
+            if self.form == "bi"
+            else LinearHead(width, n_vectors, n_outputs=1, dropout=self.head_dropout)
+        )
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean squared error on the score divided by 5."""

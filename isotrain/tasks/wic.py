@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from torch import nn
+
 from isotrain.tasks import classification
 from isotrain.tasks.encoding import check_form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
@@ -32,12 +34,12 @@ class WiC:
         max_length: tokens per sequence at most.
         prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
             the target; `none` leaves the sentence alone, for span pooling.
+        head_dropout: share of the pooled features that a training step drops before the head.
     """
 
     data_set = DATA
     name, monitor, mode = "wic", "accuracy", "max"
 
-    build_head = staticmethod(classification.build_head)
     loss = staticmethod(classification.loss)
     predictions = staticmethod(classification.predictions)
     metrics = staticmethod(classification.metrics)
@@ -47,12 +49,18 @@ class WiC:
         form: Literal["cross", "bi"] = "cross",
         max_length: int = 128,
         prompt: Literal["word", "none"] = "word",
+        head_dropout: float = 0.1,
     ) -> None:
         if prompt not in ("word", "none"):
             raise ValueError(f"task.prompt must be word or none, got {prompt!r}")
         self.form, self.max_length, self.prompt = check_form(form), max_length, prompt
+        self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
         self.n_spans = 2 // self.n_sequences
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """Logits of the two classes."""
+        return classification.build_head(width, n_vectors, self.head_dropout)
 
     def load(self, source: Any) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its labels are hidden (−1).

@@ -59,7 +59,7 @@ def refuse_non_finite(
     report = {
         "what": what,
         "value": _plain(value),
-        "step": step,
+        "steps_done": step,
         "rows": rows,
         "loss_parts": [one["loss_parts"] for one in found],
         "parameters": {

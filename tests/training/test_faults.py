@@ -55,7 +55,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     folder = run_folder(with_threads(cfg), "arm")
     fault = json.loads((folder / "fault.json").read_text())
     assert fault["what"] == "loss"
-    assert fault["step"] == 5 // accumulate
+    assert fault["steps_done"] == 5 // accumulate
     assert len(fault["rows"]) == 8  # of the batch
     assert set(fault["rows"]) <= set(range(96))
     assert fault["loss_parts"] == [{"train/task_loss": "nan"}]
@@ -64,7 +64,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     # The checkpoint before it is intact, and the run goes on from it.
     point = load_resume_point(folder / "resume.ckpt")
-    assert 0 < point["step"] <= fault["step"]
+    assert 0 < point["step"] <= fault["steps_done"]
     state = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
     assert all(torch.isfinite(t.float()).all() for t in state.values())
     assert "val/accuracy" in run(cfg, "arm")
