@@ -12,7 +12,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
 from isotrain.config.redaction import literal_secrets
-from isotrain.config.shapes import is_whole, wrong_keys, wrong_shapes
+from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
 from isotrain.config.targets import class_constant, is_allowed, targets
 
 LEAST = {  # smallest legal value of a number
@@ -77,6 +77,7 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
         f"reference to the environment: '{key}=${{oc.env:NAME}}'"
         for key in literal_secrets(OmegaConf.to_container(cfg, resolve=False))
     ]
+    content = with_defaults(content)  # what was deleted is told, and hides nothing else
     mistakes += wrong_shapes(content)
     if not is_whole(content):  # the rules below read its parts
         return mistakes

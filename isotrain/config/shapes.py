@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from isotrain.config.binding import nearest
-from isotrain.config.schema import SECTIONS
+from isotrain.config.schema import SECTIONS, RunConfig
 
 NEEDED = (
     *("task", "encoder", "pooling", "isotropy", "freezing", "source"),
@@ -34,6 +36,17 @@ def wrong_keys(content: dict[str, Any]) -> list[str]:
             if key not in node and not (section and section not in content)
         ]
     return found
+
+
+def with_defaults(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with the schema's value for every key that is absent."""
+    defaults = OmegaConf.to_container(OmegaConf.structured(RunConfig), enum_to_str=True)
+    assert isinstance(defaults, dict)
+    whole = {**defaults, **content}
+    for section in filter(None, SECTIONS):
+        if isinstance(whole[section], dict):
+            whole[section] = {**defaults[section], **whole[section]}
+    return whole
 
 
 def _is_part(node: Any) -> bool:
