@@ -39,7 +39,6 @@ class Experiment:
     trainer: pl.Trainer
     n_parameters: dict[str, int]
     source_id: str  # of the encoder's weights
-    data_revision: str
     loggers: list[Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
     checkpoints: Checkpoints
 
@@ -110,8 +109,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
 
     metrics: dict[str, RowMetric] = {}
     for name, node in cfg.metric.items():
-        if node.needs != "rows":
-            raise ValueError(f"metric {name} needs {node.needs}; the monitor gives rows alone")
         metrics[name] = instantiate(node.function)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps)
     callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints]
@@ -142,7 +139,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         trainer,
         n_parameters,
         encoder.source_id,
-        source.revision_of(task.data_set),
         [instantiate(node) for node in cfg.logger.values()],
         checkpoints,
     )

@@ -5,7 +5,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -83,17 +83,22 @@ class IsotropicModel(nn.Module):
         site_ids: dict[str, Tensor] = {}
         site_places: dict[str, Tensor] = {}
 
-        def at_site(site: str, before_ND: Tensor, ids_N: Tensor, places_N: Tensor) -> Tensor:
-            site_ids[site], site_places[site] = ids_N, places_N
-            after_ND = self._transformed(site, before_ND, places_N)
+        def at_site(
+            site: str, before_ND: Tensor, ids_N: Tensor, places: Callable[[], Tensor]
+        ) -> Tensor:
+            site_ids[site] = ids_N
+            if n_processes() > 1:
+                site_places[site] = places().to(ids_N.device)
+            after_ND = self._transformed(site, before_ND, site_places.get(site))
             site_rows[site] = before_ND, after_ND
             return after_ND
 
         def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
             before_ND = take_rows(hidden_ATD, mask_AT)
-            places_AT = batch_places(len(batch.index), batch.n_sequences, mask_AT.shape[1])
-            places_AT = places_AT.to(mask_AT.device)
-            after_ND = at_site(site, before_ND, ids_AT[mask_AT], places_AT[mask_AT])
+            shape = len(batch.index), batch.n_sequences, mask_AT.shape[1]
+            after_ND = at_site(
+                site, before_ND, ids_AT[mask_AT], lambda: batch_places(*shape)[mask_AT.cpu()]
+            )
             return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)
 
         edits: dict[int, Edit] = {
@@ -108,19 +113,23 @@ class IsotropicModel(nn.Module):
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
             n, n_vectors = pooled_BPD.shape[:2]
-            places_N = batch_places(n, 1, n_vectors).flatten().to(pooled_BPD.device)
             ids_N = row_ids(batch.index, 1, n_vectors).flatten()
-            after_ND = at_site("pooled", pooled_BPD.flatten(0, 1), ids_N, places_N)
+            after_ND = at_site(
+                "pooled",
+                pooled_BPD.flatten(0, 1),
+                ids_N,
+                lambda: batch_places(n, 1, n_vectors).flatten(),
+            )
             pooled_BPD = after_ND.reshape(*pooled_BPD.shape[:2], -1)
         logits_BC = self.head(pooled_BPD)
         return ModelOutput(
             states.hidden_states, pooled_BPD, logits_BC, site_rows, site_ids, site_places
         )
 
-    def _transformed(self, site: str, before_ND: Tensor, places_N: Tensor) -> Tensor:
+    def _transformed(self, site: str, before_ND: Tensor, places_N: Tensor | None) -> Tensor:
         """The rows after the layer; statistics of training may span all processes."""
         layer = self.transforms[site]
-        if not (self.sync and self.training and n_processes() > 1):
+        if places_N is None or not (self.sync and self.training):
             return layer(before_ND)  # type: ignore[no-any-return]
         all_ND, own_N = gather_in_order(before_ND, places_N)
         return layer(all_ND)[own_N]  # type: ignore[no-any-return]

@@ -78,7 +78,7 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         if is_first and (stored := _stored(cfg, folder, now, revision)):  # by another meanwhile
             return stored
         point = _resume_point(cfg, folder, revision)
-        record = _begin(cfg, arm, folder, experiment, now, point)
+        record = _begin(cfg, arm, folder, experiment, now, revision, point)
         try:
             rows = _work(cfg, folder, experiment, record, point)
             record |= {
@@ -176,6 +176,7 @@ def _begin(
     folder: Path,
     experiment: Experiment,
     now: dict[str, Any],
+    revision: str,
     point: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The record of the run, written as `running` into a folder cleared of an earlier try."""
@@ -188,7 +189,7 @@ def _begin(
         "n_parameters": experiment.n_parameters,
         "n_rows": experiment.data.n_rows,
         "encoder": experiment.source_id,
-        "data": experiment.data_revision,
+        "data": revision,
         "device": str(experiment.trainer.strategy.root_device),
         "n_processes": experiment.trainer.world_size,
         "monitor": f"val/{experiment.module.task.monitor}",

@@ -68,7 +68,9 @@ class ModelOutput:
     logits: Tensor  # [B, C]
     site_rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # (before, after)
     site_ids: dict[str, Tensor] = field(default_factory=dict)  # [N] unique id of each row
-    site_places: dict[str, Tensor] = field(default_factory=dict)  # [N] order over processes
+    site_places: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # [N] order over processes, if several
 
 
 Edit = Callable[[Tensor], Tensor]
