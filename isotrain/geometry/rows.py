@@ -5,8 +5,18 @@ A = Q·B sequences, T tokens, D hidden, N rows.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
+
+
+class Shaped(Protocol):
+    """A tensor, or what knows its shape."""
+
+    @property
+    def shape(self) -> torch.Size: ...  # noqa: D102
+
 
 POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places per example
 
@@ -36,6 +46,15 @@ def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
         + position_T[None, None, :]
     )
     return ids_QBT.reshape(n_sequences * len(index_B), n_positions)
+
+
+def index_of(ids: Tensor) -> Tensor:
+    """The row of the data set that each id names.
+
+    >>> index_of(row_ids(torch.tensor([3]), 2, 2)).tolist()
+    [[3, 3], [3, 3]]
+    """
+    return ids // POSITIONS
 
 
 def hash_ids(ids: Tensor) -> Tensor:
@@ -116,6 +135,33 @@ def has_scatter(x_ND: Tensor) -> bool:
     return False
 
 
+def check_shape(x: Shaped, min_rows: int = 2) -> None:
+    """Refuses what is not `[N, D]` with enough rows.
+
+    >>> check_shape(torch.eye(2))
+    """
+    if len(x.shape) != 2:
+        raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
+    n, d = x.shape
+    if n < min_rows:
+        raise ValueError(f"this measure needs at least {min_rows} rows, got {n}; measure more text")
+    if d == 0:
+        raise ValueError("a cloud needs at least one dimension, got [N, 0]")
+
+
+def check_finite(x_ND: Tensor) -> None:
+    """Refuses a NaN or infinity, and names its row.
+
+    >>> check_finite(torch.eye(2))
+    """
+    bad = (~torch.isfinite(x_ND)).any(dim=1)
+    if bool(bad.any()):
+        raise ValueError(
+            f"a cloud must be finite, {int(bad.sum())} of {len(x_ND)} rows are not (the first is "
+            f"row {int(bad.nonzero()[0])}); look for a diverged run or drop those rows"
+        )
+
+
 def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:
     """`x` in float64, after the checks that every measurement of a cloud shares.
 
@@ -126,16 +172,7 @@ def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:
     >>> check_cloud(torch.eye(2)).dtype
     torch.float64
     """
-    if x.ndim != 2:
-        raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
-    if len(x) < min_rows:
-        raise ValueError(f"this measure needs at least {min_rows} rows, got {len(x)}")
-    x = x.detach().double() if not x.requires_grad else x.double()
-    bad = (~torch.isfinite(x)).any(dim=1)
-    if bool(bad.any()):
-        first = int(bad.nonzero()[0])
-        raise ValueError(
-            f"a cloud must be finite, {int(bad.sum())} of {len(x)} rows are not "
-            f"(the first is row {first}); look for a diverged run or drop those rows"
-        )
+    check_shape(x, min_rows)
+    x = x.double() if x.requires_grad else x.detach().double()
+    check_finite(x)
     return x

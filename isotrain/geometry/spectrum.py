@@ -1,31 +1,56 @@
-"""Second moments of a cloud without an eigenproblem. N rows, D dimensions."""
+"""Eigenvalues of a cloud, and what is read off them. D dimensions."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
-class CovarianceTraces(NamedTuple):
-    """tr C and ‖C‖²_F of the covariance C of a cloud."""
+class Spectrum(NamedTuple):
+    """Eigenvalues `[D]` of a second-moment matrix, falling, and the rank the rows allow."""
 
-    trace: Tensor
-    frobenius_squared: Tensor
+    value_D: Tensor
+    most: int
+
+    @property
+    def singular_D(self) -> Tensor:
+        """Square roots of the eigenvalues; the gradient at an eigenvalue of 0 is 0."""
+        real_D = self.value_D > 0
+        return torch.where(real_D, self.value_D, 1.0).sqrt() * real_D
 
 
-def covariance_traces(x_ND: Tensor) -> CovarianceTraces:
-    """Trace and squared Frobenius norm of the centred covariance, by the smaller Gram side.
+def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Spectrum:
+    """Eigenvalues of a Gram matrix of either side, falling, zero-padded to `width`.
 
-    C = XcᵀXc/(N−1). For N < D the N×N Gram matrix has the same non-zero spectrum, so both
-    numbers follow from it at O(N²D) instead of O(ND²). Differentiable.
+    Those below D·eps·λ₁ are rounding and set to 0, so that both sides, and one pass or many,
+    give the same spectrum; so are those past `most`. Differentiable.
 
-    >>> import torch
-    >>> t = covariance_traces(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    >>> t.trace.item(), t.frobenius_squared.item()
-    (2.0, 4.0)
+    >>> spectrum_of(torch.diag(torch.tensor([1.0, 4.0])), width=3, most=2).value_D.tolist()
+    [4.0, 1.0, 0.0]
     """
-    centred_ND = x_ND - x_ND.mean(dim=0)
-    n, d = centred_ND.shape
-    gram = centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND
-    return CovarianceTraces(centred_ND.square().sum() / (n - 1), gram.square().sum() / (n - 1) ** 2)
+    value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
+    cut = width * torch.finfo(value_S.dtype).eps * value_S[0] if len(value_S) else 0.0
+    value_S = torch.where(value_S > cut, value_S, 0.0)
+    return Spectrum(torch.nn.functional.pad(value_S, (0, width - len(value_S))), most)
+
+
+def shares(weight_D: Tensor) -> Tensor:
+    """Non-negative numbers divided by their sum; all zero where the sum is.
+
+    >>> shares(torch.tensor([3.0, 1.0])).tolist()
+    [0.75, 0.25]
+    """
+    total = weight_D.sum()
+    return weight_D / torch.where(total > 0, total, 1.0)
+
+
+def entropy(share_D: Tensor) -> Tensor:
+    """−Σ p·ln p in nats, with 0·ln 0 = 0.
+
+    >>> round(entropy(torch.tensor([0.5, 0.5, 0.0])).item(), 6)
+    0.693147
+    """
+    real_D = share_D > 0
+    return -(share_D * torch.where(real_D, share_D, 1.0).log()).sum()

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
 from torch import Tensor
 
-from isotrain.geometry.rows import check_cloud, has_scatter
-from isotrain.geometry.spectrum import covariance_traces
+from isotrain.geometry.cloud import Cloud, from_moments
 
 
-def isoscore(x: Tensor) -> Tensor:
+@from_moments
+def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double") -> Tensor:
     """Fraction of dimensions the rows of `x [N, D]` use evenly; in [0, 1], 1 = isotropic.
 
     (PR − 1)/(D − 1) with PR = (tr C)²/‖C‖²_F, the participation ratio of the centred
     covariance C. This equals the published five-step definition exactly and needs two traces
     instead of an eigenproblem. Unchanged by rotation, translation and uniform scale, so it does
-    not see the mean cone. Biased low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D).
-    N = number of rows, unitless; D = 1 gives 1, otherwise rows without
-    scatter give 0.
+    not see the mean cone. Biased low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D);
+    `isoscore_corrected` takes that out. N = number of rows, unitless; D = 1 gives 1, otherwise
+    rows without scatter give 0.
+
+    `precision="mixed"` takes the products of centred rows in float32, which is what the
+    published package does with float32 rows; the value moves by less than 1e-6.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or another precision.
 
     Rudman et al. 2022, Eq. 5-7.
 
@@ -27,12 +33,14 @@ def isoscore(x: Tensor) -> Tensor:
     >>> isoscore(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).item()
     1.0
     """
-    x = check_cloud(x)
-    d = x.shape[1]
-    if d == 1:
-        return x.new_ones(())
-    if not has_scatter(x):
-        return x.new_zeros(())
-    traces = covariance_traces(x / x.abs().amax())  # squares of squares stay in range
-    ratio = traces.trace.square() / traces.frobenius_squared
-    return ((ratio - 1.0) / (d - 1)).clamp(0.0, 1.0)
+    if precision not in ("double", "mixed"):
+        raise ValueError(f"precision must be double or mixed, got {precision!r}")
+    cloud = Cloud.of(x)
+    if cloud.d == 1:
+        return cloud.mean_D.new_ones(())
+    if not cloud.has_scatter:
+        return cloud.mean_D.new_zeros(())
+    narrow = precision == "mixed" and cloud.x is not None and cloud.n >= cloud.d
+    gram_SS = cloud.product(torch.float32) if narrow else cloud.gram_SS
+    ratio = gram_SS.trace().square() / gram_SS.square().sum()
+    return ((ratio - 1.0) / (cloud.d - 1)).clamp(0.0, 1.0)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from isotrain.geometry.cosine import mean_pairwise_cosine
-from isotrain.geometry.rows import check_cloud
+from isotrain.geometry.cloud import Cloud, from_moments
 
 
-def mean_cosine(x: Tensor) -> Tensor:
+@from_moments
+def mean_cosine(x: Tensor | Cloud) -> Tensor:
     """Mean cosine over all pairs of distinct rows of `x [N, D]`; in [−1/(N−1), 1], 0 = isotropic.
 
-    (‖Σ u_i‖² − N)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D), so it has no
+    (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D), so it has no
     sampling error for the given rows. Unchanged by rotation and by the length of rows; moved by
-    translation: it sees the mean cone and little else.
+    translation: it sees the mean cone and little else. Unbiased for every N. A zero row has
+    cosine 0 with every row.
 
     Raises:
         ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
@@ -24,4 +25,6 @@ def mean_cosine(x: Tensor) -> Tensor:
     >>> mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).item()
     0.0
     """
-    return mean_pairwise_cosine(check_cloud(x))
+    cloud = Cloud.of(x)
+    sums = cloud.unit_sums
+    return (sums.sum_D.square().sum() - sums.square_D.sum()) / (cloud.n * (cloud.n - 1))

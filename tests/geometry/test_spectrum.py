@@ -1,22 +1,101 @@
-"""Covariance traces against NumPy's covariance."""
+"""Eigenvalues of Gram matrices against NumPy, and what is read off them."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy as scipy_entropy
 
-from isotrain.geometry.spectrum import covariance_traces
-
-
-@pytest.mark.parametrize(("n", "d"), [(2, 1), (2, 9), (9, 10), (10, 10), (11, 10), (300, 7)])
-def test_equals_the_covariance_matrix(n, d):
-    x = torch.randn(n, d, generator=torch.Generator().manual_seed(n), dtype=torch.float64) + 5.0
-    covariance = np.cov(x.numpy(), rowvar=False).reshape(d, d)
-    traces = covariance_traces(x)
-    assert traces.trace.item() == pytest.approx(np.trace(covariance), rel=1e-12)
-    assert traces.frobenius_squared.item() == pytest.approx((covariance**2).sum(), rel=1e-12)
+from isotrain.geometry.spectrum import Spectrum, entropy, shares, spectrum_of
 
 
-@pytest.mark.parametrize(("n", "d"), [(4, 6), (6, 4)])
-def test_is_differentiable_on_both_sides(n, d):
-    x = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda rows: tuple(covariance_traces(rows)), x.requires_grad_())
+def rows(n, d, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 4), (4, 7), (7, 4), (6, 6)])
+def test_both_sides_give_the_squared_singular_values(n, d):
+    x = rows(n, d)
+    wanted = np.zeros(d)
+    wanted[: min(n, d)] = np.linalg.svd(x.numpy(), compute_uv=False) ** 2
+    for gram in (x @ x.T, x.T @ x):
+        found = spectrum_of(gram, d, min(n, d))
+        assert found.most == min(n, d)
+        np.testing.assert_allclose(found.value_D.numpy(), wanted, rtol=1e-10, atol=1e-12)
+        assert bool((found.value_D[min(n, d) :] == 0).all())
+
+
+def test_rounding_below_the_cut_is_zero_and_signal_above_it_is_kept():
+    eps = torch.finfo(torch.float64).eps
+    diagonal = torch.tensor([1.0, 20 * eps, 4 * eps, 0.0], dtype=torch.float64)
+    assert spectrum_of(torch.diag(diagonal), 4, 4).value_D.tolist() == [
+        1.0,
+        pytest.approx(20 * eps, rel=1e-6),
+        0.0,  # not above D·eps·λ₁
+        0.0,
+    ]
+    assert spectrum_of(torch.diag(-diagonal), 4, 4).value_D.tolist()[1:] == [0.0, 0.0, 0.0]
+
+
+def test_no_more_eigenvalues_than_the_rows_allow():
+    found = spectrum_of(torch.diag(torch.tensor([3.0, 2.0, 1.0])), 5, 2)
+    assert found.value_D.tolist() == [3.0, 2.0, 0.0, 0.0, 0.0]
+
+
+def test_zero_and_empty():
+    assert spectrum_of(torch.zeros(3, 3), 3, 3).value_D.tolist() == [0.0, 0.0, 0.0]
+    assert spectrum_of(torch.zeros(1, 1), 4, 0).value_D.tolist() == [0.0] * 4
+
+
+def test_singular_values_and_their_gradient_at_zero():
+    value = torch.tensor([4.0, 1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    singular = Spectrum(value, 3).singular_D
+    assert singular.tolist() == [2.0, 1.0, 0.0]
+    singular.sum().backward()
+    assert value.grad.tolist() == [0.25, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("matrix", [torch.eye(4), torch.diag(torch.tensor([2.0, 2.0, 1.0, 0.0]))])
+def test_gradient_is_finite_for_equal_eigenvalues(matrix):
+    gram = matrix.double().requires_grad_()
+    spectrum = spectrum_of(gram, 4, 4)
+    (spectrum.value_D.sum() + spectrum.singular_D.sum()).backward()
+    assert bool(gram.grad.isfinite().all())
+    assert float(gram.grad.abs().max()) > 0
+
+
+def test_gradient_equals_differences():
+    gram = rows(5, 5, seed=1)
+    gram = (gram @ gram.T).requires_grad_()
+    weight = torch.arange(1.0, 6.0, dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda g: spectrum_of((g + g.T) / 2, 5, 5).value_D @ weight, gram
+    )
+
+
+def test_shares():
+    assert shares(torch.tensor([3.0, 1.0, 0.0])).tolist() == [0.75, 0.25, 0.0]
+    assert shares(torch.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    tiny = shares(torch.full((2,), 1e-300, dtype=torch.float64))
+    assert tiny.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entropy_equals_scipy(seed):
+    share = rows(1, 9, seed).abs().flatten()
+    share[3] = 0.0
+    share = share / share.sum()
+    assert entropy(share).item() == pytest.approx(scipy_entropy(share.numpy()), abs=1e-13)
+
+
+def test_entropy_at_the_ends():
+    assert entropy(torch.tensor([1.0, 0.0])).item() == 0.0
+    assert entropy(torch.zeros(3)).item() == 0.0
+    uniform = torch.full((8,), 0.125, dtype=torch.float64)
+    assert entropy(uniform).item() == pytest.approx(math.log(8), abs=1e-15)
+    share = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64, requires_grad=True)
+    entropy(share).backward()
+    assert share.grad[:2].tolist() == [pytest.approx(math.log(2) - 1)] * 2
+    assert bool(share.grad.isfinite().all())

@@ -177,3 +177,67 @@ def test_errors():
     for shape in ((4,), (2, 3, 4)):
         with pytest.raises(ValueError, match=r"\[N, D\]"):
             isoscore(torch.zeros(shape))
+
+
+# Products in float32
+
+
+@pytest.mark.parametrize(("n", "d"), [*SHAPES, (1000, 200), (4000, 64)])
+@pytest.mark.parametrize("mean_norm", [0.0, 16_000.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mixed_precision_is_within_1e_6(n, d, mean_norm, dtype):
+    x = (cloud(n, d, seed=12) + mean_norm / math.sqrt(d)).to(dtype)
+    found = isoscore(x, precision="mixed")
+    assert found.dtype == torch.float64
+    assert found.item() == pytest.approx(isoscore(x).item(), abs=1e-6)
+
+
+def test_mixed_precision_with_a_dominating_dimension():
+    x = cloud(600, 50, seed=13)
+    x[:, 7] *= 3000.0
+    x[:, 9] += 1e5
+    assert isoscore(x, precision="mixed").item() == pytest.approx(isoscore(x).item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-40, 1e-25, 1e-15, 1e15, 1e20, 1e50, 1e150])
+def test_mixed_precision_does_not_leave_the_range_of_float32(scale):
+    x = cloud(200, 6, seed=14)
+    found = isoscore(x * scale, precision="mixed")
+    assert found.item() == pytest.approx(isoscore(x).item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.1, -16_000.3])
+def test_mixed_precision_of_constant_rows_and_duplicates(value):
+    constant = torch.full((900, 5), value, dtype=torch.float64)
+    assert isoscore(constant, precision="mixed").item() == 0.0
+    x = cloud(25, 6, seed=15).repeat(40, 1)
+    assert isoscore(x, precision="mixed").item() == pytest.approx(isoscore(x).item(), abs=1e-6)
+
+
+def test_the_published_package_on_float32_rows_is_no_nearer():
+    """What the package computes with float32 rows is what `mixed` stands beside."""
+    x = cloud(500, 32, seed=16, mean=2.0).float()
+    exact = isoscore(x.double()).item()
+    assert float(IsoScore(x.numpy())) == pytest.approx(exact, abs=1e-5)
+    assert isoscore(x, precision="mixed").item() == pytest.approx(exact, abs=1e-6)
+
+
+def test_the_published_package_takes_rows_first():
+    """(N, d), not (d, N): the transposed call gives another number without an error."""
+    x = cloud(40, 6, seed=17)
+    assert float(IsoScore(x.numpy())) == pytest.approx(isoscore(x).item(), abs=1e-6)
+    assert abs(float(IsoScore(x.T.numpy())) - isoscore(x).item()) > 0.01
+
+
+def test_mixed_precision_has_a_gradient():
+    x = cloud(60, 5, seed=18).requires_grad_()
+    isoscore(x).backward()
+    exact, x.grad = x.grad, None
+    isoscore(x, precision="mixed").backward()
+    torch.testing.assert_close(x.grad, exact, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("precision", ["single", "", None])
+def test_another_precision_is_refused(precision):
+    with pytest.raises(ValueError, match="precision must be double or mixed"):
+        isoscore(cloud(5, 3), precision=precision)

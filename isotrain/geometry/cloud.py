@@ -1,0 +1,279 @@
+"""A cloud that several metrics measure: what they share is computed once.
+
+N rows, D dimensions, S the smaller of N and D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.moments import Moments
+from isotrain.geometry.rows import check_finite, check_shape, has_scatter
+from isotrain.geometry.spectrum import Spectrum, spectrum_of
+
+SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
+PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed
+Metric = TypeVar("Metric", bound=Callable[..., Any])
+
+
+class ShapeSums(NamedTuple):
+    """Sums over centred rows y: y², y³ and y⁴ by coordinate, ‖y‖²·y, and ‖y‖⁴."""
+
+    square_D: Tensor
+    cube_D: Tensor
+    fourth_D: Tensor
+    norm_cube_D: Tensor
+    norm_fourth: Tensor
+
+
+class UnitSums(NamedTuple):
+    """Sums over unit rows u: u, and u² by coordinate. A zero row adds nothing."""
+
+    sum_D: Tensor
+    square_D: Tensor
+
+
+class Cloud:
+    """Checked rows with their moments and spectra in float64, each computed when first asked for.
+
+    A metric starts with `Cloud.of(x)`, so it takes a tensor or a cloud; metrics given the same
+    cloud compute nothing twice. Rows are read in blocks: many float32 rows are never copied to
+    float64 as a whole. Where entries pass 1e±60, moments are those of rows times a power of two
+    (`unit`), so that fourth powers stay in range. Keeps the graph of rows that require gradients.
+
+    Raises:
+        ValueError: not `[N, D]`, fewer than `min_rows` rows, or a NaN or infinity (its row is
+            named).
+
+    >>> Cloud(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).centred.value_D.tolist()
+    [2.0, 0.0]
+    """
+
+    unit = 1.0
+    source: Tensor | None = None  # as it was given; None for a cloud known by its moments
+    x: Tensor | None = None
+
+    def __init__(self, x: Tensor, min_rows: int = 2) -> None:
+        check_shape(x, min_rows)
+        self.source = x
+        self.x = x if x.is_floating_point() else x.double()
+        self.n, self.d = x.shape
+        low, high = torch.aminmax(self.x.detach())  # in one pass; NaN if any entry is
+        largest = max(-float(low), float(high))
+        if not math.isfinite(largest):
+            check_finite(x)
+        if largest and not 1e-60 < largest < 1e60:
+            self.unit = 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
+
+    @classmethod
+    def of(cls, x: Tensor | Cloud, min_rows: int = 2) -> Cloud:
+        """`x` if it is a cloud, the cloud of `x` that is being shared, or a new one."""
+        cloud = x if isinstance(x, Cloud) else _shared.get()
+        if cloud is None or (cloud is not x and cloud.source is not x):
+            assert isinstance(x, Tensor)
+            return cls(x, min_rows)
+        check_shape(cloud, min_rows)
+        return cloud
+
+    @classmethod
+    def from_moments(cls, moments: Moments) -> Cloud:
+        """A cloud known by its moments: whatever has to see single rows is refused."""
+        cloud = cls.__new__(cls)
+        cloud.n, cloud.d = int(moments.n), len(moments.mean_D)
+        cloud.mean_D, cloud.scatter_DD = moments.mean_D, moments.scatter_DD
+        square_D = moments.scatter_DD.diagonal()
+        cloud.shape_sums = ShapeSums(
+            square_D, moments.cube_D, moments.fourth_D, moments.norm_cube_D, moments.norm_fourth
+        )
+        cloud.unit_sums = UnitSums(moments.unit_sum_D, moments.unit_square_D)
+        cloud.has_scatter = bool((square_D > rounding_of(moments.mean_D, cloud.n)).any())
+        return cloud
+
+    @property
+    def shape(self) -> torch.Size:
+        """`[N, D]`."""
+        return torch.Size((self.n, self.d))
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The rows in float64, as they were given."""
+        if self.x is None:
+            raise ValueError(
+                "this metric has to see the rows, and a stream keeps their moments alone; "
+                "give it the rows, or a stream with max_rows"
+            )
+        return self.x.double() if self.x.requires_grad else self.x.detach().double()
+
+    @cached_property
+    def has_scatter(self) -> bool:
+        """Whether the rows differ by more than rounding."""
+        assert self.x is not None
+        return has_scatter(self.x[:8].detach().double()) or has_scatter(self.rows.detach())
+
+    @cached_property
+    def mean_D(self) -> Tensor:
+        """Mean row."""
+        given = self._given if self.unit == 1.0 else self._given.double() * self.unit
+        return given.mean(dim=0, dtype=torch.float64)
+
+    @cached_property
+    def scatter_DD(self) -> Tensor:
+        """Σ y yᵀ over centred rows y."""
+        return self.product()
+
+    @cached_property
+    def gram_SS(self) -> Tensor:
+        """Products of centred rows on the smaller side: both have the same spectrum."""
+        if self.x is None or self.n >= self.d:
+            return self.scatter_DD
+        centred_ND = self.rows * self.unit - self.mean_D
+        return centred_ND @ centred_ND.T
+
+    @cached_property
+    def uncentred_gram_SS(self) -> Tensor:
+        """`gram_SS` without the centring."""
+        if self.x is None or self.n >= self.d:
+            return self.scatter_DD + self.n * torch.outer(self.mean_D, self.mean_D)
+        rows_ND = self.rows * self.unit
+        return rows_ND @ rows_ND.T
+
+    @cached_property
+    def centred(self) -> Spectrum:
+        """Eigenvalues of the covariance, yᵀy/(N−1)."""
+        if not self.has_scatter:
+            return Spectrum(torch.zeros_like(self.mean_D), 0)
+        return spectrum_of(self.gram_SS / (self.n - 1), self.d, min(self.n - 1, self.d))
+
+    @cached_property
+    def uncentred(self) -> Spectrum:
+        """Eigenvalues of the second moments about the origin, xᵀx/N."""
+        return spectrum_of(self.uncentred_gram_SS / self.n, self.d, min(self.n, self.d))
+
+    def spectrum(self, center: bool) -> Spectrum:
+        """`centred` or `uncentred`."""
+        return self.centred if center else self.uncentred
+
+    @cached_property
+    def shape_sums(self) -> ShapeSums:
+        """Second to fourth moments by coordinate, third and fourth of the norms."""
+        return ShapeSums(*_summed(_shape_sums, self._centred_blocks(self._sum_rows)))
+
+    @cached_property
+    def unit_sums(self) -> UnitSums:
+        """First and second moments of unit rows, by coordinate."""
+        blocks = (block_BD.double() for block_BD in torch.split(self._given, self._sum_rows))
+        return UnitSums(*_summed(_unit_sums, blocks))
+
+    @property
+    def moments(self) -> Moments:
+        """Everything that follows from sums, to be merged with that of further rows."""
+        if self.unit != 1.0:
+            raise ValueError(
+                "moments of entries beyond 1e±60 leave the range of float64; scale the rows"
+            )
+        shape, unit = self.shape_sums, self.unit_sums
+        n = self.mean_D.new_tensor(float(self.n))
+        return Moments(n, self.mean_D, self.scatter_DD, *shape[1:], *unit)
+
+    def product(self, precision: torch.dtype = torch.float64) -> Tensor:
+        """Σ y yᵀ `[D, D]` over centred rows y, the products taken in `precision`.
+
+        Sums over blocks are float64 in any case. Only the blocks on and above the diagonal are
+        computed.
+        """
+        d = self.d
+        upper_DD = self.mean_D.new_zeros(d, d)
+        for block_BD in self._centred_blocks(PRODUCT_ROWS):
+            y_BD = block_BD.to(precision)
+            for first in range(0, d, PRODUCT_COLUMNS):
+                past = first + PRODUCT_COLUMNS
+                upper_DD[first:past, first:] += y_BD[:, first:past].T @ y_BD[:, first:]
+        return upper_DD.triu() + upper_DD.triu(1).T
+
+    @property
+    def _given(self) -> Tensor:
+        if self.x is None:
+            raise ValueError("a cloud known by its moments has no rows")
+        return self.x if self.x.requires_grad else self.x.detach()
+
+    @property
+    def _sum_rows(self) -> int:
+        return max(16, SUM_ENTRIES // self.d)
+
+    def _centred_blocks(self, n_rows: int) -> Iterator[Tensor]:
+        """Blocks of centred rows in float64, times `unit`."""
+        for block_BD in torch.split(self._given, n_rows):
+            rows_BD = block_BD if self.unit == 1.0 else block_BD.double() * self.unit
+            yield rows_BD - self.mean_D
+
+
+def rounding_of(mean_D: Tensor, n: int) -> Tensor:
+    """Σ y² of each coordinate that rounding alone leaves of n equal rows, at most.
+
+    >>> bool(rounding_of(torch.tensor([1.0]), 100) < 1e-24)
+    True
+    """
+    return n * (64.0 * torch.finfo(torch.float64).eps * mean_D).square()
+
+
+def _summed(terms: Callable[[Tensor], list[Tensor]], blocks: Iterator[Tensor]) -> list[Tensor]:
+    total = terms(next(blocks))
+    for block in blocks:
+        total = [a + b for a, b in zip(total, terms(block), strict=True)]
+    return total
+
+
+def _shape_sums(y_BD: Tensor) -> list[Tensor]:
+    square_BD = y_BD.square()
+    norm_B = square_BD.sum(dim=1)
+    return [
+        square_BD.sum(dim=0),
+        (square_BD * y_BD).sum(dim=0),
+        square_BD.square().sum(dim=0),
+        norm_B @ y_BD,
+        norm_B @ norm_B,
+    ]
+
+
+def _unit_sums(x_BD: Tensor) -> list[Tensor]:
+    square_BD = x_BD.square()
+    length_B = square_BD.sum(dim=1)  # squared
+    if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
+        unit_BD = unit_rows(x_BD)
+        return [unit_BD.sum(dim=0), unit_BD.square().sum(dim=0)]
+    return [length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD]
+
+
+_shared: ContextVar[Cloud | None] = ContextVar("shared", default=None)
+
+
+@contextmanager
+def shared(x: Tensor) -> Iterator[Cloud]:
+    """Inside the block `Cloud.of(x)` is one cloud for all metrics that get this very tensor.
+
+    >>> x = torch.eye(3)
+    >>> with shared(x) as cloud:
+    ...     Cloud.of(x) is cloud
+    True
+    """
+    cloud = Cloud(x, min_rows=1)
+    token = _shared.set(cloud)
+    try:
+        yield cloud
+    finally:
+        _shared.reset(token)
+
+
+def from_moments(metric: Metric) -> Metric:
+    """Marks a metric of the moments alone: a stream computes it without keeping rows."""
+    metric.from_moments = True  # type: ignore[attr-defined]
+    return metric

@@ -1,0 +1,46 @@
+"""α-ReQ: how fast the eigenvalues of a cloud fall. N rows, D dimensions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+
+
+@from_moments
+def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool = True) -> Tensor:
+    """Decay α of the eigenvalues of the rows of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
+
+    Minus the slope of the least-squares line through (ln i, ln λ_i) for eigenvalues number
+    `first` to `last`, counted from 1. The head of a spectrum is no power law and its tail is
+    noise where rows are few, hence the window. With r eigenvalues that are not zero the window
+    ends at min(last, r) and starts at most at half of its end, so small clouds have one too.
+    Unchanged by rotation, uniform scale and, with `center`, translation. Biased high for N < 5·D.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, `first` < 1, `last` ≤ `first`, or
+            fewer than 3 eigenvalues that are not zero.
+
+    Agrawal et al. 2022.
+
+    >>> import torch
+    >>> scale_D = torch.arange(1.0, 9.0) ** -0.5  # λ_i = i^−1 up to a factor
+    >>> x = torch.cat([torch.diag(scale_D), -torch.diag(scale_D)])
+    >>> round(alpha_req(x).item(), 6)
+    1.0
+    """
+    if first < 1 or last <= first:
+        raise ValueError(f"the window must have 1 ≤ first < last, got {first} to {last}")
+    value_D = Cloud.of(x).spectrum(center).value_D
+    rank = int((value_D > 0).sum())
+    if rank < 3:
+        raise ValueError(
+            f"a slope needs at least 3 eigenvalues that are not zero, got {rank}; measure more rows"
+        )
+    last = min(last, rank)
+    first = min(first, last // 2)
+    number = torch.arange(first, last + 1, dtype=value_D.dtype, device=value_D.device).log()
+    number = number - number.mean()
+    height = value_D[first - 1 : last].log()
+    return -(number @ height) / (number @ number)

@@ -1,0 +1,52 @@
+"""IsoScore without its finite-sample bias. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+
+
+@from_moments
+def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
+    """IsoScore of the distribution that the rows of `x [N, D]` were drawn from; 1 = isotropic.
+
+    (PR − 1)/(D − 1), where the two parts of PR = (tr Σ)²/tr(Σ²) are replaced by their
+    U-statistics over four distinct rows, which are unbiased for every distribution with fourth
+    moments. With S = YᵀY/(N−1) over centred rows y and Q = Σ‖y‖⁴/(N−1)
+
+        tr(Σ²) ≈ c·[(N−1)(N−2)·tr S² + (tr S)² − N·Q]
+        (tr Σ)² ≈ c·[(N² − 3N + 1)·(tr S)² + 2·tr S² − N·Q],   c = (N−1)/(N(N−2)(N−3)).
+
+    Unitless; unchanged by rotation, translation and uniform scale; does not see the mean cone.
+    A ratio of unbiased parts: its own bias is of order 1/N, and it scatters around the truth,
+    also below 0 and above 1 (relative standard deviation about 10 % for 16 Gaussian rows). Rows
+    must be independent: tokens of one sentence count for less than their number. D = 1 gives 1,
+    rows without scatter give 0.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 4, a NaN or infinity, or an estimate of tr(Σ²) that is not
+            positive, which takes very few rows with heavy tails.
+
+    U-statistics of Himeno and Yamada 2014; IsoScore of Rudman et al. 2022.
+
+    >>> import torch
+    >>> x = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    >>> round(isoscore_corrected(x).item(), 1)  # IsoScore itself gives 0.2
+    1.0
+    """
+    cloud = Cloud.of(x, min_rows=4)
+    n, d = cloud.n, cloud.d
+    if d == 1:
+        return cloud.mean_D.new_ones(())
+    if not cloud.has_scatter:
+        return cloud.mean_D.new_zeros(())
+    size = cloud.gram_SS.trace()
+    trace_squared = 1.0 / (n - 1) ** 2  # of S, in units of the trace of the Gram matrix
+    frobenius = (cloud.gram_SS / size).square().sum() / (n - 1) ** 2
+    fourth = cloud.shape_sums.norm_fourth / size.square() / (n - 1)
+    above = (n * n - 3 * n + 1) * trace_squared + 2.0 * frobenius - n * fourth
+    below = (n - 1) * (n - 2) * frobenius + trace_squared - n * fourth
+    if not bool(below > 0):
+        raise ValueError(f"the estimate of tr(Σ²) from {n} rows is not positive; measure more rows")
+    return (above / below - 1.0) / (d - 1)

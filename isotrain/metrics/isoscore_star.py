@@ -1,0 +1,83 @@
+"""IsoScore*: IsoScore of a covariance that is shrunk towards a stable one. N rows, D dimensions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+
+
+def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:
+    """IsoScore of (1 − ζ)·C + ζ·C₀, in [0, 1], 1 = isotropic; differentiable in `x [N, D]`.
+
+    C is the centred covariance of the rows (divided by N − 1), C₀ = `reference_covariance
+    [D, D]` that of many rows, ζ = `shrinkage` in [0, 1]: 0 gives IsoScore, 1 the IsoScore of C₀.
+    Taken by traces, without an eigenproblem: tr and ‖·‖²_F of the sum follow from tr C, ‖C‖²_F,
+    ⟨C, C₀⟩, tr C₀ and ‖C₀‖²_F. So the gradient is finite for equal eigenvalues and equal rows too.
+    Unchanged by translation of the rows, by one rotation of rows and C₀, and by one scale of
+    both; does not see the mean cone.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity; C₀ not `[D, D]`, not finite or not
+            symmetric to 1e-4; ζ outside [0, 1].
+
+    Rudman and Eickhoff 2024.
+
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    >>> isoscore_star(x, torch.diag(torch.tensor([0.0, 2.0])), 0.5).item()
+    1.0
+    """
+    cloud = Cloud.of(x)
+    d, zeta = cloud.d, float(shrinkage)
+    if not 0.0 <= zeta <= 1.0:
+        raise ValueError(f"shrinkage must be in [0, 1], got {shrinkage}; 0 is plain IsoScore")
+    if reference_covariance.shape != (d, d):
+        raise ValueError(
+            f"reference_covariance must be [D, D] = [{d}, {d}], "
+            f"got {tuple(reference_covariance.shape)}"
+        )
+    reference_DD = reference_covariance.to(cloud.mean_D)
+    uneven = (reference_DD - reference_DD.T).abs().amax()
+    if not bool(uneven <= 1e-4 * reference_DD.abs().amax()):
+        raise ValueError("reference_covariance must be finite and symmetric; pass a covariance")
+    if d == 1:
+        return cloud.mean_D.new_ones(())
+    weight = (1.0 - zeta) / (cloud.n - 1)
+    reference_DD = reference_DD * cloud.unit**2
+    gram_SS = cloud.gram_SS
+    if gram_SS.shape[0] == d:
+        mixed = (gram_SS * reference_DD).sum()
+    else:  # fewer rows than dimensions
+        centred_ND = cloud.rows * cloud.unit - cloud.mean_D
+        mixed = ((centred_ND @ reference_DD) * centred_ND).sum()
+    trace = weight * gram_SS.trace() + zeta * reference_DD.trace()
+    frobenius = (
+        weight**2 * gram_SS.square().sum()
+        + 2.0 * weight * zeta * mixed
+        + zeta**2 * reference_DD.square().sum()
+    )
+    nonzero = frobenius > 0
+    ratio = trace.square() / torch.where(nonzero, frobenius, 1.0)
+    return torch.where(nonzero, ((ratio - 1.0) / (d - 1)).clamp(0.0, 1.0), 0.0)
+
+
+def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:
+    """IsoScore* with the covariance of `reference [M, D]` as the target; in [0, 1].
+
+    As `isoscore_star`, for when the reference is known by its rows, such as those of the
+    pre-trained model. ζ = `shrinkage` in [0, 1].
+
+    Raises:
+        ValueError: as `isoscore_star`, for the rows of either cloud.
+
+    Rudman and Eickhoff 2024.
+
+    >>> import torch
+    >>> round(isoscore_star_of_rows(torch.eye(3), torch.eye(3)).item(), 6)
+    0.5
+    """
+    target = Cloud(reference)
+    covariance_DD = target.scatter_DD / (target.unit**2 * (target.n - 1))
+    return isoscore_star(x, covariance_DD, shrinkage)

@@ -1,0 +1,34 @@
+"""Participation ratio: the number of directions a cloud is spread over. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+
+
+@from_moments
+def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
+    """(Σ λ)²/Σ λ² of the rows of `x [N, D]`, in directions; in [1, D], D = isotropic.
+
+    λ are the eigenvalues of the covariance (`center`), or of the second moments about the
+    origin, where the mean cone is a direction too. By traces, without an eigenproblem. With
+    `center` it is 1 + (D − 1)·IsoScore, with the same invariances and bias (a Gaussian cloud
+    gives about N·D/(N + D)); without, translation moves it. Rows without scatter (without
+    `center`: zero rows) are spread over nothing: 0.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+
+    Gao et al. 2017.
+
+    >>> import torch
+    >>> participation_ratio(torch.cat([torch.eye(3), -torch.eye(3)])).item()
+    3.0
+    """
+    cloud = Cloud.of(x)
+    gram_SS = cloud.gram_SS if center else cloud.uncentred_gram_SS
+    trace = gram_SS.trace()
+    if not bool(trace > 0) or (center and not cloud.has_scatter):
+        return cloud.mean_D.new_zeros(())
+    return 1.0 / (gram_SS / trace).square().sum()

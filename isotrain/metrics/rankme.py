@@ -1,0 +1,34 @@
+"""RankMe: the smoothed effective rank of representations. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.spectrum import shares
+
+
+@from_moments
+def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Tensor:
+    """exp(−Σ p·ln p) of the rows of `x [N, D]`, p = σ/Σσ + ε; from 1 to min(N, D) = isotropic.
+
+    σ are the min(N, D) singular values of the rows as they are: the published form does not
+    centre, so a mean cone lowers it. ε keeps the logarithm finite and adds about
+    min(N, D)·ε·ln(1/ε) to the exponent. Unchanged by rotation and uniform scale. Biased low for
+    N ≲ 10·D. Zero rows (with `center`: rows without scatter) give 0.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or ε ≤ 0.
+
+    Garrido et al. 2023.
+
+    >>> import torch
+    >>> round(rankme(torch.eye(3)).item(), 4)
+    3.0
+    """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon must be above 0, got {epsilon}; effective_rank has none")
+    cloud = Cloud.of(x)
+    singular_D = cloud.spectrum(center).singular_D[: min(cloud.n, cloud.d)]
+    share_D = shares(singular_D) + epsilon
+    return (-(share_D * share_D.log()).sum()).exp() * (singular_D[0] > 0)

@@ -1,0 +1,33 @@
+"""Normalised entropy of the eigenvalues of a cloud. N rows, D dimensions."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.spectrum import entropy, shares
+
+
+@from_moments
+def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
+    """H(λ/Σλ)/ln D of the rows of `x [N, D]`; in [0, 1], 1 = isotropic, 0 = one direction.
+
+    λ are the eigenvalues of the covariance (`center`) or of the second moments about the
+    origin. Weights are variances, so it is lower than the logarithm of `effective_rank`, whose
+    weights are their roots. Unchanged by rotation, uniform scale and, with `center`,
+    translation. Biased low for N ≲ 10·D: it cannot pass ln(N − 1)/ln D. D = 1 gives 1, otherwise
+    rows without scatter give 0.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+
+    >>> import torch
+    >>> round(spectral_entropy(torch.cat([torch.eye(3), -torch.eye(3)])).item(), 9)
+    1.0
+    """
+    cloud = Cloud.of(x)
+    if cloud.d == 1:
+        return cloud.mean_D.new_ones(())
+    return entropy(shares(cloud.spectrum(center).value_D)) / math.log(cloud.d)

@@ -1,0 +1,30 @@
+"""Stable rank: total variance over the largest. N rows, D dimensions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud, from_moments
+
+
+@from_moments
+def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
+    """Σ σ²/σ₁² of the rows of `x [N, D]`, in directions; in [1, min(N − 1, D)], D = isotropic.
+
+    σ are the singular values of the centred rows (`center`) or of the rows as they are. The
+    inverse of the first explained variance: it sees the strongest direction alone. Unchanged by
+    rotation, uniform scale and, with `center`, translation. Biased low for N ≲ 10·D, where σ₁ is
+    too large. Rows without scatter give 0.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+
+    Rudelson and Vershynin 2007; called NESum for eigenvalues.
+
+    >>> import torch
+    >>> round(stable_rank(torch.tensor([[3.0, 0.0], [0.0, 1.0]]), center=False).item(), 6)
+    1.111111
+    """
+    value_D = Cloud.of(x).spectrum(center).value_D
+    return value_D.sum() / torch.where(value_D[0] > 0, value_D[0], 1.0)

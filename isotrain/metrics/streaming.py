@@ -1,0 +1,171 @@
+"""Metrics of rows that arrive in batches, on one process or many.
+
+N rows, D dimensions, M kept rows, P processes, V numbers of the packed moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.moments import Moments, merged, no_rows
+from isotrain.geometry.rows import check_shape, hash_ids
+from isotrain.metrics.suite import HEADLINE, find, needs, suite
+
+EMPTY = float(1 << 31)  # upper half of the hash of a place without a row: above that of any row
+OF_ROW = 4  # columns before the row itself: the halves of its hash, label, group
+
+
+class StreamingSuite(Metric):
+    """Every asked metric of all rows so far, at the cost of their moments: a torchmetrics metric.
+
+    Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions)
+    are exact over all rows in O(D²) memory, to 1e-9 of the same metric of the rows at once, for
+    any cut into batches and processes. The others see the `max_rows` rows whose ids hash lowest:
+    the same rows for any order, batch size and number of processes.
+
+    Args:
+        width: D.
+        metrics: names of files in `isotrain.metrics`, or functions by name.
+        max_rows: M; 0 = moments alone.
+
+    Raises:
+        ValueError: an unknown metric, one that compares with other rows, or one that sees rows
+            when `max_rows` is 0; in `update` also rows of another width or with a NaN, and ids,
+            labels or groups that are missing.
+
+    >>> stream = StreamingSuite(width=2, metrics=["isoscore"], max_rows=0)
+    >>> stream.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    >>> stream.update(torch.tensor([[0.0, 1.0], [0.0, -1.0]]))
+    >>> stream.compute()["isoscore"].item()
+    1.0
+    """
+
+    full_state_update = False
+    higher_is_better = None
+    is_differentiable = False
+    packed: Tensor
+    kept: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        metrics: Iterable[str] | Mapping[str, Callable[..., Any]] = HEADLINE,
+        max_rows: int = 4096,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(metrics, Mapping):
+            metrics = {name: find(name) for name in metrics}
+        self.width, self.max_rows = width, max_rows
+        self.of_moments = {k: f for k, f in metrics.items() if _is_of_moments(f)}
+        self.of_rows = {k: f for k, f in metrics.items() if k not in self.of_moments}
+        for name, function in self.of_rows.items():
+            if needs(function) in ("reference", "positives"):
+                raise ValueError(f"{name} compares two clouds row by row; use suite for it")
+            if not max_rows:
+                raise ValueError(
+                    f"{name} has to see rows; leave it out or keep some, max_rows=4096"
+                )
+        self.needed = sorted({needs(f) for f in self.of_rows.values()} - {"rows"})
+        empty = torch.zeros(max_rows if self.of_rows else 0, OF_ROW + width, dtype=torch.float64)
+        empty[:, 0] = EMPTY
+        self.add_state("packed", _pack(no_rows(width)), dist_reduce_fx=_merged_states)
+        self.add_state("kept", empty, dist_reduce_fx=_lowest)
+
+    def update(
+        self,
+        x: Tensor,
+        ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        groups: Tensor | None = None,
+    ) -> None:
+        """Adds the rows of `x [N, D]`; `ids [N]` name them, for metrics that see rows."""
+        check_shape(x, min_rows=0)
+        n, width = x.shape
+        if width != self.width:
+            raise ValueError(f"rows of width {self.width} are expected, got {width}")
+        if n == 0:
+            return
+        part = Cloud(x.detach(), min_rows=1).moments
+        if self.of_rows:
+            column_N4 = self._columns(n, ids, {"labels": labels, "groups": groups})
+            new = torch.cat([column_N4, x.detach().cpu().double()], dim=1).to(self.kept)
+            self.kept = _lowest(torch.cat([self.kept, new])[None], len(self.kept))
+        self.packed = _pack(merged(_unpack(self.packed, self.width), part))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Values by name, as `suite` gives them, and `n_rows`, the N of the moments.
+
+        `n_rows_kept` is the number of rows behind the metrics that see rows.
+        """
+        moments = _unpack(self.packed, self.width)
+        values = {"n_rows": moments.n}
+        if self.of_moments:
+            values |= suite(Cloud.from_moments(moments), self.of_moments)
+        if self.of_rows:
+            rows = self.kept[self.kept[:, 0] < EMPTY]
+            values["n_rows_kept"] = moments.n.new_tensor(float(len(rows)))
+            label_M, group_M = rows[:, 2:OF_ROW].long().T
+            values |= suite(rows[:, OF_ROW:], self.of_rows, labels=label_M, groups=group_M)
+        return values
+
+    def _columns(self, n: int, ids: Tensor | None, more: dict[str, Tensor | None]) -> Tensor:
+        """Hash, label and group of each row, `[N, 4]`."""
+        if ids is None:
+            raise ValueError(
+                f"{', '.join(self.of_rows)} see a sample of rows; pass ids=[N], a number for each "
+                "row that no other row has, so that the sample is the same on any process"
+            )
+        given = {"ids": ids}
+        for name in self.needed:
+            value = more[name]
+            if value is None:
+                raise ValueError(f"a metric needs {name}; pass {name}=[N]")
+            given[name] = value
+        for name, value in given.items():
+            whole = not value.is_floating_point() or bool((value == value.round()).all())
+            if value.shape != (n,) or not whole:
+                raise ValueError(
+                    f"{name} must be one whole number for each of the {n} rows, got shape "
+                    f"{tuple(value.shape)} of {value.dtype}"
+                )
+        hash_N = hash_ids(ids.long().cpu())
+        zero_N = torch.zeros(n, dtype=torch.int64)
+        labels, groups = (given[k].long().cpu() if k in given else zero_N for k in more)
+        return torch.stack([hash_N >> 32, hash_N & 0xFFFFFFFF, labels, groups], dim=1).double()
+
+
+def _is_of_moments(function: Callable[..., Any]) -> bool:
+    return bool(getattr(getattr(function, "func", function), "from_moments", False))
+
+
+def _pack(moments: Moments) -> Tensor:
+    """One vector `[V]`: a state that processes exchange as a whole."""
+    return torch.cat([part.flatten() for part in moments])
+
+
+def _unpack(packed_V: Tensor, width: int) -> Moments:
+    one, row, square = torch.Size([]), torch.Size([width]), torch.Size([width, width])
+    shapes = (one, row, square, row, row, row, one, row, row)
+    parts = torch.split(packed_V, [shape.numel() for shape in shapes])
+    return Moments(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+
+
+def _merged_states(packed_PV: Tensor) -> Tensor:
+    # V = D² + 6·D + 2
+    width = int((packed_PV.shape[1] + 7) ** 0.5) - 3
+    return _pack(merged(*(_unpack(packed_V, width) for packed_V in packed_PV)))
+
+
+def _lowest(kept_PMC: Tensor, most: int | None = None) -> Tensor:
+    """The rows whose hashes are lowest, as many as one process keeps, in the order of hashes."""
+    rows_MC = kept_PMC.flatten(0, 1)
+    rows_MC = rows_MC[rows_MC[:, 1].argsort(stable=True)]
+    rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
+    return rows_MC[: kept_PMC.shape[1] if most is None else most]

@@ -1,0 +1,248 @@
+"""The shared core of the moment metrics: sums against NumPy, spectra once, nothing leaks."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from isotrain.geometry.cloud import Cloud, from_moments, shared
+from isotrain.metrics.suite import find, suite
+
+SHAPES = [(2, 1), (2, 9), (9, 10), (10, 10), (11, 10), (255, 7), (256, 7), (257, 7), (1000, 7)]
+WIDE = [(127, 256), (128, 256), (129, 256), (300, 191), (300, 192), (300, 193), (400, 385)]
+SPECTRAL = (
+    "isoscore",
+    "participation_ratio",
+    "effective_rank",
+    "spectral_entropy",
+    "stable_rank",
+    "explained_variance",
+    "condition",
+    "alpha_req",
+)
+
+
+def rows(n, d, seed=0, mean=3.0):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.linspace(0.3, 2.0, d, dtype=torch.float64)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+
+
+def assert_close(found, wanted, rtol=1e-11, scale=None):
+    wanted = np.asarray(wanted)
+    scale = np.abs(wanted).max() if scale is None else scale
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=rtol, atol=rtol * scale)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES + WIDE)
+def test_sums_equal_numpy(n, d):
+    x = rows(n, d)
+    cloud, points = Cloud(x), x.numpy()
+    y = points - points.mean(axis=0)
+    norm = (y**2).sum(axis=1)
+    assert_close(cloud.mean_D, points.mean(axis=0))
+    assert_close(cloud.scatter_DD, y.T @ y)
+    assert_close(cloud.product(), y.T @ y)
+    assert_close(cloud.shape_sums.square_D, (y**2).sum(axis=0))
+    assert_close(cloud.shape_sums.cube_D, (y**3).sum(axis=0), scale=np.abs(y**3).sum())
+    assert_close(cloud.shape_sums.fourth_D, (y**4).sum(axis=0))
+    assert_close(cloud.shape_sums.norm_cube_D, norm @ y, scale=np.abs(y**3).sum())
+    assert_close(cloud.shape_sums.norm_fourth, (norm**2).sum())
+    unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    assert_close(cloud.unit_sums.sum_D, unit.sum(axis=0))
+    assert_close(cloud.unit_sums.square_D, (unit**2).sum(axis=0))
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES + WIDE[-1:])
+def test_spectra_equal_the_singular_values(n, d):
+    x = rows(n, d, seed=1)
+    points = x.numpy()
+    for spectrum, y, freedom in (
+        (Cloud(x).centred, points - points.mean(axis=0), n - 1),
+        (Cloud(x).uncentred, points, n),
+    ):
+        value = np.zeros(d)
+        singular = np.linalg.svd(y, compute_uv=False)
+        value[: len(singular)] = singular**2 / freedom
+        assert spectrum.value_D.shape == (d,)
+        assert spectrum.most == min(freedom, d)
+        assert_close(spectrum.value_D, value, rtol=1e-12)
+        assert bool((spectrum.value_D[spectrum.most :] == 0).all())
+
+
+def test_float32_products_are_near_and_their_sums_double():
+    x = rows(1000, 200, seed=2, mean=4000.0)
+    exact = Cloud(x).product()
+    single = Cloud(x).product(torch.float32)
+    assert single.dtype == torch.float64
+    assert 0 < float((single - exact).abs().max() / exact.max()) < 1e-6
+
+
+def test_a_cloud_without_scatter_has_no_spectrum():
+    cloud = Cloud(torch.full((40, 3), -16_000.3, dtype=torch.float64))
+    assert not cloud.has_scatter
+    assert cloud.centred.value_D.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_input_is_left_alone_and_promoted_in_any_precision():
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.int64):
+        x = (rows(300, 5, seed=3) * 10).to(dtype)
+        kept = x.clone()
+        cloud, exact = Cloud(x), Cloud(x.double())
+        assert torch.equal(cloud.scatter_DD, exact.scatter_DD)
+        assert torch.equal(cloud.rows, x.double())
+        torch.testing.assert_close(cloud.mean_D, exact.mean_D, rtol=1e-14, atol=0.0)
+        assert torch.equal(x, kept)
+
+
+@pytest.mark.parametrize("scale", [1e-305, 1e-150, 1e-70, 1e70, 1e150, 1e300])
+def test_extreme_entries_change_the_unit_and_nothing_else(scale):
+    x = rows(30, 4, seed=4)
+    cloud, plain = Cloud(x * scale), Cloud(x)
+    assert plain.unit == 1.0
+    factor = cloud.unit * scale
+    torch.testing.assert_close(cloud.mean_D, plain.mean_D * factor, rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(cloud.scatter_DD, plain.scatter_DD * factor**2, rtol=1e-11, atol=0.0)
+    torch.testing.assert_close(
+        cloud.centred.value_D, plain.centred.value_D * factor**2, rtol=1e-11, atol=0.0
+    )
+    assert cloud.has_scatter
+
+
+@pytest.mark.parametrize("value", [1e-310, 1.7e308])
+def test_the_ends_of_float64_give_finite_sums(value):
+    """The sum of a few entries near the largest number, and entries below the smallest normal."""
+    x = torch.tensor([[1.0, 0.5], [1.0, 0.25], [0.5, 1.0], [0.75, 0.5]], dtype=torch.float64)
+    cloud = Cloud(x * value)
+    assert bool(cloud.mean_D.isfinite().all())
+    plain = Cloud(x).centred.value_D
+    found = cloud.centred.value_D
+    torch.testing.assert_close(found / found[0], plain / plain[0], rtol=1e-9, atol=0.0)
+
+
+def test_moments_of_extreme_entries_are_refused():
+    with pytest.raises(ValueError, match="scale the rows"):
+        _ = Cloud(rows(5, 2) * 1e80).moments
+
+
+def test_known_by_moments_it_has_all_but_the_rows():
+    x = rows(50, 4, seed=5)
+    direct = Cloud(x)
+    cloud = Cloud.from_moments(direct.moments)
+    assert cloud.shape == (50, 4)
+    assert torch.equal(cloud.centred.value_D, direct.centred.value_D)
+    assert torch.equal(cloud.uncentred.value_D, direct.uncentred.value_D)
+    assert cloud.has_scatter
+    with pytest.raises(ValueError, match="see the rows"):
+        _ = cloud.rows
+
+
+def test_of_keeps_a_cloud_and_checks_the_rows_a_metric_needs():
+    cloud = Cloud(rows(3, 2))
+    assert Cloud.of(cloud) is cloud
+    with pytest.raises(ValueError, match="at least 4 rows, got 3"):
+        Cloud.of(cloud, min_rows=4)
+    with shared(rows(1, 2)) as one, pytest.raises(ValueError, match="at least 2 rows, got 1"):
+        Cloud.of(one)
+
+
+def test_the_mark_is_on_the_function():
+    def metric(x):
+        return x
+
+    assert from_moments(metric) is metric
+    assert metric.from_moments is True
+
+
+# Sharing
+
+
+@pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
+def test_shared_takes_each_spectrum_once(shape, monkeypatch):
+    calls = []
+    solve = torch.linalg.eigvalsh
+
+    def counted(matrix):
+        calls.append(matrix.shape)
+        return solve(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigvalsh", counted)
+    x = rows(*shape)
+    suite(x, SPECTRAL)
+    assert calls == [(6, 6)]
+    suite(x, [*SPECTRAL, "rankme"])
+    assert calls == [(6, 6)] * 3  # rankme looks at the rows about the origin
+    find("effective_rank")(x)
+    find("stable_rank")(x)
+    assert calls == [(6, 6)] * 5  # nothing is kept outside of the block
+
+
+def test_shared_holds_for_this_tensor_inside_this_block():
+    x, other = rows(9, 3), rows(9, 3)
+    with shared(x) as cloud:
+        assert Cloud.of(x) is cloud
+        assert Cloud.of(x) is Cloud.of(x)
+        assert Cloud.of(other) is not cloud
+        assert Cloud.of(other).x is other
+        assert Cloud.of(x[:]) is not cloud  # a view may be of other rows
+    assert Cloud.of(x) is not cloud
+
+
+def test_blocks_nest_and_end_with_an_error():
+    x, other = rows(9, 3), rows(8, 3)
+    with shared(x) as outer:
+        with shared(other) as inner:
+            assert Cloud.of(other) is inner
+            assert Cloud.of(x) is not outer
+        assert Cloud.of(x) is outer
+        with pytest.raises(RuntimeError, match="within"), shared(other):
+            raise RuntimeError("within")
+        assert Cloud.of(x) is outer
+    assert Cloud.of(x) is not outer
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_rows_of_any_type_are_shared(dtype):
+    x = (rows(9, 3) * 10).to(dtype)
+    with shared(x) as cloud:
+        assert Cloud.of(x) is cloud
+
+
+def test_another_thread_sees_nothing_of_the_block():
+    x = rows(9, 3)
+    found = []
+    with shared(x) as cloud:
+        thread = threading.Thread(target=lambda: found.append(Cloud.of(x)))
+        thread.start()
+        thread.join()
+        assert found[0] is not cloud
+        assert Cloud.of(x) is cloud
+
+
+def test_gradient_flows_through_a_shared_cloud():
+    x = rows(7, 4, seed=6).requires_grad_()
+    with shared(x):
+        total = find("isoscore")(x) + find("effective_rank")(x)
+    total.backward()
+    together = x.grad.clone()
+    x.grad = None
+    find("isoscore")(x).backward()
+    find("effective_rank")(x).backward()
+    torch.testing.assert_close(x.grad, together, rtol=1e-10, atol=1e-14)
+    assert float(together.abs().max()) > 0
+
+
+def test_errors():
+    for shape in ((4,), (2, 3, 4)):
+        with pytest.raises(ValueError, match=r"\[N, D\]"):
+            Cloud(torch.zeros(shape))
+    with pytest.raises(ValueError, match="at least one dimension"):
+        Cloud(torch.zeros(4, 0))
+    with pytest.raises(ValueError, match="at least 2 rows, got 1"):
+        Cloud(torch.zeros(1, 3))
+    for value in (float("nan"), float("inf"), -float("inf")):
+        bad = rows(600, 3)
+        bad[517, 2] = value
+        with pytest.raises(ValueError, match="row 517"):
+            Cloud(bad)

@@ -1,0 +1,205 @@
+"""Outlier dimensions against the double loop over pairs and SciPy's kurtosis."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kurtosis as scipy_kurtosis
+
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.outlier_dims import outlier_dims
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=0.3):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.linspace(0.3, 2.0, d, dtype=torch.float64)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+
+
+def double_loop(x):
+    """CC_i over ordered pairs of distinct rows; a zero row adds nothing."""
+    n, d = x.shape
+    total = torch.zeros(d, dtype=torch.float64)
+    for a in range(n):
+        for b in range(n):
+            length = float(x[a].norm() * x[b].norm())
+            if a != b and length > 0:
+                total += x[a] * x[b] / length
+    return total / (n * (n - 1))
+
+
+def numbered(found, name):
+    return [v.item() for key, v in found.items() if key.startswith(f"{name}_")]
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (2, 5), (6, 4), (15, 9), (5, 30)])
+def test_contributions_equal_the_double_loop(n, d):
+    x = cloud(n, d, seed=n)
+    x[0] = x[0] * (n != 6)  # a zero row in one of them
+    found = outlier_dims(x, n_top=d)
+    wanted = double_loop(x)
+    top, index = wanted.sort(descending=True)
+    assert numbered(found, "contribution") == pytest.approx(top.tolist(), abs=1e-13)
+    assert numbered(found, "index") == index.tolist()
+    cosine = wanted.sum().item()
+    assert cosine == pytest.approx(mean_cosine(x).item(), abs=1e-13)
+    if cosine > 1e-3:
+        assert numbered(found, "share") == pytest.approx((top / cosine).tolist(), rel=1e-9)
+    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
+
+
+def test_shares_sum_to_one_and_are_zero_without_a_cone():
+    assert sum(numbered(outlier_dims(cloud(20, 6), n_top=6), "share")) == pytest.approx(1.0)
+    opposed = torch.tensor([[1.0, 0.5], [-1.0, -0.5]])  # mean cosine −1
+    assert numbered(outlier_dims(opposed), "share") == [0.0, 0.0]
+    assert numbered(outlier_dims(torch.eye(4)), "share") == [0.0, 0.0, 0.0]
+
+
+def test_a_planted_dimension_is_found():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(400, 50, generator=generator, dtype=torch.float64)
+    x[:, 17] += 40.0  # a constant offset, as of the tails of BERT
+    x[:, 5] *= 9.0  # high variance about zero
+    x[:, 30] = 0.01 * torch.randn(400, generator=generator, dtype=torch.float64)
+    x[7, 30] = 3.0  # one spike
+    found = {key: value.item() for key, value in outlier_dims(x).items()}
+    assert found["index_1"] == 17.0
+    assert found["share_1"] == pytest.approx(1.0, abs=0.01)
+    assert found["contribution_1"] > 0.8
+    assert found["n_high_variance"] == 1.0
+    rms = x.square().mean().sqrt()
+    assert found["largest_mean"] == pytest.approx(float(x[:, 17].mean().abs() / rms))
+    assert found["kurtosis"] > 35.0  # one of fifty dimensions holds nearly all: near D
+    assert found["largest_kurtosis"] > 300.0
+    x[:, 17] -= 40.0
+    assert abs(outlier_dims(x)["contribution_1"].item()) < 0.05
+
+
+def test_a_negative_mean_is_as_large():
+    x = cloud(50, 6)
+    x[:, 2] -= 90.0
+    found = outlier_dims(x)
+    assert found["index_1"].item() == 2.0
+    rms = x.square().mean().sqrt()
+    assert found["largest_mean"].item() == pytest.approx(float(-x[:, 2].mean() / rms), rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (30, 5), (5, 30), (300, 4)])
+def test_kurtosis_over_rows_equals_scipy(n, d):
+    x = cloud(n, d, seed=2).pow(3)
+    wanted = scipy_kurtosis(x.numpy(), axis=0, fisher=False, bias=True).max()
+    assert outlier_dims(x)["largest_kurtosis"].item() == pytest.approx(wanted, rel=1e-11)
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (30, 5), (5, 30)])
+def test_kurtosis_over_dimensions_and_high_variances(n, d):
+    x = cloud(n, d, seed=3)
+    rms = x.square().mean(dim=0).sqrt()
+    wanted = rms.pow(4).mean() / rms.square().mean().square()
+    assert outlier_dims(x)["kurtosis"].item() == pytest.approx(wanted.item(), rel=1e-12)
+    variance = x.var(dim=0)
+    for factor in (0.5, 1.0, 1.5):
+        wanted = float((variance > factor * variance.mean()).sum())
+        assert outlier_dims(x, variance_factor=factor)["n_high_variance"].item() == wanted
+
+
+def test_ends_of_the_ranges():
+    even = torch.cat([torch.eye(5), -torch.eye(5)])
+    found = outlier_dims(even)
+    assert found["kurtosis"].item() == pytest.approx(1.0)
+    assert found["largest_mean"].item() == 0.0
+    assert found["n_high_variance"].item() == 0.0
+    single = torch.zeros(8, 5)
+    single[:, 3] = torch.randn(8, generator=torch.Generator().manual_seed(4))
+    found = outlier_dims(single, variance_factor=4.9)
+    assert found["kurtosis"].item() == pytest.approx(5.0)
+    assert found["n_high_variance"].item() == 1.0
+    spike = torch.zeros(9, 2)
+    spike[4, 1] = 1.0
+    # (N² − 3N + 3)/(N − 1), the most that N rows can have
+    assert outlier_dims(spike)["largest_kurtosis"].item() == pytest.approx(57 / 8)
+
+
+def test_gaussian_coordinates_have_a_kurtosis_near_three():
+    x = torch.randn(50_000, 8, generator=torch.Generator().manual_seed(5))
+    assert outlier_dims(x)["largest_kurtosis"].item() == pytest.approx(3.0, abs=0.15)
+
+
+@given(st.integers(2, 20), st.integers(1, 8), st.integers(0, 10_000))
+@light
+def test_order_of_dimensions_moves_the_indices_alone(n, d, seed):
+    x = cloud(n, d, seed)
+    order = torch.randperm(d, generator=torch.Generator().manual_seed(seed))
+    before, after = outlier_dims(x), outlier_dims(x[:, order])
+    assert list(before) == list(after)
+    for key, value in before.items():
+        found = after[key].item()
+        if key.startswith("index"):
+            found = order[int(found)].item()
+        assert found == pytest.approx(value.item(), rel=1e-9, abs=1e-12)
+
+
+def test_a_length_of_one_row_leaves_contributions():
+    x = cloud(20, 5, seed=6)
+    longer = x.clone()
+    longer[3] *= 100.0
+    for name in ("contribution", "share", "index"):
+        assert numbered(outlier_dims(longer), name) == pytest.approx(
+            numbered(outlier_dims(x), name), abs=1e-12
+        )
+    assert outlier_dims(longer)["largest_kurtosis"] > outlier_dims(x)["largest_kurtosis"] + 5
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -16_000.3])
+def test_constant_rows_give_finite_values(value):
+    found = outlier_dims(torch.full((300, 4), value, dtype=torch.float64))
+    assert all(bool(v.isfinite()) for v in found.values())
+    assert found["n_high_variance"].item() == 0.0
+    assert found["contribution_1"].item() == pytest.approx(0.25 if value else 0.0)
+    assert found["largest_mean"].item() == pytest.approx(1.0 if value else 0.0)
+    assert found["kurtosis"].item() == 1.0
+
+
+def test_the_rounding_of_means_is_no_variance():
+    """Equal rows of 40 values: each mean is off by another few parts in 1e16."""
+    row = torch.randn(1, 40, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    found = outlier_dims((row * 1e3).repeat(300, 1))
+    assert found["n_high_variance"].item() == 0.0
+    assert found["largest_kurtosis"].item() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_high_is_five_times_the_mean_variance():
+    x = torch.cat([torch.eye(50), -torch.eye(50)]).double()
+    for factor, wanted in ((4.9, 0.0), (5.1, 1.0)):
+        share = factor / 50  # of the total variance; the others have the rest
+        x[[0, 50], 0] = torch.tensor([1.0, -1.0]).double() * (49 * share / (1 - share)) ** 0.5
+        assert outlier_dims(x)["n_high_variance"].item() == wanted
+
+
+@pytest.mark.parametrize("value", [0.1, -16_000.3])
+@pytest.mark.parametrize("n", [20, 300, 1500])
+def test_a_constant_dimension_has_no_kurtosis_of_its_own(value, n):
+    x = cloud(n, 5, seed=7)
+    plain = outlier_dims(x[:, [0, 1, 3, 4]])["largest_kurtosis"].item()
+    x[:, 2] = value
+    assert outlier_dims(x)["largest_kurtosis"].item() == pytest.approx(plain, rel=1e-9)
+
+
+def test_number_of_entries():
+    assert len(numbered(outlier_dims(cloud(9, 2)), "index")) == 2
+    assert len(numbered(outlier_dims(cloud(9, 8)), "index")) == 3
+    assert len(numbered(outlier_dims(cloud(9, 8), n_top=5), "share")) == 5
+    for n_top in (0, -1):
+        with pytest.raises(ValueError, match="n_top must be at least 1"):
+            outlier_dims(cloud(9, 2), n_top=n_top)
+
+
+def test_gradient():
+    def smooth(x):
+        found = outlier_dims(x, n_top=1)
+        names = ("contribution_1", "share_1", "largest_mean", "kurtosis", "largest_kurtosis")
+        return tuple(found[name] for name in names)
+
+    assert torch.autograd.gradcheck(smooth, cloud(6, 3, seed=8).requires_grad_())
