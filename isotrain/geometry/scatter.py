@@ -1,0 +1,102 @@
+"""Classes of rows: their numbers, their folds, their scatter. N rows, D dimensions, C classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.rows import POSITIONS, hash_ids
+
+
+def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
+    """Labels as class numbers 0…C−1 `[N]` int64, in the order of the labels.
+
+    Raises:
+        ValueError: not one label per row, labels that are not whole numbers, or fewer than two
+            classes.
+
+    >>> class_ids(torch.tensor([7, -1, 7]), 3).tolist()
+    [1, 0, 1]
+    """
+    if labels_N.shape != (n_rows,):
+        raise ValueError(
+            f"labels must be [N] = [{n_rows}], one class number per row, "
+            f"got shape {tuple(labels_N.shape)}"
+        )
+    if labels_N.is_floating_point():
+        broken_N = ~torch.isfinite(labels_N) | (labels_N != labels_N.round())
+        if bool(broken_N.any()):
+            first = int(broken_N.nonzero()[0])
+            raise ValueError(
+                f"labels must be whole class numbers, got {labels_N[first].item()} in row {first}; "
+                "slice a score into classes first, e.g. by torch.bucketize at its quantiles"
+            )
+    value_C: Tensor
+    class_N: Tensor
+    value_C, class_N = torch.unique(labels_N, return_inverse=True)
+    if len(value_C) < 2:
+        raise ValueError(
+            f"at least two classes are needed, got {len(value_C)} in {n_rows} rows; "
+            "measure rows of several classes together"
+        )
+    return class_N
+
+
+def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
+    """Fold 0…F−1 of each row `[N]`, the classes dealt out evenly.
+
+    The rows of a class follow a hash of (seed, position), so folds depend on the order of the
+    rows, and classes go in their order. Folds differ by at most one row, in each class and in all.
+
+    Raises:
+        ValueError: fewer than two folds, or a class with fewer rows than folds.
+
+    >>> stratified_folds(torch.tensor([0, 0, 1, 1]), 2).view(2, 2).sum(dim=1).tolist()
+    [1, 1]
+    """
+    count_C = torch.bincount(class_N)
+    if n_folds < 2 or n_folds > int(count_C.min()):
+        raise ValueError(
+            f"n_folds must be from 2 to the rows of the smallest class, {int(count_C.min())} here, "
+            f"got {n_folds}; lower n_folds, or leave out or merge rare classes"
+        )
+    place_N = torch.arange(len(class_N), device=class_N.device)
+    order_N = hash_ids(seed * POSITIONS + place_N).argsort(stable=True)
+    order_N = order_N[class_N[order_N].argsort(stable=True)]
+    fold_N = torch.empty_like(class_N)
+    fold_N[order_N] = place_N % n_folds
+    return fold_N
+
+
+class ClassScatter(NamedTuple):
+    """Scatter of rows by class: S_B = BᵀB between, tr S_W within, tr S_T = tr S_B + tr S_W."""
+
+    between_CD: Tensor  # B: √n_c · (m_c − m)
+    between: Tensor  # tr S_B
+    within: Tensor  # tr S_W
+    centred_ND: Tensor  # the rows less their mean
+
+
+def class_scatter(x_ND: Tensor, class_N: Tensor) -> ClassScatter:
+    """Scatter of the rows about their class means, and of these about the mean of all rows.
+
+    What is within rounding of zero is zero: the between part of classes with equal means, the
+    within part of classes of equal rows. Differentiable.
+
+    >>> s = class_scatter(torch.tensor([[0.0], [2.0], [6.0], [8.0]]), torch.tensor([0, 0, 1, 1]))
+    >>> round(s.between.item(), 3), round(s.within.item(), 3)
+    (36.0, 4.0)
+    """
+    count_C = torch.bincount(class_N).to(x_ND.dtype)
+    centred_ND = x_ND - x_ND.mean(dim=0)
+    centred_ND = centred_ND - centred_ND.mean(dim=0)  # the first mean was itself rounded
+    sum_CD = centred_ND.new_zeros(len(count_C), x_ND.shape[1]).index_add(0, class_N, centred_ND)
+    mean_CD = sum_CD / count_C[:, None]
+    within_ND = centred_ND - mean_CD[class_N]
+    rounding = 8.0 * torch.finfo(x_ND.dtype).eps * x_ND.detach().abs().amax()
+    mean_CD = mean_CD * (mean_CD.detach().abs().amax() > rounding)
+    within_ND = within_ND * (within_ND.detach().abs().amax() > rounding)
+    between_CD = count_C.sqrt()[:, None] * mean_CD
+    return ClassScatter(between_CD, between_CD.square().sum(), within_ND.square().sum(), centred_ND)

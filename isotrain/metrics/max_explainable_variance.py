@@ -1,0 +1,84 @@
+"""Maximum explainable variance: how well one vector stands for a word's occurrences.
+
+N rows, D dimensions, G groups, S sets of n rows each.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.groups import (
+    check_groups,
+    first_direction_share,
+    hashed_order,
+    large_groups,
+    sample_groups,
+    summary,
+)
+
+
+def max_explainable_variance(
+    x: Tensor,
+    groups: Tensor,
+    center: bool = False,
+    n_per_group: int | None = 5,
+    n_baseline: int = 1000,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.
+
+    `x [N, D]` are occurrences and `groups [N]` integers that name their words. σ are the singular
+    values of the n occurrences of a word, as they are or less their mean (`center`; the floor is
+    then 1/(n−1)). Since it depends on n, every word is measured on `n_per_group` of its rows,
+    and words with fewer are left out; `None` takes all rows of words with two (three if centred)
+    and mixes values of different n. Without units:
+
+    - `value`: mean over words of σ₁²/Σσ².
+    - `baseline`: the same of random sets of rows of the same n, at most `n_baseline` disjoint
+      sets per n, drawn from all rows; with `None`, averaged as the words are.
+    - `adjusted`: `value` − `baseline`; what a static vector explains beyond the mean cone.
+    - `n_groups`: words measured; `standard_error`: of `value` over words, left out for one word.
+
+    Unchanged by rotation, one common scale and names of groups (by translation too if centred);
+    long rows weigh more. Rows are drawn by hashing their positions with `seed`: another order of
+    rows gives another sample. Equal rows give 1, also centred. `first_direction_share` in
+    `isotrain.geometry.groups` gives the value of each word.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, groups that are not one integer per
+            row, `n_per_group` below 2 (3 if centred), `n_baseline` below 1, or no word with so
+            many rows.
+
+    Ethayarajh 2019, definition 3 (uncentred); the released code centres the words alone and takes
+    its baseline from another statistic. Here both sides are treated alike.
+
+    >>> import torch
+    >>> x = torch.eye(4)
+    >>> max_explainable_variance(x, torch.tensor([0, 0, 1, 1]), n_per_group=2)["value"].item()
+    0.5
+    """
+    least = 3 if center else 2
+    if n_per_group is not None and n_per_group < least:
+        raise ValueError(
+            f"n_per_group must be at least {least} for center={center}, got {n_per_group}; "
+            "fewer rows give 1 always"
+        )
+    if n_baseline < 1:
+        raise ValueError(f"n_baseline must be at least 1, got {n_baseline}")
+    x = Cloud.of(x).rows
+    found = check_groups(x, groups)
+    fix = "give more rows per group" + (" or lower n_per_group" if n_per_group else "")
+    large_G = large_groups(found, n_per_group or least, fix)
+    random_N = hashed_order(len(x), ~seed, x.device)  # another stream than the words' samples
+    values, baselines = [], []
+    sizes = [n_per_group] if n_per_group else sorted(set(found.count_G[large_G].tolist()))
+    for n in sizes:
+        chosen_G = large_G if n_per_group else found.count_G == n
+        values.append(first_direction_share(x[sample_groups(found, chosen_G, n, seed)], center))
+        n_sets = min(n_baseline, len(x) // n)
+        random_Sn = random_N[: n_sets * n].reshape(n_sets, n)
+        baseline = first_direction_share(x[random_Sn], center).mean()
+        baselines.append(baseline.expand_as(values[-1]))
+    return summary(torch.cat(values), torch.cat(baselines).mean())

@@ -1,0 +1,247 @@
+"""Maximum explainable variance against NumPy's singular values and scikit-learn's PCA."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+from isotrain.metrics.max_explainable_variance import max_explainable_variance
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def words(n, d, n_words, seed=0, mean=0.5):
+    generator = torch.Generator().manual_seed(seed)
+    word_GD = torch.randn(n_words, d, generator=generator, dtype=torch.float64) + mean
+    groups = (torch.rand(n, generator=generator) ** 2 * n_words).long()
+    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return word_GD[groups] + noise_ND, groups
+
+
+def floats(found):
+    return {name: value.item() for name, value in found.items()}
+
+
+def share(rows, center):
+    rows = rows.numpy()
+    rows = rows - rows.mean(axis=0) * center
+    energy = np.linalg.svd(rows, compute_uv=False) ** 2
+    return energy[0] / energy.sum()
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("d", [4, 50])  # rows of the words: fewer than d and more
+def test_all_rows_are_those_of_the_svd(d, center):
+    x, groups = words(60, d, 6)
+    groups[-2:] = 99  # two rows: measured uncentred only
+    counts = groups.bincount()
+    sizes = {name: int(counts[name]) for name in range(100) if counts[name] >= 2 + center}
+    expected = [share(x[groups == name], center) for name in sizes]
+    found = floats(max_explainable_variance(x, groups, center, n_per_group=None))
+    assert found["value"] == pytest.approx(np.mean(expected), abs=1e-13)
+    assert found["n_groups"] == len(sizes)
+    assert found["standard_error"] == pytest.approx(
+        np.std(expected, ddof=1) / len(sizes) ** 0.5, abs=1e-13
+    )
+    assert found["adjusted"] == pytest.approx(found["value"] - found["baseline"], abs=1e-15)
+
+
+def test_centred_it_is_the_ratio_of_scikit_learns_pca():
+    x, groups = words(60, 12, 4)
+    expected = [
+        PCA(n_components=1).fit(x[groups == name].numpy()).explained_variance_ratio_[0]
+        for name in range(4)
+    ]
+    found = max_explainable_variance(x, groups, center=True, n_per_group=None)
+    assert found["value"].item() == pytest.approx(np.mean(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_words_of_exactly_n_rows_are_measured_on_all_of_them(center):
+    x, _ = words(40, 16, 1)
+    groups = torch.arange(8).repeat(5)
+    expected = np.mean([share(x[groups == name], center) for name in range(8)])
+    for seed in (0, 5):
+        found = max_explainable_variance(x, groups, center, n_per_group=5, seed=seed)
+        assert found["value"].item() == pytest.approx(expected, abs=1e-13)
+
+
+def test_a_sample_is_within_its_error_of_random_ones():
+    x, groups = words(400, 8, 4)
+    draw = np.random.default_rng(0)
+
+    def sampled(names):
+        values = []
+        for name in names:
+            places = np.flatnonzero(np.ones(400, bool) if name is None else groups.numpy() == name)
+            values.append(share(x[draw.choice(places, 5, replace=False)], False))
+        return np.mean(values)
+
+    many = [sampled(range(4)) for _ in range(200)]
+    seeds = [max_explainable_variance(x, groups, seed=seed) for seed in range(60)]
+    value = np.array([found["value"].item() for found in seeds])
+    assert len(set(value.tolist())) == 60
+    assert value.mean() == pytest.approx(np.mean(many), abs=4 * np.std(many) / 60**0.5)
+    assert value.std() == pytest.approx(np.std(many), rel=0.35)
+    baseline = sampled([None] * 2000)
+    found = np.array([found["baseline"].item() for found in seeds])
+    assert found.mean() == pytest.approx(baseline, abs=0.01)
+    assert len(set(found.tolist())) == 60
+    assert value.mean() > baseline + 0.05  # so the two cannot be mixed up
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_floors(n):
+    """Orthogonal rows of one length: 1/n, and 1/(n − 1) centred."""
+    groups = torch.arange(4).repeat(n)
+    x = torch.eye(4 * n, dtype=torch.float64)
+    for center, floor in ((False, 1 / n), (True, 1 / (n - 1))):
+        found = floats(max_explainable_variance(x, groups, center, n_per_group=n))
+        assert found["value"] == pytest.approx(floor, abs=1e-14)
+        assert found["baseline"] == pytest.approx(floor, abs=1e-14)
+        assert found["adjusted"] == pytest.approx(0.0, abs=1e-14)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("row", [0.0, 0.1, -16_000.3])
+def test_equal_rows_are_explained_by_one_vector(row, center):
+    x = torch.full((20, 6), row, dtype=torch.float64)
+    found = floats(max_explainable_variance(x, torch.arange(2).repeat(10), center))
+    assert found["value"] == pytest.approx(1.0, abs=1e-14)
+    assert found["baseline"] == pytest.approx(1.0, abs=1e-14)
+
+
+def test_static_words_are_explained_and_random_rows_are_not():
+    groups = torch.arange(30).repeat(10)
+    found = floats(max_explainable_variance(torch.eye(30)[groups], groups))
+    assert found["value"] == pytest.approx(1.0, abs=1e-14)
+    assert 0.2 <= found["baseline"] < 0.3
+
+
+def test_rows_are_drawn_to_one_n_and_small_words_left_out():
+    x, groups = words(60, 8, 6)
+    counts = groups.bincount()
+    for n in (3, 5, 8):
+        found = max_explainable_variance(x, groups, n_per_group=n)
+        assert found["n_groups"] == int((counts >= n).sum())
+    assert floats(max_explainable_variance(x, groups)) == floats(
+        max_explainable_variance(x, groups, n_per_group=5)
+    )
+    # With all rows the floor falls with n: this is what drawing avoids.
+    noise = torch.randn(300, 64, generator=torch.Generator().manual_seed(0))
+    many = torch.arange(3).repeat(100)
+    everything = max_explainable_variance(noise, many, n_per_group=None)["value"]
+    assert everything < 0.5 * max_explainable_variance(noise, many)["value"]
+
+
+def test_the_baseline_of_all_rows_weighs_each_n_by_its_words():
+    x, _ = words(24, 8, 1)
+    groups = torch.tensor([0] * 12 + [1, 2, 3] * 4)
+    parts = {n: max_explainable_variance(x, groups, n_per_group=n)["baseline"] for n in (4, 12)}
+    found = max_explainable_variance(x, groups, n_per_group=None)
+    expected = (3 * parts[4] + parts[12]).item() / 4
+    assert found["n_groups"] == 4
+    assert found["baseline"].item() == pytest.approx(expected, abs=1e-14)
+
+
+def test_baseline_sets_are_disjoint_and_bounded():
+    x, groups = words(50, 8, 3)
+    whole = max_explainable_variance(x, groups, n_per_group=5, n_baseline=10)
+    assert floats(max_explainable_variance(x, groups, n_per_group=5)) == floats(whole)
+    fewer = max_explainable_variance(x, groups, n_per_group=5, n_baseline=9)
+    assert fewer["baseline"] != whole["baseline"]
+    assert fewer["value"] == whole["value"]
+    # One set of all rows is the cloud itself.
+    found = max_explainable_variance(x, groups * 0, n_per_group=50)
+    assert found["baseline"].item() == pytest.approx(share(x, False), abs=1e-13)
+
+
+@given(st.integers(20, 50), st.integers(1, 10), st.booleans(), st.integers(0, 10_000))
+@light
+def test_invariances_and_range(n, d, center, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, groups = words(n, d, 3, seed)
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    found = floats(max_explainable_variance(x, groups, center))
+    floor = 1 / min(5 - center, d)
+    assert floor - 1e-12 <= found["value"] <= 1.0 + 1e-12
+    moved = [(x @ rotation, groups), (x * 1e-3, groups), (x * -1e4, groups), (x, 50 - groups)]
+    if center:
+        moved.append((x + 10.0 * torch.randn(d, generator=generator), groups))
+    for y, names in moved:
+        again = floats(max_explainable_variance(y, names, center))
+        assert again == pytest.approx(found, abs=1e-10)
+
+
+def test_all_rows_do_not_depend_on_their_order():
+    x, groups = words(60, 8, 4)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    found = max_explainable_variance(x, groups, n_per_group=None)["value"].item()
+    turned = max_explainable_variance(x[order], groups[order], n_per_group=None)["value"].item()
+    assert turned == pytest.approx(found, abs=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_extreme_scales(scale):
+    x, groups = words(40, 8, 3)
+    assert floats(max_explainable_variance(x * scale, groups)) == pytest.approx(
+        floats(max_explainable_variance(x, groups)), abs=1e-12
+    )
+
+
+def test_a_mean_of_norm_16000():
+    x, groups = words(60, 16, 4)
+    far = x + 4000.0
+    centred, moved = (max_explainable_variance(y, groups, center=True) for y in (x, far))
+    assert floats(moved) == pytest.approx(floats(centred), abs=1e-9)
+    found = 1.0 - max_explainable_variance(far, groups * 0, n_per_group=60)["value"].item()
+    energy = np.linalg.svd(far.numpy(), compute_uv=False) ** 2
+    assert found == pytest.approx(energy[1:].sum() / energy.sum(), abs=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_half_precision_is_promoted(dtype):
+    x, groups = words(40, 8, 3)
+    x = (x * 100.0).to(dtype)
+    found = max_explainable_variance(x, groups)
+    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
+    assert floats(found) == floats(max_explainable_variance(x.double(), groups))
+
+
+@pytest.mark.parametrize("n_per_group", [None, 4])
+def test_gradient_when_asked(n_per_group):
+    x, groups = words(14, 3, 2)
+
+    def adjusted(x):
+        return max_explainable_variance(x, groups, n_per_group=n_per_group)["adjusted"]
+
+    assert torch.autograd.gradcheck(adjusted, x.requires_grad_())
+
+
+def test_errors():
+    x, groups = words(30, 3, 4)
+    with pytest.raises(ValueError, match=r"no group has 40 rows.*or lower n_per_group"):
+        max_explainable_variance(x, groups, n_per_group=40)
+    with pytest.raises(
+        ValueError, match=r"no group has 2 rows: .* with 1; give more rows per group$"
+    ):
+        max_explainable_variance(x, torch.arange(30), n_per_group=None)
+    for center, n in ((False, 1), (True, 2), (False, 0)):
+        with pytest.raises(ValueError, match=f"at least {2 + center} for center={center}, got {n}"):
+            max_explainable_variance(x, groups, center, n_per_group=n)
+    with pytest.raises(ValueError, match="n_baseline must be at least 1, got 0"):
+        max_explainable_variance(x, groups, n_baseline=0)
+    with pytest.raises(ValueError, match=r"integers, got torch.float32"):
+        max_explainable_variance(x, groups.float())
+    with pytest.raises(ValueError, match=r"shape \(30,\), got \(29,\)"):
+        max_explainable_variance(x, groups[1:])
+    bad = x.clone()
+    bad[11, 0] = float("nan")
+    with pytest.raises(ValueError, match="row 11"):
+        max_explainable_variance(bad, groups)
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        max_explainable_variance(x[:1], groups[:1])
+    with pytest.raises(ValueError, match=r"\[N, D\]"):
+        max_explainable_variance(x[0], groups)
