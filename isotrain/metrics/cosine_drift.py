@@ -1,0 +1,37 @@
+"""How far rows have turned from reference rows. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.rows import check_cloud
+
+
+def cosine_drift(x: Tensor, reference: Tensor) -> Tensor:
+    """1 − mean cosine of row i of `x [N, D]` with row i of `reference [N, D]`; [0, 2], 0 = none.
+
+    Computed as half the squared chord ½‖u_i − v_i‖² of the unit rows, which keeps the digits of
+    a small drift. A zero row has no direction: its cosine with any other row is 0, with another
+    zero row 1. Unitless; unchanged by one rotation of both clouds, by the length of rows and by
+    one order of rows for both, not by translation. A mean cone that both clouds share hides
+    drift: subtract it first, or see `linear_cka`. No finite-N bias.
+
+    Raises:
+        ValueError: not `[N, D]`, no rows, a NaN or infinity, or `reference` of another shape.
+
+    >>> import torch
+    >>> round(cosine_drift(torch.eye(2), torch.tensor([[3.0, 0.0], [1.0, 0.0]])).item(), 9)
+    0.5
+    """
+    x = Cloud.of(x, min_rows=1).rows
+    reference = check_cloud(reference.to(x.device), min_rows=1)
+    if x.shape != reference.shape:
+        raise ValueError(
+            f"reference must hold the same rows as x in the same width, {tuple(x.shape)}, "
+            f"got {tuple(reference.shape)}; for another width use linear_cka"
+        )
+    chord_N = (unit_rows(x) - unit_rows(reference)).square().sum(dim=1)
+    one_is_zero_N = (x == 0).all(dim=1) ^ (reference == 0).all(dim=1)
+    return chord_N.mul(0.5).masked_fill(one_is_zero_N, 1.0).mean()

@@ -1,0 +1,77 @@
+"""How well a linear rule tells classes. N rows, D dimensions, C classes, M training rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.rows import has_scatter
+from isotrain.geometry.scatter import class_ids, stratified_folds
+
+
+def linear_probe_accuracy(
+    x: Tensor, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
+) -> dict[str, Tensor]:
+    """Held-out accuracy of a linear probe on the rows of `x [N, D]`; in [0, 1], 1 = separable.
+
+    Ridge regression with intercept on one-hot classes, the largest output wins: W = (S + λI)⁻¹·
+    XcᵀY on the training folds, S = XcᵀXc, λ = `l2` · tr S/D. `l2` is thus a share of the mean
+    eigenvalue, and no coordinate is rescaled: the value is unchanged by rotation, translation
+    and scale, unlike that of a probe on standardised coordinates. A few directions that carry
+    most of the scatter raise λ for all others. `majority` is the share of the largest class:
+    the score without looking, and that of equal rows. `labels [N]` are whole class numbers.
+    Folds are stratified and follow a hash of (seed, position) and the order of the classes; the
+    standard error of an accuracy p is about √(p(1 − p)/N), and more between folds.
+
+    Exact, by the smaller of D×D and M×M: O(n_folds·N·D·min(N, D)).
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
+            per row, fewer than two classes, `n_folds` < 2, a class with fewer rows than folds,
+            or `l2` that is not positive and finite.
+
+    Agrees with sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
+
+    >>> x = torch.tensor([[0.0, 3.0], [1.0, 1.0], [0.0, 2.0], [9.0, 1.0], [8.0, 3.0], [9.0, 2.0]])
+    >>> found = linear_probe_accuracy(x, torch.tensor([0, 0, 0, 1, 1, 1]), n_folds=3)
+    >>> found["accuracy"].item(), found["majority"].item()
+    (1.0, 0.5)
+    """
+    x = Cloud.of(x).rows.detach()
+    if not 0.0 < l2 < float("inf"):
+        raise ValueError(
+            f"l2 must be positive and finite, got {l2}; 1e-6 is close to no penalty at all"
+        )
+    n = len(x)
+    class_N = class_ids(labels.to(x.device), n)
+    fold_N = stratified_folds(class_N, n_folds, seed)
+    onehot_NC = torch.nn.functional.one_hot(class_N).to(x)
+    x = x - x.mean(dim=0)
+    x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # squares stay in range
+    n_right = x.new_zeros(())
+    for fold in range(n_folds):
+        test_N = fold_N == fold
+        score_TC = _scores(x[~test_N], onehot_NC[~test_N], x[test_N], l2)
+        n_right += (score_TC.argmax(dim=1) == class_N[test_N]).sum()
+    return {"accuracy": n_right / n, "majority": onehot_NC.sum(dim=0).amax() / n}
+
+
+def _scores(x_MD: Tensor, target_MC: Tensor, test_TD: Tensor, l2: float) -> Tensor:
+    """Outputs of the ridge regression for the test rows."""
+    m, d = x_MD.shape
+    mean_D, share_C = x_MD.mean(dim=0), target_MC.mean(dim=0)
+    if not has_scatter(x_MD):
+        return share_C.expand(len(test_TD), -1)
+    centred_MD = x_MD - mean_D
+    weight_DC: Tensor
+    penalty = l2 * centred_MD.square().sum() / d
+    if d <= m:
+        system = centred_MD.T @ centred_MD
+        system.diagonal().add_(penalty)
+        weight_DC = torch.linalg.solve(system, centred_MD.T @ (target_MC - share_C))
+    else:
+        system = centred_MD @ centred_MD.T
+        system.diagonal().add_(penalty)
+        weight_DC = centred_MD.T @ torch.linalg.solve(system, target_MC - share_C)
+    return (test_TD - mean_D) @ weight_DC + share_C

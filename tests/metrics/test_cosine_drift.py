@@ -1,0 +1,106 @@
+"""Cosine drift against the loop over rows."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.metrics.cosine_drift import cosine_drift
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+
+
+def by_hand(x, y):
+    cosines = [float(a @ b) / float(a.norm() * b.norm()) for a, b in zip(x, y, strict=True)]
+    return 1.0 - sum(cosines) / len(cosines)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 5), (20, 8), (9, 40)])
+def test_equals_the_loop_over_rows(n, d):
+    x, y = cloud(n, d, seed=1, mean=0.5), cloud(n, d, seed=2, mean=0.5)
+    assert cosine_drift(x, y).item() == pytest.approx(by_hand(x, y), abs=1e-12)
+
+
+@given(st.integers(1, 25), st.integers(2, 8), st.integers(0, 10_000))
+@light
+def test_invariances_and_range(n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = cloud(n, d, seed), cloud(n, d, seed + 1, mean=0.3)
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    value = cosine_drift(x, y).item()
+    assert 0.0 <= value <= 2.0 + 1e-12
+    assert cosine_drift(y, x).item() == pytest.approx(value, abs=1e-13)
+    assert cosine_drift(x @ rotation, y @ rotation).item() == pytest.approx(value, abs=1e-12)
+    length_N1 = 10.0 ** (6.0 * torch.rand(n, 1, generator=generator, dtype=torch.float64) - 3.0)
+    assert cosine_drift(x * length_N1, y * 1e200).item() == pytest.approx(value, abs=1e-12)
+    order = torch.randperm(n, generator=generator)
+    assert cosine_drift(x[order], y[order]).item() == pytest.approx(value, abs=1e-12)
+    assert cosine_drift(x, x).item() == 0.0
+    assert cosine_drift(x, -x).item() == pytest.approx(2.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("angle", [1.0, 1e-3, 1e-6, 1e-9])
+def test_a_turn_by_an_angle_keeps_its_digits(angle):
+    x = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    y = torch.tensor([[math.cos(angle), math.sin(angle)]], dtype=torch.float64)
+    assert cosine_drift(x, y).item() == pytest.approx(2.0 * math.sin(angle / 2) ** 2, rel=1e-7)
+
+
+def test_zero_rows():
+    zero, one = torch.zeros(1, 3), torch.tensor([[0.0, 2.0, 0.0]])
+    assert cosine_drift(zero, one).item() == 1.0
+    assert cosine_drift(one, zero).item() == 1.0
+    assert cosine_drift(zero, zero).item() == 0.0
+    mixed = cosine_drift(torch.cat([zero, one, -one]), torch.cat([one, one, one]))
+    assert mixed.item() == pytest.approx(1.0)  # (1 + 0 + 2)/3
+
+
+def test_constant_rows_and_a_shared_cone():
+    x = torch.full((9, 4), 0.1)
+    assert cosine_drift(x, x * 3.0).item() == pytest.approx(0.0, abs=1e-14)
+    free = cosine_drift(cloud(50, 8, seed=3), cloud(50, 8, seed=4)).item()
+    cone = cosine_drift(cloud(50, 8, seed=3, mean=4_000.0), cloud(50, 8, seed=4, mean=4_000.0))
+    assert free > 0.8
+    expected = by_hand(cloud(50, 8, seed=3, mean=4_000.0), cloud(50, 8, seed=4, mean=4_000.0))
+    assert cone.item() == pytest.approx(expected, abs=1e-14)
+    assert 0.0 < cone.item() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_promotion(dtype):
+    x, y = cloud(12, 5, seed=5).to(dtype), cloud(12, 5, seed=6)
+    found = cosine_drift(x, y)
+    assert found.dtype == torch.float64
+    assert found.ndim == 0
+    assert found.item() == pytest.approx(by_hand(x.double(), y), abs=1e-12)
+
+
+def test_gradient_when_asked():
+    x, y = cloud(5, 3, seed=7).requires_grad_(), cloud(5, 3, seed=8).requires_grad_()
+    assert torch.autograd.gradcheck(cosine_drift, (x, y))
+    zero = torch.zeros(2, 3, requires_grad=True)
+    cosine_drift(zero, torch.ones(2, 3)).backward()
+    assert bool(torch.isfinite(zero.grad).all())
+
+
+def test_errors():
+    x = cloud(4, 3)
+    for other in (cloud(5, 3), cloud(4, 2)):
+        with pytest.raises(ValueError, match=r"same width, \(4, 3\), got .*use linear_cka"):
+            cosine_drift(x, other)
+    with pytest.raises(ValueError, match="at least 1 row"):
+        cosine_drift(x[:0], x[:0])
+    with pytest.raises(ValueError, match=r"\[N, D\]"):
+        cosine_drift(x[0], x[0])
+    bad = x.clone()
+    bad[3] = float("inf")
+    for first, second in ((x, bad), (bad, x)):
+        with pytest.raises(ValueError, match="row 3"):
+            cosine_drift(first, second)

@@ -1,0 +1,112 @@
+"""Label silhouette against scikit-learn."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import silhouette_score
+
+from isotrain.geometry.silhouette import silhouette_values
+from isotrain.metrics import label_silhouette as module
+from isotrain.metrics.label_silhouette import label_silhouette
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+
+
+@pytest.mark.parametrize(("n", "d", "c"), [(4, 2, 2), (50, 3, 3), (20, 60, 2), (400, 16, 5)])
+def test_equals_scikit_learn(n, d, c):
+    labels = torch.arange(n) % c
+    x = cloud(n, d, seed=n) + labels[:, None]
+    expected = silhouette_score(x.numpy(), labels.numpy())
+    assert label_silhouette(x, labels).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_closed_form_on_a_line():
+    x = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
+    expected = ((1 - 1 / 10.5) + (1 - 1 / 9.5)) / 2
+    assert label_silhouette(x, torch.tensor([3, 3, 8, 8])).item() == pytest.approx(expected)
+
+
+@given(st.integers(4, 25), st.integers(1, 8), st.integers(0, 10_000))
+@light
+def test_invariances_and_range(n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, labels = cloud(n, d, seed), torch.arange(n) % 3
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    value = label_silhouette(x, labels).item()
+    assert -1.0 <= value <= 1.0
+    for moved in (x @ rotation, x + 30.0, x * 1e-4, x * -1e100):
+        assert label_silhouette(moved, labels).item() == pytest.approx(value, abs=1e-11)
+    order = torch.randperm(n, generator=generator)
+    assert label_silhouette(x[order], labels[order]).item() == pytest.approx(value, abs=1e-12)
+
+
+def test_subsample_is_of_its_size_seeded_and_close():
+    n = 1_500
+    labels = torch.arange(n) % 2
+    x = cloud(n, 4, seed=1) + 2.0 * labels[:, None]
+    everything = label_silhouette(x, labels).item()
+    first = label_silhouette(x, labels, max_rows=500).item()
+    assert first == label_silhouette(x, labels, max_rows=500).item()
+    assert first != label_silhouette(x, labels, max_rows=500, seed=1).item()
+    assert first != everything
+    assert first == pytest.approx(everything, abs=0.03)
+    assert label_silhouette(x, labels, max_rows=n).item() == everything
+    assert label_silhouette(x, labels, max_rows=n, seed=9).item() == everything
+
+
+def test_no_more_rows_are_measured_than_asked_for(monkeypatch):
+    sizes = []
+
+    def counted(x, labels):
+        sizes.append((len(x), len(labels)))
+        return silhouette_values(x, labels)
+
+    monkeypatch.setattr(module, "silhouette_values", counted)
+    x, labels = cloud(40, 3), torch.arange(40) % 2
+    for max_rows in (10, 39, 40, 41):
+        label_silhouette(x, labels, max_rows=max_rows)
+    assert sizes == [(10, 10), (39, 39), (40, 40), (40, 40)]
+
+
+def test_equal_rows_score_zero():
+    x = torch.full((200, 5), 0.1)
+    assert label_silhouette(x, torch.arange(200) % 2).item() == 0.0
+
+
+def test_mean_of_norm_16000_and_promotion():
+    x, labels = cloud(60, 16, seed=2), torch.arange(60) % 2
+    far = label_silhouette(x + 4_000.0, labels).item()
+    assert far == pytest.approx(label_silhouette(x, labels).item(), abs=1e-10)
+    half = x.half()
+    expected = silhouette_score(half.double().numpy(), labels.numpy())
+    found = label_silhouette(half, labels)
+    assert found.dtype == torch.float64
+    assert found.ndim == 0
+    assert found.item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_errors():
+    x = cloud(6, 3)
+    with pytest.raises(ValueError, match="N − 1"):
+        label_silhouette(x, torch.arange(6))
+    with pytest.raises(ValueError, match="max_rows must be at least 3, got 2"):
+        label_silhouette(x, torch.arange(6) % 2, max_rows=2)
+    with pytest.raises(ValueError, match="slice a score"):
+        label_silhouette(x, torch.linspace(0.0, 5.0, 6) + 0.1)
+    with pytest.raises(ValueError, match=r"\[N\] = \[6\]"):
+        label_silhouette(x, torch.arange(5), max_rows=4)
+    rare = torch.zeros(1_000)
+    rare[0] = 1.0
+    with pytest.raises(ValueError, match="two classes"):  # the rare class is not in the subsample
+        label_silhouette(cloud(1_000, 2), rare, max_rows=5)
+    x[3] = float("inf")
+    with pytest.raises(ValueError, match="row 3"):
+        label_silhouette(x, torch.arange(6) % 2)
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        label_silhouette(cloud(2, 3), torch.arange(2))

@@ -1,0 +1,180 @@
+"""Linear CKA against its Gram and feature forms, and the U-statistic against tuples of rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.metrics.linear_cka import linear_cka
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+SHAPES = [(2, 1, 1), (5, 3, 4), (30, 8, 8), (10, 40, 60), (40, 100, 3), (200, 5, 20)]
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.rand(d, generator=generator, dtype=torch.float64) * 3.0 + 0.05
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+
+
+def pair(n, d, e, seed=0):
+    x = cloud(n, d, seed, mean=2.0)
+    return x, x[:, :1] + cloud(n, e, seed + 1, mean=-1.0)
+
+
+def gram_form(x, y):
+    """tr(KHLH)/√(tr(KHKH)·tr(LHLH)), as Kornblith et al. write it."""
+    n = len(x)
+    h = np.eye(n) - 1.0 / n
+    k, m = x.numpy() @ x.numpy().T, y.numpy() @ y.numpy().T
+
+    def hsic(a, b):
+        return np.trace(a @ h @ b @ h)
+
+    return hsic(k, m) / np.sqrt(hsic(k, k) * hsic(m, m))
+
+
+def feature_form(x, y):
+    x, y = (z.numpy() - z.numpy().mean(axis=0) for z in (x, y))
+    return np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
+
+
+def unbiased_hsic(x, y):
+    """Song et al. 2012: Gram matrices without their diagonals."""
+    n = len(x)
+    k, m = x.numpy() @ x.numpy().T, y.numpy() @ y.numpy().T
+    np.fill_diagonal(k, 0.0)
+    np.fill_diagonal(m, 0.0)
+    total = np.trace(k @ m) + k.sum() * m.sum() / ((n - 1) * (n - 2))
+    return (total - 2.0 / (n - 2) * (k @ m).sum()) / (n * (n - 3))
+
+
+def debiased_form(x, y):
+    return unbiased_hsic(x, y) / np.sqrt(unbiased_hsic(x, x) * unbiased_hsic(y, y))
+
+
+@pytest.mark.parametrize(("n", "d", "e"), SHAPES)
+def test_equals_both_published_forms(n, d, e):
+    x, y = pair(n, d, e, seed=n)
+    found = linear_cka(x, y).item()
+    assert found == pytest.approx(gram_form(x, y), abs=1e-11)
+    assert found == pytest.approx(feature_form(x, y), abs=1e-11)
+
+
+@pytest.mark.parametrize(("n", "d", "e"), [(4, 2, 3), *SHAPES[1:]])
+def test_debiased_equals_the_gram_form(n, d, e):
+    x, y = pair(n, d, e, seed=n)
+    x, y = x - x.mean(dim=0), y - y.mean(dim=0)  # the Gram form loses digits to a mean
+    assert linear_cka(x, y, debiased=True).item() == pytest.approx(debiased_form(x, y), abs=1e-9)
+
+
+def test_the_gram_form_is_the_mean_over_tuples_of_four_rows():
+    x, y = pair(7, 2, 3, seed=3)
+    k, m = x @ x.T, y @ y.T
+    total = 0.0
+    tuples = list(itertools.permutations(range(7), 4))
+    for i, j, q, r in tuples:
+        total += float(k[i, j] * (m[i, j] + m[q, r] - 2.0 * m[i, q]))
+    assert total / len(tuples) == pytest.approx(unbiased_hsic(x, y), rel=1e-9)
+
+
+@pytest.mark.parametrize("debiased", [False, True])
+@given(n=st.integers(5, 30), d=st.integers(1, 12), seed=st.integers(0, 10_000))
+@light
+def test_invariances_and_range(debiased, n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = pair(n, d, 6, seed)
+    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    value = linear_cka(x, y, debiased).item()
+    assert (-1.0 if debiased else 0.0) <= value <= 1.0
+    for moved in (x @ rotation, x + 30.0, x * -1e-3, x * 1e100, x * 1e-150):
+        assert linear_cka(moved, y, debiased).item() == pytest.approx(value, abs=1e-9)
+        assert linear_cka(y, moved, debiased).item() == pytest.approx(value, abs=1e-9)
+    order = torch.randperm(n, generator=generator)
+    assert linear_cka(x[order], y[order], debiased).item() == pytest.approx(value, abs=1e-9)
+    assert linear_cka(x, x @ rotation * 3.0 - 1.0, debiased).item() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_pairing_of_rows_matters():
+    x = cloud(200, 4, seed=1)
+    assert linear_cka(x, x.flip(0)).item() < 0.2
+
+
+def test_orthogonal_clouds_share_nothing():
+    x = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+    y = torch.tensor([[1.0, 2.0], [1.0, 2.0], [-1.0, -2.0], [-1.0, -2.0]])
+    assert linear_cka(x, y).item() == 0.0
+
+
+@pytest.mark.parametrize(("n", "d", "e"), [(50, 50, 50), (200, 100, 50), (33, 256, 256)])
+def test_bias_of_unrelated_clouds_and_its_removal(n, d, e):
+    biased, debiased = [], []
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+        y = torch.randn(n, e, generator=generator, dtype=torch.float64)
+        biased.append(linear_cka(x, y).item())
+        debiased.append(linear_cka(x, y, debiased=True).item())
+    law = np.sqrt(d * e / ((n - 1 + d) * (n - 1 + e)))
+    assert np.mean(biased) == pytest.approx(law, rel=0.03)
+    assert np.mean(debiased) == pytest.approx(0.0, abs=0.03)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -16_000.3])
+@pytest.mark.parametrize("debiased", [False, True])
+def test_a_cloud_without_scatter_is_like_nothing(value, debiased):
+    x, equal = cloud(101, 3, seed=2), torch.full((101, 4), value, dtype=torch.float64)
+    assert linear_cka(x, equal, debiased).item() == 0.0
+    assert linear_cka(equal, x, debiased).item() == 0.0
+    assert linear_cka(equal, equal, debiased).item() == 0.0
+
+
+def test_a_simplex_has_no_debiased_product():
+    x = cloud(6, 3, seed=3)  # all rows of eye(6) are equally far apart
+    assert linear_cka(torch.eye(6), x, debiased=True).item() == 0.0
+    assert linear_cka(x, torch.eye(6), debiased=True).item() == 0.0
+    assert linear_cka(torch.eye(6), x).item() > 0.0
+
+
+@pytest.mark.parametrize("debiased", [False, True])
+def test_mean_of_norm_16000(debiased):
+    x, y = pair(60, 16, 9, seed=4)
+    value = linear_cka(x, y, debiased).item()
+    assert linear_cka(x + 4_000.0, y, debiased).item() == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_promotion(dtype):
+    x, y = pair(20, 6, 4, seed=5)
+    x = x.to(dtype)
+    found = linear_cka(x, y.float())
+    assert found.dtype == torch.float64
+    assert found.ndim == 0
+    assert found.item() == pytest.approx(feature_form(x.double(), y.float().double()), abs=1e-11)
+
+
+@pytest.mark.parametrize("debiased", [False, True])
+def test_gradient(debiased):
+    x, y = pair(6, 3, 2, seed=6)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, y: linear_cka(x, y, debiased), (x, y))
+
+
+def test_errors():
+    x = cloud(6, 3)
+    with pytest.raises(ValueError, match="same rows as x, N = 6, got 5"):
+        linear_cka(x, cloud(5, 3))
+    with pytest.raises(ValueError, match="at least 4 rows, got 3"):
+        linear_cka(x[:3], x[:3], debiased=True)
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        linear_cka(x[:1], x[:1])
+    with pytest.raises(ValueError, match=r"\[N, D\]"):
+        linear_cka(x, x[:, 0])
+    bad = x.clone()
+    bad[2, 1] = float("nan")
+    for first, second in ((x, bad), (bad, x)):
+        with pytest.raises(ValueError, match="row 2"):
+            linear_cka(first, second)
