@@ -18,6 +18,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from isotrain.config.compose import content_hash
+from isotrain.metrics.suite import needs
 from isotrain.model import IsotropicModel
 from isotrain.poolers import ClsPooling
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
@@ -133,6 +134,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     _try(module)
     data.setup()  # last: it fills the token cache
     _check_sizes(cfg, data, trainer, encoder.max_positions)
+    _check_labels(metrics, data)
     return Experiment(
         module,
         data,
@@ -188,6 +190,17 @@ def _check_sizes(
         raise ValueError(
             f"trainer.val_check_interval={interval} batches is more than the {n_batches} of an "
             "epoch; use 1.0, or count over epochs with +trainer.check_val_every_n_epoch=null"
+        )
+
+
+def _check_labels(metrics: dict[str, RowMetric], data: TaskData) -> None:
+    """Refuse label geometry where labels are scores."""
+    of_labels = [name for name, metric in metrics.items() if needs(metric) == "labels"]
+    scores = {example.label for example in data.examples["dev"] if example.label % 1}
+    if of_labels and scores:
+        raise ValueError(
+            f"metric={of_labels[0]} compares classes, and labels of task={data.task.name} are "
+            f"scores, such as {min(scores):.3g}; leave it out"
         )
 
 

@@ -120,10 +120,14 @@ class RowTransform(Protocol):
 
 
 class RowMetric(Protocol):
-    """A cloud `[N, D]` to one number, or a flat dict of numbers."""
+    """A cloud `[N, D]` to one number, or a flat dict of numbers.
 
-    def __call__(self, x: Tensor) -> Tensor | dict[str, Tensor]:
-        """The value, as 0-d float64 tensors."""
+    One that needs more than rows has a second argument of that name: `labels` or `groups` `[N]`,
+    or the rows `reference` or `positives` `[N, D]`.
+    """
+
+    def __call__(self, x: Tensor, **more: Tensor) -> Tensor | dict[str, Tensor]:
+        """The value, as 0-d float64 tensors; a ValueError where it is not defined."""
 
 
 class Objective(Protocol):

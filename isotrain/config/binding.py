@@ -14,7 +14,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
     "freezing": {"encoder"},
     "optimizer": {"params"},
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
-    "metric": {"x"},
+    "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
     "trainer": {
         "callbacks",

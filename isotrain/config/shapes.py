@@ -85,9 +85,10 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
                 continue
             more = sorted(set(node) - {"needs", "function"})
             mistakes += [f"{path}.{key}: a metric has the keys needs and function" for key in more]
-            if node["needs"] != "rows":
+            if node["needs"] not in ("rows", "labels"):
                 mistakes.append(
-                    f"{path}.needs={node['needs']}: the monitor gives rows alone; needs=rows"
+                    f"{path}.needs={node['needs']}: a run measures rows and labels; leave the "
+                    "metric out, and call it on clouds of yours (isotrain.metrics.suite)"
                 )
             node = node["function"]
         if not _is_part(node):

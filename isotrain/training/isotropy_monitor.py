@@ -10,10 +10,13 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from isotrain.geometry.cloud import shared
 from isotrain.geometry.reservoir import Reservoir
-from isotrain.geometry.rows import finite_rows, row_ids
+from isotrain.geometry.rows import index_of, row_ids
+from isotrain.metrics.suite import flat, needs
 from isotrain.types import Batch, ModelOutput, RowMetric
 
 VIEWS = ("cls", "tokens")  # first token of each sequence; every non-pad token
@@ -25,12 +28,15 @@ class IsotropyMonitor(pl.Callback):
     At most `max_rows` rows are kept per view and site, those whose (row, position) hashes
     lowest: the same ones at every validation and for any batch size. Memory is
     `max_rows`·D·4 bytes × (2·(L+1) + 2·sites), whatever the size of the data, and a float64 copy
-    of one cloud while it is measured. Each metric is logged beside `n_rows`, the rows it was
-    measured on; rows with a NaN are left out and counted in `n_rows_not_finite`. With several
-    processes the rows are those that one process would keep.
+    of one cloud while it is measured; its moments and spectrum are computed once for all metrics.
+    Each metric is logged beside `n_rows`, the rows it was measured on; rows with a NaN are left
+    out and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one
+    class) its value is absent, and the first time is told. With several processes the rows are
+    those that one process would keep.
 
     Args:
-        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name.
+        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an
+            argument `labels` gets the class of the example that each row comes from.
         max_rows: row budget of each cloud.
         headline: metric shown in the progress bar, for the last layer's tokens; None = the first.
     """
@@ -46,11 +52,15 @@ class IsotropyMonitor(pl.Callback):
                 f"got {headline!r}"
             )
         self.metrics, self.max_rows, self.headline = dict(metrics), max_rows, headline
+        self.of_labels = {name for name, metric in metrics.items() if needs(metric) == "labels"}
         self._reservoirs: dict[str, Reservoir] = {}
+        self._told: set[str] = set()
 
     def budget_bytes(self, width: int, n_blocks: int, n_sites: int) -> int:
         """Bytes held at most between two validations."""
-        return self.max_rows * width * 4 * (len(VIEWS) * (n_blocks + 1) + 2 * n_sites)
+        rows = width * (len(VIEWS) * (n_blocks + 1) + 2 * n_sites)
+        labels = len(VIEWS) + n_sites if self.of_labels else 0
+        return self.max_rows * 4 * (rows + labels)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start empty."""
@@ -68,16 +78,18 @@ class IsotropyMonitor(pl.Callback):
         """Offer the rows of a batch to the reservoirs."""
         output: ModelOutput = outputs["output"]
         ids_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
-        flat = [hidden.flatten(0, 1) for hidden in output.hidden_states]  # [A·T, D]
+        flat_states = [hidden.flatten(0, 1) for hidden in output.hidden_states]  # [A·T, D]
         places = {
             "cls": torch.arange(len(ids_AT), device=ids_AT.device) * ids_AT.shape[1],
             "tokens": batch.attention_mask.flatten().nonzero().flatten(),
         }
+        flat_states += self._labels(ids_AT.flatten(), batch)
         for view in VIEWS:
             ids_N = ids_AT.flatten()[places[view]]
-            self._reservoir(view).add(ids_N, flat, places[view])
-        for site, (before_ND, after_ND) in output.site_rows.items():
-            self._reservoir(site + "_site").add(output.site_ids[site], [before_ND, after_ND])
+            self._reservoir(view).add(ids_N, flat_states, places[view])
+        for site, rows in output.site_rows.items():
+            ids_N = output.site_ids[site]
+            self._reservoir(site + "_site").add(ids_N, [*rows, *self._labels(ids_N, batch)])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the kept rows and log every value."""
@@ -85,14 +97,16 @@ class IsotropyMonitor(pl.Callback):
         for name, reservoir in self._reservoirs.items():
             if trainer.world_size > 1:
                 reservoir.exchange()
-            for number in range(reservoir.n_clouds):
-                rows_ND = reservoir.cloud(number)
+            clouds = reservoir.clouds()
+            labels_N = clouds.pop()[:, 0].long() if self.of_labels else None
+            for number, rows_ND in enumerate(clouds):
                 if name in VIEWS:
                     place = f"layer_{number:02d}/{name}"
                 else:
                     place = f"{name.removesuffix('_site')}/{('before', 'after')[number]}"
-                values |= self._measure(rows_ND, place)
+                values |= self._measure(rows_ND, labels_N, place)
         self._reservoirs = {}
+        values = {key: value.to(pl_module.device) for key, value in values.items()}
         pl_module.log_dict(values, on_step=False, on_epoch=True, sync_dist=True)
         shown = [key for key in values if key.startswith(f"isotropy/{self.headline}/layer_")]
         if shown:
@@ -105,19 +119,36 @@ class IsotropyMonitor(pl.Callback):
             self._reservoirs[name] = Reservoir(self.max_rows)
         return self._reservoirs[name]
 
-    def _measure(self, rows_ND: Tensor, place: str) -> dict[str, Tensor]:
-        finite_ND = finite_rows(rows_ND)
-        values = {f"isotropy/n_rows/{place}": torch.tensor(float(len(finite_ND)))}
-        if len(finite_ND) < len(rows_ND):
-            n_lost = float(len(rows_ND) - len(finite_ND))
+    def _labels(self, ids_N: Tensor, batch: Batch) -> list[Tensor]:
+        """The class of the example of each id, as one more cloud `[N, 1]`, where it is needed."""
+        if not self.of_labels:
+            return []
+        example_N = (index_of(ids_N)[:, None] == batch.index).int().argmax(dim=1)
+        return [batch.labels[example_N, None]]
+
+    def _measure(self, rows_ND: Tensor, labels_N: Tensor | None, place: str) -> dict[str, Tensor]:
+        finite_N = torch.isfinite(rows_ND).all(dim=1)
+        n_lost = float((~finite_N).sum())
+        values = {f"isotropy/n_rows/{place}": torch.tensor(len(rows_ND) - n_lost)}
+        if n_lost:
             values[f"isotropy/n_rows_not_finite/{place}"] = torch.tensor(n_lost)
-            rows_ND = finite_ND
+            rows_ND = rows_ND[finite_N]
+            labels_N = None if labels_N is None else labels_N[finite_N]
         if len(rows_ND) < 2:
             return values  # no pair to measure; the row count says so
-        for name, metric in self.metrics.items():
-            found = metric(rows_ND)
-            parts = found if isinstance(found, dict) else {"": found}
-            for part, value in parts.items():
-                key = f"{name}_{part}" if part else name
-                values[f"isotropy/{key}/{place}"] = value.float()
+        with shared(rows_ND):
+            for name, metric in self.metrics.items():
+                with_labels = labels_N is not None and name in self.of_labels
+                try:
+                    found = metric(rows_ND, labels=labels_N) if with_labels else metric(rows_ND)
+                except ValueError as error:
+                    self._tell(name, place, error)
+                    continue
+                for key, value in flat(name, found).items():
+                    values[f"isotropy/{key}/{place}"] = value.float()
         return values
+
+    def _tell(self, name: str, place: str, error: ValueError) -> None:
+        if name not in self._told:
+            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
+        self._told.add(name)

@@ -19,6 +19,7 @@ from isotrain.config.compose import plain
 from isotrain.config.rules import check
 from isotrain.config.schema import RunConfig
 from isotrain.config.targets import is_allowed, targets
+from isotrain.metrics.suite import needs
 
 CONF = Path(__file__).parents[2] / "conf"
 COUNTS = {
@@ -41,7 +42,7 @@ MULTI = ("metric", "objective", "logger")  # groups that take a list
 SUPPLIED = {
     "isotropy": {"width"},
     "freezing": {"encoder"},
-    "metric": {"x"},
+    "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
 }
 # Files that deliberately differ from the Python defaults of their target, and where.
@@ -91,8 +92,12 @@ def with_option(composed, monkeypatch):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_each_file_composes_and_passes_the_check(with_option, name):
     cfg = with_option(name)
-    check(cfg)
     group, option = name.split("/")
+    if group == "metric" and cfg.metric[option].needs not in ("rows", "labels"):
+        with pytest.raises(ValueError, match=rf"metric\.{option}\.needs=.*isotrain\.metrics\.suite"):
+            check(cfg)
+        return
+    check(cfg)
     if group in MULTI:
         assert list(cfg[group]) == [option]
     elif group != "experiment":
@@ -138,12 +143,14 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
     keys = set(node) - {"_target_", "_partial_"}
     supplied = SUPPLIED.get(group, set())
     assert not keys & supplied
-    assert keys | supplied == set(parameters)
+    assert keys | (supplied & set(parameters)) == set(parameters)
     differing = {
         key
         for key in keys
         if parameters[key].default is not inspect.Parameter.empty
-        and parameters[key].default != node[key]
+        and parameters[key].default != (
+            tuple(node[key]) if isinstance(node[key], list) else node[key]
+        )
     }
     assert differing == PRESETS.get(name, set())
     # What build.py completes is partial; everything else is made at once.
@@ -155,41 +162,46 @@ def test_presets_are_files_that_exist():
 
 
 @pytest.mark.parametrize("name", options("metric"))
-def test_a_metric_says_what_it_needs(with_option, name):
+def test_a_metric_says_what_it_needs_and_takes_it(with_option, name):
     node = with_option(name).metric[name.split("/")[1]]
     assert set(node) == {"needs", "function"}
-    assert node.needs in ("rows", "labels", "groups", "reference")
+    assert needs(get_object(node.function._target_)) == node.needs
 
 
 def public_components():
-    """`module.Name` of every layer, metric and objective of the package."""
+    """`module.Name` of every layer and objective of the package."""
     root = Path(isotrain.__file__).parent
-    for package in ("transforms", "metrics", "objectives"):
+    for package in ("transforms", "objectives"):
         for file in sorted((root / package).glob("[a-z]*.py")):
             module = importlib.import_module(f"isotrain.{package}.{file.stem}")
             for name, value in vars(module).items():
                 if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:
                     continue
-                is_layer = inspect.isclass(value) and hasattr(value, "fit")
-                is_metric = inspect.isfunction(value) and next(
-                    iter(inspect.signature(value).parameters), ""
-                ).startswith("x")
-                is_objective = inspect.isclass(value) and hasattr(value, "n_views")
-                if {"transforms": is_layer, "metrics": is_metric, "objectives": is_objective}[
-                    package
-                ]:
+                marks = {"transforms": "fit", "objectives": "n_views"}
+                if inspect.isclass(value) and hasattr(value, marks[package]):
                     yield f"{module.__name__}.{name}"
 
 
-def test_every_component_has_a_file(with_option):
+def test_every_layer_and_objective_has_a_file(with_option):
     named = {
         component(with_option(name), name)["_target_"]
-        for group in ("isotropy", "metric", "objective")
+        for group in ("isotropy", "objective")
         for name in options(group)
     }
     found = set(public_components())
-    assert {"isotrain.metrics.isoscore.isoscore", "isotrain.transforms.identity.Identity"} <= found
+    assert {"isotrain.objectives.cosreg.CosReg", "isotrain.transforms.identity.Identity"} <= found
     assert named == found
+
+
+def test_every_metric_has_a_file_of_its_name():
+    folder = Path(isotrain.__file__).parent / "metrics"
+    files = {file.stem for file in folder.glob("[a-z]*.py")} - {"suite", "streaming"}
+    assert files == {Path(name).name for name in options("metric")}
+    for name in files:
+        module = importlib.import_module(f"isotrain.metrics.{name}")
+        target = OmegaConf.load(CONF / "metric" / f"{name}.yaml")[name].function._target_
+        assert target.startswith(module.__name__ + ".")
+        assert next(iter(inspect.signature(getattr(module, name)).parameters)) == "x"
 
 
 @pytest.mark.parametrize("name", options("experiment"))

@@ -9,6 +9,7 @@ import torch
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
+from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "partition": partition}
@@ -145,3 +146,62 @@ def test_the_identity_changes_nothing(built):
         assert before == values[f"isotropy/{name}/tokens/after"]
         # All tokens of the last layer: the same cloud, seen by the other view.
         assert before == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_label_geometry_is_that_of_an_offline_measurement(built, form):
+    parts = ("pooling=spans", "task.prompt=none", "metric=[isoscore,scatter_ratio]")
+    experiment = built(*LAYER, f"task.form={form}", *parts, "data.eval_batch_size=5")
+    values = measured(experiment)
+    clouds, labels = offline(experiment), {}
+    for batch in experiment.data.val_dataloader():
+        by_sequence = batch.labels.repeat(batch.n_sequences)
+        tokens = by_sequence[:, None].expand_as(batch.input_ids)
+        for name, found in (
+            ("cls", by_sequence),
+            ("tokens", tokens[batch.attention_mask.bool()]),
+            ("pooled", batch.labels.repeat_interleave(2)),
+        ):
+            labels.setdefault(name, []).append(found)
+    labels = {name: torch.cat(found) for name, found in labels.items()}
+    for place in ("layer_02/cls", "layer_01/tokens", "pooled/before", "pooled/after"):
+        name = "pooled" if "pooled" in place else place.split("/")[1]
+        expected = scatter_ratio(clouds[place], labels[name].long())
+        found = {part: values[f"isotropy/scatter_ratio_{part}/{place}"] for part in expected}
+        assert found == pytest.approx({k: float(v) for k, v in expected.items()}, rel=1e-5)
+
+
+def test_labels_count_in_the_budget(built):
+    experiment = built(*LAYER, "metric=[scatter_ratio]", "monitor.max_rows=20")
+    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
+    held = Held(monitor)
+    experiment.trainer.callbacks.insert(0, held)
+    measured(experiment)
+    assert held.n_bytes == monitor.budget_bytes(width=16, n_blocks=2, n_sites=3)
+    assert held.n_bytes == 20 * 4 * (16 * 12 + 5)
+
+
+def test_label_geometry_of_scores_is_refused(built):
+    with pytest.raises(
+        ValueError, match="metric=scatter_ratio compares classes.*task=stsb.*scores"
+    ):
+        built("task=stsb", "metric=[scatter_ratio]")
+
+
+def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
+    experiment = built("task=rte", "metric=[isoscore,lid]")  # 32 rows of dev, lid needs 101
+    with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls.*n_neighbors"):
+        values = measured(experiment)
+    assert "isotropy/isoscore/layer_00/cls" in values
+    assert "isotropy/lid/layer_00/cls" not in values
+    assert "isotropy/lid/layer_00/tokens" in values
+    measured(experiment)  # told once: a second warning would be an error here
+
+
+def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
+    counted = []
+    eigvalsh = torch.linalg.eigvalsh
+    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda x: counted.append(1) or eigvalsh(x))
+    values = measured(built("task=rte", "metric=[effective_rank,spectral_entropy,stable_rank]"))
+    clouds = {key.split("/", 2)[2] for key in values}
+    assert len(counted) == len(clouds) - 1  # every CLS of layer 0 is the same row: no spectrum
