@@ -58,7 +58,7 @@ class Cloud:
     [2.0, 0.0]
     """
 
-    unit = 1.0
+    unit, shrink = 1.0, 1.0  # powers of two; `shrink` brings the largest entry near 1
     source: Tensor | None = None  # as it was given; None for a cloud known by its moments
     x: Tensor | None = None
 
@@ -71,15 +71,17 @@ class Cloud:
         largest = max(-float(low), float(high))
         if not math.isfinite(largest):
             check_finite(x)
-        if largest and not 1e-60 < largest < 1e60:
-            self.unit = 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
+        self.shrink = to_one(largest)
+        if not 1e-60 < largest < 1e60:
+            self.unit = self.shrink
 
     @classmethod
     def of(cls, x: Tensor | Cloud, min_rows: int = 2) -> Cloud:
         """`x` if it is a cloud, the cloud of `x` that is being shared, or a new one."""
         cloud = x if isinstance(x, Cloud) else _shared.get()
         if cloud is None or (cloud is not x and cloud.source is not x):
-            assert isinstance(x, Tensor)
+            if not isinstance(x, Tensor):
+                raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
             return cls(x, min_rows)
         check_shape(cloud, min_rows)
         return cloud
@@ -192,12 +194,14 @@ class Cloud:
         """
         d = self.d
         upper_DD = self.mean_D.new_zeros(d, d)
+        # Squares of float32 leave its range early.
+        narrow = 1.0 if precision == torch.float64 else self.shrink / self.unit
         for block_BD in self._centred_blocks(PRODUCT_ROWS):
-            y_BD = block_BD.to(precision)
+            y_BD = (block_BD * narrow).to(precision)
             for first in range(0, d, PRODUCT_COLUMNS):
                 past = first + PRODUCT_COLUMNS
                 upper_DD[first:past, first:] += y_BD[:, first:past].T @ y_BD[:, first:]
-        return upper_DD.triu() + upper_DD.triu(1).T
+        return (upper_DD.triu() + upper_DD.triu(1).T) / narrow**2
 
     @property
     def _given(self) -> Tensor:
@@ -214,6 +218,15 @@ class Cloud:
         for block_BD in torch.split(self._given, n_rows):
             rows_BD = block_BD if self.unit == 1.0 else block_BD.double() * self.unit
             yield rows_BD - self.mean_D
+
+
+def to_one(largest: float) -> float:
+    """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0.
+
+    >>> to_one(5.0), to_one(0.0)
+    (0.125, 1.0)
+    """
+    return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
 
 
 def rounding_of(mean_D: Tensor, n: int) -> Tensor:

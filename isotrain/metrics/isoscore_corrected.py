@@ -47,6 +47,6 @@ def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
     fourth = cloud.shape_sums.norm_fourth / size.square() / (n - 1)
     above = (n * n - 3 * n + 1) * trace_squared + 2.0 * frobenius - n * fourth
     below = (n - 1) * (n - 2) * frobenius + trace_squared - n * fourth
-    if not bool(below > 0):
+    if not bool(below > 1e-12 * n * fourth):  # else it is rounding
         raise ValueError(f"the estimate of tr(Σ²) from {n} rows is not positive; measure more rows")
     return (above / below - 1.0) / (d - 1)

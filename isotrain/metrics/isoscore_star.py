@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cloud import Cloud, to_one
 
 
 def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:
@@ -44,20 +44,20 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
         raise ValueError("reference_covariance must be finite and symmetric; pass a covariance")
     if d == 1:
         return cloud.mean_D.new_ones(())
-    weight = (1.0 - zeta) / (cloud.n - 1)
-    reference_DD = reference_DD * cloud.unit**2
-    gram_SS = cloud.gram_SS
-    if gram_SS.shape[0] == d:
-        mixed = (gram_SS * reference_DD).sum()
+    # One power of two for both brings squares into range.
+    sizes = [1.0 / cloud.shrink] if zeta < 1 else []
+    sizes += [float(reference_DD.detach().abs().amax()) ** 0.5] if zeta > 0 else []
+    scale = to_one(max(sizes))
+    target_DD = zeta * reference_DD * scale * scale
+    weight = (1.0 - zeta) / (cloud.n - 1) * (scale / cloud.unit) ** 2
+    own_SS = weight * cloud.gram_SS
+    if len(own_SS) == d:
+        mixed = (own_SS * target_DD).sum()
     else:  # fewer rows than dimensions
         centred_ND = cloud.rows * cloud.unit - cloud.mean_D
-        mixed = ((centred_ND @ reference_DD) * centred_ND).sum()
-    trace = weight * gram_SS.trace() + zeta * reference_DD.trace()
-    frobenius = (
-        weight**2 * gram_SS.square().sum()
-        + 2.0 * weight * zeta * mixed
-        + zeta**2 * reference_DD.square().sum()
-    )
+        mixed = weight * ((centred_ND @ target_DD) * centred_ND).sum()
+    trace = own_SS.trace() + target_DD.trace()
+    frobenius = own_SS.square().sum() + 2.0 * mixed + target_DD.square().sum()
     nonzero = frobenius > 0
     ratio = trace.square() / torch.where(nonzero, frobenius, 1.0)
     return torch.where(nonzero, ((ratio - 1.0) / (d - 1)).clamp(0.0, 1.0), 0.0)
@@ -78,6 +78,8 @@ def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float
     >>> round(isoscore_star_of_rows(torch.eye(3), torch.eye(3)).item(), 6)
     0.5
     """
-    target = Cloud(reference)
-    covariance_DD = target.scatter_DD / (target.unit**2 * (target.n - 1))
-    return isoscore_star(x, covariance_DD, shrinkage)
+    cloud, target = Cloud.of(x), Cloud(reference)
+    if not cloud.unit == target.unit == 1.0:  # a covariance would leave the range of float64
+        scale = min(cloud.shrink, target.shrink)
+        cloud, target = Cloud(cloud.rows * scale), Cloud(target.rows * scale)
+    return isoscore_star(cloud, target.scatter_DD / (target.n - 1), shrinkage)

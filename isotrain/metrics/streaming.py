@@ -18,7 +18,7 @@ from isotrain.geometry.rows import check_shape, hash_ids
 from isotrain.metrics.suite import HEADLINE, find, needs, suite
 
 EMPTY = float(1 << 31)  # upper half of the hash of a place without a row: above that of any row
-OF_ROW = 4  # columns before the row itself: the halves of its hash, label, group
+OF_ROW = 6  # columns before the row itself: upper and lower half of its hash, label and group
 
 
 class StreamingSuite(Metric):
@@ -94,8 +94,8 @@ class StreamingSuite(Metric):
             return
         part = Cloud(x.detach(), min_rows=1).moments
         if self.of_rows:
-            column_N4 = self._columns(n, ids, {"labels": labels, "groups": groups})
-            new = torch.cat([column_N4, x.detach().cpu().double()], dim=1).to(self.kept)
+            column_N6 = self._columns(n, ids, {"labels": labels, "groups": groups})
+            new = torch.cat([column_N6, x.detach().cpu().double()], dim=1).to(self.kept)
             self.kept = _lowest(torch.cat([self.kept, new])[None], len(self.kept))
         self.packed = _pack(merged(_unpack(self.packed, self.width), part))
 
@@ -111,12 +111,13 @@ class StreamingSuite(Metric):
         if self.of_rows:
             rows = self.kept[self.kept[:, 0] < EMPTY]
             values["n_rows_kept"] = moments.n.new_tensor(float(len(rows)))
-            label_M, group_M = rows[:, 2:OF_ROW].long().T
+            high_M2, low_M2 = rows[:, 2:OF_ROW:2].long(), rows[:, 3:OF_ROW:2].long()
+            label_M, group_M = ((high_M2 << 32) + low_M2).T
             values |= suite(rows[:, OF_ROW:], self.of_rows, labels=label_M, groups=group_M)
         return values
 
     def _columns(self, n: int, ids: Tensor | None, more: dict[str, Tensor | None]) -> Tensor:
-        """Hash, label and group of each row, `[N, 4]`."""
+        """Hash, label and group of each row in halves that a float64 holds, `[N, 6]`."""
         if ids is None:
             raise ValueError(
                 f"{', '.join(self.of_rows)} see a sample of rows; pass ids=[N], a number for each "
@@ -135,10 +136,11 @@ class StreamingSuite(Metric):
                     f"{name} must be one whole number for each of the {n} rows, got shape "
                     f"{tuple(value.shape)} of {value.dtype}"
                 )
-        hash_N = hash_ids(ids.long().cpu())
         zero_N = torch.zeros(n, dtype=torch.int64)
-        labels, groups = (given[k].long().cpu() if k in given else zero_N for k in more)
-        return torch.stack([hash_N >> 32, hash_N & 0xFFFFFFFF, labels, groups], dim=1).double()
+        numbers = [hash_ids(ids.long().cpu())]
+        numbers += [given[name].long().cpu() if name in given else zero_N for name in more]
+        halves = [half for number in numbers for half in (number >> 32, number & 0xFFFFFFFF)]
+        return torch.stack(halves, dim=1).double()
 
 
 def _is_of_moments(function: Callable[..., Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -74,15 +74,12 @@ def find(name: str) -> Callable[..., Any]:
     >>> find("isoscore").__name__
     'isoscore'
     """
-    try:
-        module = importlib.import_module(f"isotrain.metrics.{name}")
-        own: Callable[..., Any] = getattr(module, name)
-    except (ImportError, AttributeError):
-        own = suite
-    if own is suite:
-        raise ValueError(
-            f"{name!r} is no metric; the files of isotrain.metrics name them"
-        )
+    path = f"isotrain.metrics.{name}"
+    known = name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path)
+    module = importlib.import_module(path) if known else None
+    own: Callable[..., Any] | None = getattr(module, name, None)
+    if own is None or own is suite:
+        raise ValueError(f"{name!r} is no metric; the files of isotrain.metrics name them")
     function: Callable[..., Any] = getattr(module, f"{name}_of_rows", own)
     return function
 

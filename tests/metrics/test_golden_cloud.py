@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from isotrain.metrics.isoscore_star import isoscore_star
 from isotrain.metrics.suite import find, flat
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "clouds.json").read_text())
 METRICS = Path(__file__).parents[2] / "isotrain" / "metrics"
-ARGUMENTS = {
-    "isoscore_star": {
-        "reference_covariance": torch.diag(torch.arange(1.0, 9.0)),
-        "shrinkage": GOLDEN["shrinkage"],
-    }
-}
+STAR = partial(
+    isoscore_star,
+    reference_covariance=torch.diag(torch.arange(1.0, 9.0)),
+    shrinkage=GOLDEN["shrinkage"],
+)
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN["metrics"]))
 def test_value_on_the_stored_cloud(name):
     x = torch.tensor(GOLDEN["cloud"], dtype=torch.float64)
     assert x.shape == (64, 8)
-    metric = partial(find(name), **ARGUMENTS.get(name, {}))
+    metric = STAR if name == "isoscore_star" else find(name)
     found = {key: value.item() for key, value in flat(name, metric(x)).items()}
     wanted = flat(name, GOLDEN["metrics"][name])
     assert found.keys() == wanted.keys()

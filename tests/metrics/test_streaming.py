@@ -85,10 +85,10 @@ def feed(stream, x, spans=None, order=None):
 
 
 def chosen(x, max_rows):
-    """The rows with the lowest hashes, as they are kept: float32."""
+    """What the rows with the lowest hashes give."""
     ids = torch.arange(len(x))
     ids = ids[hash_ids(ids).argsort()[:max_rows]]
-    return suite(x[ids].float(), OF_ROWS, labels=ids % 2, groups=ids % 5)
+    return suite(x[ids], OF_ROWS, labels=ids % 2, groups=ids % 5)
 
 
 def assert_same(found, wanted, tolerance=1e-9):
@@ -177,7 +177,17 @@ def test_a_metric_of_rows_is_that_of_the_kept_rows():
     stream.update(x[:33], ids=torch.arange(33))
     stream.update(x[33:], ids=torch.arange(33, 50))
     ids = hash_ids(torch.arange(50)).argsort()[:20]
-    assert_same(stream.compute(), suite(x[ids].float(), ["partition"]), 1e-9)
+    assert_same(stream.compute(), suite(x[ids], ["partition"]), 1e-9)
+
+
+def test_large_numbers_of_groups_and_labels_stay_apart():
+    """Such as hashes: float64 holds whole numbers up to 2^53 alone."""
+    x, ids = cloud(), torch.arange(60)
+    stream = mixed(60)
+    groups = (1 << 60) + ids % 5
+    stream.update(x, ids=ids, labels=ids % 2, groups=groups)
+    wanted = group_spread(x, groups)
+    assert stream.compute()["spread"].item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
 def test_the_input_is_left_alone_and_no_graph_is_kept():
