@@ -88,8 +88,6 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
             }
             record["timings_s"]["total"] = round(time.perf_counter() - started, 2)
             if is_first:
-                title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
-                draw_curves(rows, folder / "curves.png", title, record["monitor"])
                 write_json(folder / "result.json", record)
                 (folder / "resume.ckpt").unlink(missing_ok=True)
         except BaseException as error:
@@ -98,11 +96,14 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
                 raise StorageError(sentence) from error
             raise
         finally:
+            experiment.checkpoints.listen(False)
             close_loggers(experiment.trainer, failed=record["status"] != "finished")
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
-    if not is_first:
-        return {}
+        if not is_first:
+            return {}
+        title = f"{experiment.module.task.name} · {folder.name} · seed {cfg.seed}"
+        _draw(rows, folder / "curves.png", title, record["monitor"])
     print_summary(record, rows, folder)
     return dict(record["scores"])
 
@@ -246,6 +247,15 @@ def _work(
     stages = ("first_evaluation", "fit", "test")
     record["timings_s"] = dict(zip(stages, seconds, strict=True))
     return read_rows(folder / "metrics.jsonl")
+
+
+def _draw(rows: list[dict[str, float]], path: Path, title: str, score: str) -> None:
+    """Draw the curves of a run that has its result; what goes wrong here costs nothing else."""
+    try:
+        draw_curves(rows, path, title, score)
+    except Exception as error:  # whatever a plotting library may raise
+        reason = redacted(f"{type(error).__name__}: {error}")
+        say(f"{path} could not be drawn ({reason}); result.json and metrics.jsonl are complete")
 
 
 def _record_failure(error: BaseException, folder: Path, record: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 import pytest
 import torch
@@ -230,6 +231,55 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
     assert not (folder / "last.ckpt").exists()
     assert "val/accuracy" in run(cfg, "none")
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
+
+
+def test_curves_that_cannot_be_drawn_cost_no_finished_run(
+    composed, small, tmp_path, monkeypatch, capsys
+):
+    cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+    folder = run_folder(cfg, "none")
+
+    def explode(*_):
+        stored = json.loads((folder / "result.json").read_text())
+        assert stored["status"] == "finished", "written before anything is drawn"
+        raise RuntimeError("no font")
+
+    monkeypatch.setattr(run_module, "draw_curves", explode)
+    scores = run(cfg, "none")
+    printed = capsys.readouterr().out
+    assert printed.count("curves.png could not be drawn (RuntimeError: no font)") == 1
+    assert "curves.png, " not in printed, "the summary names what is there"
+    assert not (folder / "resume.ckpt").exists()
+    assert run(cfg, "none") == scores
+    assert "finished before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_gives_the_signal_handlers_back(composed, small, tmp_path, monkeypatch, fails):
+    from isotrain.training.fine_tuning import FineTuning
+
+    cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def explode(*_):
+        assert all(signal.getsignal(number) is not handler for number, handler in before.items())
+        raise RuntimeError("on purpose")
+
+    def mine(*_):
+        pass
+
+    try:
+        before[signal.SIGTERM] = mine
+        signal.signal(signal.SIGTERM, mine)
+        if fails:
+            monkeypatch.setattr(FineTuning, "training_step", explode)
+            with pytest.raises(RuntimeError, match="on purpose"):
+                run(cfg, "none")
+        else:
+            run(cfg, "none")
+        assert {number: signal.getsignal(number) for number in before} == before
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("bad", ["task._target_=os.getcwd", "site=[]"])

@@ -11,6 +11,8 @@ from rich.table import Table
 
 from isotrain.pages.rows import LABELS, Place, isotropy_places, series
 
+FILES = ("curves.png", "metrics.jsonl", "result.json")  # of a finished run, for its reader
+
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
     """One line: folder, trainable parameters, rows."""
@@ -28,7 +30,7 @@ def print_summary(
     folder: Path,
     note: str = "",
 ) -> None:
-    """Scores first and last with their N, isotropy of the last layer, and the folder."""
+    """Scores first and last with their N, isotropy of the last layer, the folder and its files."""
     n_dev, n_test = result["n_rows"]["dev"], result["n_rows"]["test"]
     table = Table(title=f"{folder.name}, seed {result['seed']}", title_justify="left")
     for heading in ("", "step 0", f"step {result['steps']}"):
@@ -55,7 +57,8 @@ def print_summary(
     say(table)
     note = f" ({note})" if note else ""
     seconds = result["timings_s"]["total"]
-    say(f"{folder}{note}: curves.png, metrics.jsonl, result.json; {seconds:.0f} s")
+    files = [name for name in FILES if (folder / name).is_file()]
+    say(f"{folder}{note}: {', '.join(files)}; {seconds:.0f} s")
 
 
 def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:

@@ -20,6 +20,7 @@ from torch import distributed
 from isotrain.geometry.gather import n_processes, sum_over_processes
 
 KEY = "isotrain"  # of our part of a checkpoint
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
 
 
 class Checkpoints(pl.Callback):
@@ -49,6 +50,7 @@ class Checkpoints(pl.Callback):
         self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
         self._random: dict[str, Any] | None = None  # to be set at the first batch of a resumed run
         self._signal = 0  # the number of the signal that has come
+        self._handlers: dict[int, Any] = {}  # of the process, before this run listened
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -145,8 +147,9 @@ class Checkpoints(pl.Callback):
     def listen(self, answer: bool = True) -> None:
         """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
 
-        In place of Lightning's handlers: that of SIGTERM talks to the other processes from
-        within the signal and can wait for them forever. A second Ctrl-C stops at once.
+        With `answer=False` the process has the handlers again that it had before. Ours stand in
+        for Lightning's: that of SIGTERM talks to the other processes from within the signal and
+        can wait for them forever. A second Ctrl-C stops at once.
         """
 
         def note(number: int, _frame: Any) -> None:
@@ -157,8 +160,12 @@ class Checkpoints(pl.Callback):
 
         if threading.current_thread() is not threading.main_thread():
             return
-        signal.signal(signal.SIGTERM, note if answer else signal.SIG_DFL)
-        signal.signal(signal.SIGINT, note if answer else signal.default_int_handler)
+        if answer and not self._handlers:
+            self._handlers = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
+        for number, earlier in self._handlers.items():
+            signal.signal(number, note if answer else earlier)
+        if not answer:
+            self._handlers = {}
 
     def if_asked(self) -> None:
         """Stop, in all processes at once, if a signal has come to one of them."""

@@ -80,8 +80,12 @@ def test_little_to_draw_is_drawn(tmp_path, rows):
     assert (tmp_path / "curves.png").exists()
 
 
-def test_summary(capsys):
-    print_summary(RESULT, ROWS, Path("/runs/rte/none-0123"))
+def test_summary(capsys, tmp_path):
+    folder = tmp_path / "none-0123"
+    folder.mkdir()
+    (folder / "metrics.jsonl").touch()
+    (folder / "result.json").touch()  # and no curves.png: it could not be drawn
+    print_summary(RESULT, ROWS, folder)
     printed = capsys.readouterr().out
     for wanted in (
         "none-0123, seed 3",
@@ -92,8 +96,7 @@ def test_summary(capsys):
         "isoscore pooled/after (N = 1,009)",
         "isoscore layer_1/before",
         "layer_02/tokens",
-        "/runs/rte/none-0123: curves.png",
-        "12 s",
+        f"{folder}: metrics.jsonl, result.json; 12 s",
     ):
         assert wanted in printed
     assert "layer_01/tokens" not in printed  # the last layer only
