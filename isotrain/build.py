@@ -18,6 +18,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from isotrain.config.compose import content_hash
+from isotrain.config.processes import n_processes
 from isotrain.metrics.suite import needs
 from isotrain.model import IsotropicModel
 from isotrain.poolers import ClsPooling
@@ -206,6 +207,6 @@ def _check_labels(metrics: dict[str, RowMetric], data: TaskData) -> None:
 
 def _strategy(cfg: DictConfig) -> str | Strategy:
     """One process as it comes; several by DDP, with the layers' buffers left to the layers."""
-    if str(cfg.trainer.get("devices", 1)) == "1":
+    if n_processes(cfg.trainer) == 1:
         return "auto"
     return DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)

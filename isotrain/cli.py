@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import conf_folder, job_text, parse_job, read_job, run_folder
+from isotrain.config.processes import n_processes
 from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
 from isotrain.files import file_mistakes
@@ -102,7 +103,7 @@ def _tell(what: str, lines: Sequence[str]) -> None:
 def _job(cfg: DictConfig) -> dict[str, float]:
     hydra_config = HydraConfig.get()
     arm = str(hydra_config.runtime.choices["isotropy"])
-    if str(cfg.trainer.get("devices", 1)) == "1" or _is_launched():
+    if _is_launched() or n_processes(cfg.trainer) == 1:
         return _run(cfg, arm)
     return _in_a_process(cfg, arm, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)
 
@@ -143,8 +144,7 @@ def _in_a_process(cfg: DictConfig, arm: str, of_a_sweep: bool) -> dict[str, floa
     run replaces this process; a job of a sweep ends with it.
     """
     if cfg.threads is None:  # as many as there are for each
-        devices = str(cfg.trainer.devices)
-        cfg.threads = max(1, n_cores() // (int(devices) if devices.isdigit() else 1))
+        cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
     root = str(Path(__file__).resolve().parents[1])
     environment = {
         **os.environ,

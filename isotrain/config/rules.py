@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
+from isotrain.config.processes import n_processes, number_asked_for
 from isotrain.config.redaction import literal_secrets
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
 from isotrain.config.targets import class_constant, is_allowed, targets
@@ -191,13 +192,10 @@ def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> lis
     mistakes = []
     if trainer.get("num_nodes", 1) != 1:
         mistakes.append("trainer.num_nodes must be 1: several machines are not tested")
-    devices = trainer.get("devices", 1)
-    by_list = isinstance(devices, list) and all(type(d) is int for d in devices) and devices
-    if devices != "auto" and not by_list and not (str(devices).isdigit() and int(devices) > 0):
-        mistakes.append(
-            f"trainer.devices must be a number of processes from 1, a list of devices, or auto, "
-            f"got {devices}"
-        )
+    try:
+        number_asked_for(trainer.get("devices", 1))
+    except ValueError as error:
+        mistakes.append(str(error))
     interval = trainer.get("val_check_interval")
     if isinstance(interval, int | float) and not interval > 0:
         mistakes.append(f"trainer.val_check_interval must be above 0, got {interval}")
@@ -220,9 +218,8 @@ def _batch_mistakes(content: dict[str, Any]) -> list[str]:
     spans = content["pooling"]["_target_"].endswith(".SpanPooling")
     per_example = 2 if spans or content["task"].get("form") == "bi" else 1
     batch, k = content["data"]["batch_size"], layer["n_clusters"]
-    devices = str(content["trainer"].get("devices", 1))
-    shares = 1 if content["sync"] or not devices.isdigit() else int(devices)
-    batch //= max(1, shares)
+    shares = 1 if content["sync"] else n_processes(content["trainer"])
+    batch //= shares
     rho, components = layer.get("rho", 0.25), layer.get("n_components", 3)
     needed = layer.get("min_rows", 4)
     rows = batch * per_example / k

@@ -109,6 +109,14 @@ def test_two_vectors_an_example_count_twice(overrides):
     assert mistakes("isotropy=published", "data.batch_size=5", *overrides) == []
 
 
+@pytest.mark.parametrize("devices", ["2", "[0,1]"])
+def test_without_sync_each_process_needs_rows_enough(devices):
+    shared = ("isotropy=published", f"trainer.devices={devices}", "data.batch_size=10")
+    assert mistakes(*shared, "sync=true") == []
+    (mistake,) = mistakes(*shared, "sync=false")
+    assert "data.batch_size=10 over 2 processes (sync=false)" in mistake
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

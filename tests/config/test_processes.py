@@ -1,0 +1,80 @@
+"""One answer to how many processes a run is, and the cores that each of them is given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from isotrain import cli
+from isotrain.build import _strategy
+from isotrain.config.compose import parse_job
+from isotrain.config.processes import n_processes, number_asked_for
+
+ASKED = [(1, 1), ("1", 1), (2, 2), ("3", 3), ([0], 1), ([5], 1), ([0, 1], 2), ([3, 1, 2], 3)]
+WRONG = [0, -1, "0", "-1", "many", "", "1,2", [], ["a"], [True], [0.5], 1.5, True, None, {"a": 1}]
+
+
+@pytest.mark.parametrize(("devices", "expected"), ASKED)
+def test_numbers_and_lists(devices, expected):
+    assert n_processes({"devices": devices}) == expected
+    assert n_processes(OmegaConf.create({"devices": devices})) == expected
+
+
+@pytest.mark.parametrize("devices", WRONG)
+def test_anything_else_is_refused(devices):
+    with pytest.raises(ValueError, match=r"trainer\.devices must be a number of processes from 1"):
+        number_asked_for(devices)
+
+
+def test_one_process_where_nothing_is_said():
+    assert n_processes({}) == 1
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "n_gpus", "expected"),
+    [("auto", 0, 1), ("auto", 3, 3), ("gpu", 2, 2), ("cuda", 2, 2), ("cpu", 3, 1), ("mps", 3, 1)],
+)
+def test_auto_is_one_process_a_gpu(monkeypatch, accelerator, n_gpus, expected):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    assert n_processes({"devices": "auto", "accelerator": accelerator}) == expected
+
+
+def test_torch_is_imported_for_auto_alone():
+    code = (
+        "import sys; from isotrain.config.processes import n_processes as n\n"
+        "n({'devices': 2}), n({'devices': 'auto', 'accelerator': 'cpu'})\n"
+        "print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("devices", "threads"), [(2, 4), ([0, 1], 4), ([0, 1, 2], 2), ("auto", 4), (16, 1)]
+)
+def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, devices, threads):
+    started = {}
+
+    def execve(_program, _command, environment):  # ends this process
+        started.update(environment)
+        raise SystemExit
+
+    monkeypatch.setattr(cli, "n_cores", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(cli.os, "execve", execve)
+    cfg = composed(*small)
+    cfg.trainer.accelerator, cfg.trainer.devices = "auto", devices
+    with pytest.raises(SystemExit):
+        cli._in_a_process(cfg, "none", of_a_sweep=False)
+    assert parse_job(started[cli.JOB])[0].threads == threads
+
+
+@pytest.mark.parametrize(("devices", "is_one"), [(1, True), ([1], True), ([0, 1], False)])
+def test_one_device_of_a_list_is_one_process(composed, small, devices, is_one):
+    cfg = composed(*small)
+    cfg.trainer.devices = devices
+    assert (_strategy(cfg) == "auto") == is_one
