@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,7 @@ def main() -> None:
 
         sys.exit(study(arguments))
     elif command == "demo":
-        from isotrain.demo import demo
-
-        demo(arguments)
+        _demo(arguments)
     elif command == "--version":
         print(version("isotrain"))
     elif command in ("-h", "--help", "help"):
@@ -96,6 +95,21 @@ def _check(arguments: Sequence[str]) -> list[str]:
     return arguments
 
 
+def _demo(arguments: Sequence[str]) -> None:
+    """Both runs of the demo, checked and told as `train` does it."""
+    from isotrain.demo import demo, demo_mistakes
+
+    if {"-h", "--help"} & set(arguments):
+        print(USAGE)
+        return
+    if mistakes := demo_mistakes(arguments):
+        _tell("this cannot run", mistakes)
+        sys.exit(REFUSED)
+    with _failures_as_sentences():
+        demo(arguments)
+    sys.exit(max(failures, default=0))
+
+
 def _tell(what: str, lines: Sequence[str]) -> None:
     print(f"isotrain: {what}", *redacted(lines), sep="\n  ", file=sys.stderr)
 
@@ -109,15 +123,26 @@ def _job(cfg: DictConfig) -> dict[str, float]:
 
 
 def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
-    """A run whose failures read as sentences; HYDRA_FULL_ERROR=1 shows where they come from."""
-    from isotrain.record import CannotRunError, StorageError
+    """The scores of a run; none where it failed, which is told and counted."""
     from isotrain.run import run
+
+    scores: dict[str, float] = {}
+    with _failures_as_sentences():
+        scores = run(cfg, arm)
+    return scores
+
+
+@contextmanager
+def _failures_as_sentences() -> Iterator[None]:
+    """Tell what a run raises, and note its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
+    from isotrain.record import CannotRunError, StorageError
     from isotrain.training.faults import NonFiniteError
 
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
-        return run(cfg, arm)
+        yield
+        return
     try:
-        return run(cfg, arm)
+        yield
     except CannotRunError as error:
         _tell("this cannot run", str(error).splitlines())
         failures.append(REFUSED)
@@ -126,7 +151,6 @@ def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
     except (NonFiniteError, StorageError) as error:
         _tell("the run stopped", [str(error)])
         failures.append(FAILED)
-    return {}
 
 
 def _is_launched() -> bool:

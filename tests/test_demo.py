@@ -1,11 +1,18 @@
-"""`isotrain demo`: both arms, and the fallback where MiniLM cannot be had."""
+"""`isotrain demo`: both arms, the fallback where MiniLM cannot be had, and its mistakes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
 import torch
 
-from isotrain.demo import demo
+from isotrain import cli
+from isotrain import demo as demo_module
+from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import minilm
+from isotrain.record import CannotRunError, StorageError
 
 
 def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch, tmp_path, capsys):
@@ -31,3 +38,84 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
         assert str(curves[0]) in printed.replace("\n", "")
     for layer in ("layer_00", "layer_01", "layer_02"):
         assert layer in printed
+
+
+@pytest.fixture
+def no_run(monkeypatch):
+    """Exit codes of `isotrain demo` without any run: the demo itself does as it is told."""
+    monkeypatch.setattr(cli, "failures", [])
+
+    def call(*arguments, then=lambda _: None):
+        monkeypatch.setattr(demo_module, "demo", then)
+        with pytest.raises(SystemExit) as end:
+            cli._demo(arguments)
+        return end.value.code
+
+    return call
+
+
+def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
+    wrong = ("sede=1", "data.batch_size=0", "site=[layer_0]", "pooling=spanz")
+    assert no_run(*wrong, then=pytest.fail) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("isotrain: this cannot run\n  ")
+    for said in ("no key sede; did you mean seed?", "at least 1", "layer_0", "pooling=spanz does"):
+        assert told.err.count(said) == 1, "once, not once for each arm"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("isotropy=mean", "isotropy.n_clusters=4", "+isotropy.rho=1", "experiment=published_cls"),
+        *("task=rte", "source=hub", "trainer.devices=2"),
+    ],
+)
+def test_what_makes_the_demo_is_refused_with_another_way(override):
+    (mistake,) = demo_mistakes([override])
+    assert "is fixed in the demo" in mistake
+    assert mistake.endswith(f"isotrain train experiment=demo {override}")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [[], ["site=[tokens]"], ["task.form=bi", "pooling=mean"], ["encoder=tiny", "seed=3"]],
+)
+def test_everything_else_may_be_chosen(no_run, overrides):
+    assert demo_mistakes(overrides) == []
+    assert no_run(*overrides) == 0
+
+
+def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):
+    missing = f"{tmp_path}/none"
+    (mistake,) = demo_mistakes(["encoder=huggingface", f"encoder.name={missing}"])
+    assert mistake.startswith(f"encoder.name={missing} is no folder")
+    with pytest.raises(CannotRunError):
+        demo(["encoder=huggingface", f"encoder.name={missing}", f"output_dir={tmp_path / 'runs'}"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (CannotRunError("one\ntwo"), 2, "isotrain: this cannot run\n  one\n  two\n"),
+        (StorageError("full"), 1, "isotrain: the run stopped\n  full\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_failures_are_told_as_those_of_train(no_run, capsys, error, code, said):
+    def fail(_):
+        raise error
+
+    assert no_run(then=fail) == code
+    assert capsys.readouterr().err == said
+
+
+def test_a_mistake_of_the_demo_comes_before_torch():
+    code = (
+        "import atexit, sys; sys.argv = ['isotrain', 'demo', 'sede=1']\n"
+        "atexit.register(lambda: print('torch' in sys.modules))\n"
+        "from isotrain.cli import main; main()"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 2
+    assert found.stdout == "False\n"
