@@ -41,7 +41,7 @@ class Experiment:
     trainer: pl.Trainer
     n_parameters: dict[str, int]
     source_id: str  # of the encoder's weights
-    loggers: list[Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
+    loggers: dict[str, Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
     checkpoints: Checkpoints
 
 
@@ -142,7 +142,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         trainer,
         n_parameters,
         encoder.source_id,
-        [instantiate(node) for node in cfg.logger.values()],
+        {str(name): instantiate(node) for name, node in cfg.logger.items()},
         checkpoints,
     )
 

@@ -1,8 +1,9 @@
-"""What a run reads from this machine, looked for before anything is loaded."""
+"""What a run needs of this machine, looked for before anything is loaded."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,21 @@ from isotrain.config.targets import module_call
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
 from isotrain.tasks.sources import DataSet, LocalSource
 
+PACKAGES = {  # that a logger needs, one of them, and what installs it
+    "build_tensorboard_logger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
+    "TensorBoardLogger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
+    "MLFlowLogger": (("mlflow",), "mlflow"),
+    "CometLogger": (("comet_ml",), "comet-ml"),
+}
+
 
 def file_mistakes(cfg: DictConfig) -> list[str]:
-    """Data and weights that a configuration needs and that cannot be had here, with ways out.
+    """Data, weights and packages that a configuration needs and that are not here, with ways out.
 
     A folder is looked for in any case; the hub's cache only where the hub is switched off
     (`HF_HUB_OFFLINE=1`). Nothing is read and no network is asked.
     """
-    return [*_data_mistakes(cfg), *_encoder_mistakes(cfg)]
+    return [*_data_mistakes(cfg), *_encoder_mistakes(cfg), *_logger_mistakes(cfg)]
 
 
 def _data_mistakes(cfg: DictConfig) -> list[str]:
@@ -62,6 +70,19 @@ def _encoder_mistakes(cfg: DictConfig) -> list[str]:
     if _is_offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
         return [f"encoder {name} is not on disk and the hub is switched off; {ways}"]
     return []
+
+
+def _logger_mistakes(cfg: DictConfig) -> list[str]:
+    mistakes = []
+    for name in OmegaConf.select(cfg, "logger") or ():
+        target = _target(cfg, f"logger.{name}")
+        packages, install = PACKAGES.get(target.rpartition(".")[2], ((), ""))
+        if packages and not any(find_spec(package) for package in packages):
+            mistakes.append(
+                f"logger.{name} needs the package {packages[0]}, which is not installed; "
+                f"pip install '{install}', or leave that logger out"
+            )
+    return mistakes
 
 
 def _target(cfg: DictConfig, group: str) -> str:

@@ -388,6 +388,29 @@ def test_wandb_offline(composed, small, tmp_path, monkeypatch):
         assert os.environ.get("WANDB_API_KEY", "no key") not in text
 
 
+def test_a_logger_that_cannot_be_opened_is_told_once_and_costs_no_run(
+    composed, small, tmp_path, monkeypatch, capsys
+):
+    cfg = composed(
+        *small,
+        *("task=rte", "logger=[wandb,tensorboard]", "trainer.max_steps=2", "metric=[]"),
+        f"output_dir={tmp_path}",
+    )
+
+    def refuse(**_):
+        raise PermissionError("quota is used up")
+
+    monkeypatch.setattr("wandb.init", refuse)
+    scores = run(cfg, "none")
+    printed = capsys.readouterr().out
+    assert printed.count("logger.wandb failed and is left out") == 1
+    assert "PermissionError: quota is used up" in printed
+    folder = run_folder(cfg, "none")
+    assert json.loads((folder / "result.json").read_text())["scores"] == scores
+    assert read_rows(folder / "metrics.jsonl")
+    assert list(folder.rglob("events.out.tfevents.*")), "the other logger has its rows"
+
+
 def test_a_part_that_cannot_be_built_leaves_no_run_of_a_logger_behind(
     composed, small, tmp_path, monkeypatch
 ):

@@ -104,10 +104,13 @@ class JsonlLogger(Logger):
         except Exception as error:  # whatever a third party's logger may raise
             place = self.others.index(other)
             del self.others[place], self._held[place]
-            print(
-                f"{type(other).__name__} failed and is left out from here on "
-                f"({redacted(f'{type(error).__name__}: {error}')}); metrics.jsonl has every row"
-            )
+            print(left_out(type(other).__name__, error))
+
+
+def left_out(name: str, error: Exception) -> str:
+    """What is said of a logger that fails: the run goes on without it."""
+    reason = redacted(f"{type(error).__name__}: {error}")
+    return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every row"
 
 
 def read_rows(path: str | Path) -> list[dict[str, float]]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
-from isotrain.training.jsonl_logger import JsonlLogger
+from isotrain.training.jsonl_logger import JsonlLogger, left_out
 from isotrain.training.same_config import process_rank
 
 
 def open_loggers(
     trainer: pl.Trainer,
-    builders: Sequence[Callable[..., Logger]],
+    builders: Mapping[str, Callable[..., Logger]],
     folder: Path,
     params: dict[str, Any],
     n_bytes: int,
@@ -25,7 +25,8 @@ def open_loggers(
 
     Args:
         trainer: whose rows are logged.
-        builders: (save_dir, name) -> logger; only the first process opens any.
+        builders: (save_dir, name) -> logger, by name; only the first process opens any, and one
+            that cannot be opened is told and left out.
         folder: of the run.
         params: of the run, without secrets; `seed` among them.
         n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.
@@ -33,7 +34,11 @@ def open_loggers(
     others = []
     if process_rank() == 0:
         name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
-        others = [build_logger(save_dir=str(folder), name=name) for build_logger in builders]
+        for key, build_logger in builders.items():
+            try:
+                others.append(build_logger(save_dir=str(folder), name=name))
+            except Exception as error:  # whatever a third party's logger may raise
+                print(left_out(f"logger.{key}", error))
     log = JsonlLogger(folder / "metrics.jsonl", others)
     trainer.loggers = [log]
     log.log_hyperparams(params)
@@ -46,4 +51,7 @@ def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
         logger.finalize("failed" if failed else "success")
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None:
-        wandb.finish(exit_code=int(failed))
+        try:
+            wandb.finish(exit_code=int(failed))
+        except Exception as error:
+            print(left_out("wandb", error))

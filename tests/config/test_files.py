@@ -1,6 +1,9 @@
-"""Data and weights that are not there are told before anything is loaded."""
+"""Data, weights and packages that are not there are told before anything is loaded."""
 
 from __future__ import annotations
+
+import tomllib
+from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
@@ -167,6 +170,40 @@ def test_data_and_encoder_are_told_together(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = told("source=local", f"source.root={tmp_path}", "encoder=bert_base")
     assert [mistake.split()[0] for mistake in found] == ["source=local", "encoder"]
+
+
+def without(*packages):
+    return lambda name: None if name in packages else object()
+
+
+def test_a_logger_whose_package_is_missing_is_told_with_what_installs_it(monkeypatch):
+    monkeypatch.setattr(files, "find_spec", without("tensorboard", "tensorboardX"))
+    (mistake,) = told("logger=[wandb,tensorboard]")
+    assert mistake.startswith("logger.tensorboard needs the package tensorboard")
+    assert "pip install 'isotrain[tensorboard]'" in mistake
+    assert told("logger=[wandb]") == told("logger=[]") == []
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "tensorboardX"])
+def test_one_of_the_packages_that_will_do_is_enough(monkeypatch, package):
+    other = {"tensorboard", "tensorboardX"} - {package}
+    monkeypatch.setattr(files, "find_spec", without(*other))
+    assert told("logger=[tensorboard]") == []
+
+
+@pytest.mark.parametrize("logger", ["TensorBoardLogger", "MLFlowLogger", "CometLogger"])
+def test_loggers_of_lightning_are_looked_for_too(monkeypatch, logger):
+    monkeypatch.setattr(files, "find_spec", lambda _: None)
+    (mistake,) = told(f"+logger.mine._target_=pytorch_lightning.loggers.{logger}")
+    assert mistake.startswith("logger.mine needs the package")
+
+
+def test_the_extra_that_is_named_exists():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    named = [install for _, install in files.PACKAGES.values() if install.startswith("isotrain[")]
+    assert named
+    assert {install.partition("[")[2].rstrip("]") for install in named} <= set(extras)
 
 
 def test_a_task_of_a_users_package_is_left_to_itself(package, monkeypatch, tmp_path):
