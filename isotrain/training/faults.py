@@ -25,7 +25,7 @@ def refuse_non_finite(
     value: Tensor,
     step: int,
     parts: dict[str, Tensor],
-    index: Sequence[int],
+    index: Sequence[Tensor],
     module: nn.Module,
 ) -> None:
     """Stop when `value`, the loss or the gradient norm, is not finite.
@@ -35,7 +35,8 @@ def refuse_non_finite(
         value: 0-d, the same in every process.
         step: optimizer steps done before.
         parts: of this process's loss, by key.
-        index: data set rows of this process that the value comes from.
+        index: data set rows of this process that the value comes from, batch by batch; read only
+            when there is something to report, as reading waits for the device.
         module: whose parameters and gradients the report measures.
 
     Raises:
@@ -47,7 +48,7 @@ def refuse_non_finite(
     if bool(torch.isfinite(value)):
         return
     own = {
-        "rows": list(index),
+        "rows": [row for numbers in index for row in numbers.tolist()],
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }

@@ -62,7 +62,7 @@ class FineTuning(pl.LightningModule):
         self.head_lr_factor = head_lr_factor
         self.scores = torch.nn.ModuleDict({"val_": task.metrics(), "test_": task.metrics()})
         self._pending: list[dict[str, Tensor]] = []  # rows since the last optimizer step
-        self._rows_of_step: list[int] = []  # data set rows since then
+        self._rows_of_step: list[Tensor] = []  # data set rows since then, on the device
         self._parts: dict[str, Tensor] = {}  # of the newest loss
         self._observed_step = 0
         self._prefilled = False
@@ -91,7 +91,7 @@ class FineTuning(pl.LightningModule):
         self._remember(views[0], batch, parts)
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         step = self.trainer.global_step
-        refuse_non_finite("loss", logged["train/loss"], step, parts, batch.index.tolist(), self)
+        refuse_non_finite("loss", logged["train/loss"], step, parts, [batch.index], self)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
         return loss
@@ -172,8 +172,9 @@ class FineTuning(pl.LightningModule):
         scores.reset()
 
     def _counters(self, stage: str) -> dict[str, Tensor]:
+        """What the layers counted, on the device: NCCL sends nothing from the CPU."""
         return {
-            f"{stage}/{site}/{name}": value
+            f"{stage}/{site}/{name}": value.to(self.device)
             for site, transform in self.model.transforms.items()
             for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
         }
@@ -208,7 +209,7 @@ class FineTuning(pl.LightningModule):
             if n_processes() > 1:
                 rows[site] = gather_in_order(rows[site], output.site_places[site])[0]
         self._pending.append(rows)
-        self._rows_of_step += batch.index.tolist()
+        self._rows_of_step.append(batch.index)
         self._parts = parts
 
     @torch.no_grad()

@@ -391,6 +391,36 @@ def test_equal_rows(built):
     assert last["isotropy/isoscore/pooled/after"] == 0
 
 
+def test_counters_are_logged_from_the_device_of_the_module(built):
+    """A backend of accelerators alone (NCCL) cannot sum what stands on the CPU."""
+    module = built("task=rte", *LAYER).module
+    layer = module.model.transforms["pooled"]
+    layer.counters = {"rows_borrowed": torch.tensor(1.0)}
+    assert module._counters("val")["val/pooled/rows_borrowed"].device.type == "cpu"
+    module._device = torch.device("meta")
+    (counter,) = module._counters("val").values()
+    assert counter.device.type == "meta"
+
+
+def test_a_step_reads_no_row_numbers_from_the_device(built, monkeypatch):
+    experiment = built(*TRAIN_ONLY, "trainer.max_steps=2", "trainer.accumulate_grad_batches=2")
+    seen, step = [], experiment.module.training_step
+
+    class Unread(torch.Tensor):
+        def tolist(self):
+            raise AssertionError("the row numbers of a batch were read")
+
+    def training_step(batch, batch_idx):
+        batch.index = batch.index.as_subclass(Unread)
+        loss = step(batch, batch_idx)
+        seen.append([len(part) for part in experiment.module._rows_of_step])
+        return loss
+
+    experiment.module.training_step = training_step
+    fit(experiment)
+    assert seen == [[8], [8, 8]] * 2
+
+
 def test_the_trainer_of_a_run_writes_no_checkpoints_of_its_own(built, tmp_path):
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=2")
     fit(experiment)
