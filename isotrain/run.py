@@ -130,6 +130,8 @@ def _stored(cfg: DictConfig, folder: Path, now: dict[str, Any], revision: str) -
             "trains on that and replaces the result"
         )
     note = "finished before; rerun=true trains again" + code_changes(result, now)
+    if cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
+        note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
     if cfg.logger:
         note += f"; nothing was sent to {', '.join(cfg.logger)}"
     print_summary(result, read_rows(folder / "metrics.jsonl"), folder, note)

@@ -36,6 +36,7 @@ def environment(monkeypatch):
         "objective=[cosreg]",
         "trainer.max_steps=5",
         "training.warmup_fraction=0.2",
+        "trainer.log_every_n_steps=3",  # which rows metrics.jsonl has
     ],
 )
 def test_the_hash_changes_with_what_a_run_computes(composed, override):
@@ -51,6 +52,8 @@ def test_the_hash_changes_with_what_a_run_computes(composed, override):
         "hydra.job.name=x",
         "seed=0",
         "checkpoint.every_steps=7",
+        "checkpoint.final=false",
+        "monitor.headline=partition",
         "cache_dir=null",
     ],
 )

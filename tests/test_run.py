@@ -428,12 +428,29 @@ def test_a_part_that_cannot_be_built_leaves_no_run_of_a_logger_behind(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_finished_run_without_checkpoint_is_not_enough_for_one_with(composed, small, tmp_path):
+def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
+    composed, small, tmp_path, capsys
+):
     base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
-    run(composed(*base, "checkpoint.final=false"), "none")
-    cfg = composed(*base, "checkpoint.final=true")
-    run(cfg, "none")
-    assert (run_folder(cfg, "none") / "last.ckpt").is_file()
+    without = composed(*base, "checkpoint.final=false")
+    scores = run(without, "none")
+    folder = run_folder(without, "none")
+    assert not (folder / "last.ckpt").exists()
+    capsys.readouterr()
+    assert run(composed(*base), "none") == scores
+    assert "it kept no last.ckpt (checkpoint.final=false), and rerun=true" in _printed(capsys)
+    assert run(without, "none") == scores
+    assert "last.ckpt" not in _printed(capsys), "nobody asked for it"
+    assert run(composed(*base, "rerun=true"), "none") == scores
+    assert (folder / "last.ckpt").is_file(), "in the same folder"
+    (folder / "last.ckpt").unlink()  # by its owner, to make room
+    capsys.readouterr()
+    assert run(composed(*base), "none") == scores
+    assert "last.ckpt" not in _printed(capsys)
+
+
+def _printed(capsys):
+    return " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):

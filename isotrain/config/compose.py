@@ -41,7 +41,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def content_hash(cfg: DictConfig) -> str:
-    """Ten hex digits that name what a run computes: every key but those of logging and place."""
+    """Ten hex digits that name what a run computes: of every key but those in `NOT_CONTENT`."""
     content = plain(cfg)
     for key in NOT_CONTENT:
         section, _, leaf = key.rpartition(".")

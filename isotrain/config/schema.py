@@ -95,7 +95,10 @@ SECTIONS = {
     "monitor": MonitorConfig,
     "checkpoint": CheckpointConfig,
 }
-NOT_CONTENT = ("cache_dir", "logger", "output_dir", "rerun", "checkpoint.every_steps")
+NOT_CONTENT = (  # keys that change no number and no row of a run: they do not name it
+    *("cache_dir", "logger", "output_dir", "rerun"),
+    *("checkpoint.every_steps", "checkpoint.final", "monitor.headline"),
+)  # trainer.log_every_n_steps is content: it says which rows metrics.jsonl has
 
 
 def register() -> None:

@@ -22,6 +22,7 @@ from isotrain.tasks import encoding
 from isotrain.types import Example, Row, Task
 
 FORMAT = 1  # of the files; another number reads none of the old ones
+OF_THE_HEAD = ("head_dropout",)  # attributes of a task that encode nothing
 TOKENS = ("input_ids", "token_type_ids", "special_mask")
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -62,9 +63,9 @@ def encode_cached(
 def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     """64 hex digits of everything that decides the examples, the same in every process.
 
-    It covers the rows, the task's class, attributes and source text (with its base classes and
-    `encoding`), and the tokenizer's whole content. Helpers that a task imports from elsewhere
-    are not covered.
+    It covers the rows, the task's class, attributes (but `head_dropout`, which comes after the
+    encoder) and source text (with its base classes and `encoding`), and the tokenizer's whole
+    content. Helpers that a task imports from elsewhere are not covered.
 
     Raises:
         TypeError, OSError, AttributeError: an attribute that is no JSON, a task without source
@@ -74,11 +75,12 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     # where it came from.
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     del content["truncation"], content["padding"]
+    attributes = {name: value for name, value in vars(task).items() if name not in OF_THE_HEAD}
     modules = {kind.__module__: None for kind in type(task).__mro__ if kind is not object}
     parts = [
         FORMAT,
         [{name: value for name, value in row.items() if name != "at"} for row in rows],
-        [type(task).__module__, type(task).__qualname__, vars(task)],
+        [type(task).__module__, type(task).__qualname__, attributes],
         [inspect.getsource(sys.modules[name]) for name in (*modules, encoding.__name__)],
         content,
         [tokenizer.pad_token_id, tokenizer.model_max_length, tokenizer.truncation_side],

@@ -259,6 +259,13 @@ def test_what_does_not_change_the_fingerprint(rows, tokenizer):
         assert fingerprint(RTE(), variant, fresh) == before
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_the_head_does_not_tokenise_anew(rows, tokenizer, name):
+    kind = TASKS[name]
+    other = fingerprint(kind(head_dropout=0.5), rows, tokenizer)
+    assert other == fingerprint(kind(head_dropout=0.0), rows, tokenizer)
+
+
 @pytest.mark.slow
 def test_two_processes_agree_on_the_fingerprint(data_dir, rows, tokenizer):
     code = (
