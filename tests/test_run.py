@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 
@@ -451,6 +452,29 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
 
 def _printed(capsys):
     return " ".join(capsys.readouterr().out.split())
+
+
+def test_values_that_are_not_finite_are_stored_as_json_and_shown(
+    composed, small, tmp_path, monkeypatch, capsys
+):
+    cfg = composed(
+        *small, "task=rte", "metric=[isoscore]", "trainer.max_steps=1", f"output_dir={tmp_path}"
+    )
+    monkeypatch.setattr(
+        "isotrain.metrics.isoscore.isoscore", lambda _: torch.tensor(math.nan).double()
+    )
+    first = run(cfg, "none")
+    folder = run_folder(cfg, "none")
+    for text in [
+        (folder / "result.json").read_text(),
+        *(folder / "metrics.jsonl").read_text().splitlines(),
+    ]:
+        json.loads(text, parse_constant=pytest.fail)
+    again = run(cfg, "none")  # as it is read back
+    assert "finished before" in _printed(capsys)
+    for scores in (first, again):
+        assert scores["val/accuracy"] == first["val/accuracy"]
+        assert math.isnan(scores["isotropy/isoscore/pooled/before"])
 
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
 from isotrain.config.redaction import redacted
+from isotrain.results import as_json, nulls_as_nan
 
 
 class JsonlLogger(Logger):
@@ -73,12 +74,13 @@ class JsonlLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One line; a NaN or infinity is written as such (`NaN`, `Infinity`)."""
+        """One line; a NaN or infinity is null, as JSON has no number for it."""
         self._pass_on(self.n_rows, dict(metrics), step)
         row = {"step": step, "time_s": round(time.perf_counter() - self._started, 3), **metrics}
+        line = json.dumps(as_json(row), allow_nan=False)
         with self.path.open("ab" if self.n_bytes else "wb") as lines:
             lines.truncate(self.n_bytes)  # of a line that a full disk cut
-            self.n_bytes += lines.write((json.dumps(row) + "\n").encode())
+            self.n_bytes += lines.write((line + "\n").encode())
         self.n_rows += 1
 
     @rank_zero_only
@@ -116,12 +118,12 @@ def left_out(name: str, error: Exception) -> str:
 def read_rows(path: str | Path) -> list[dict[str, float]]:
     """The rows of a metrics.jsonl, in order; none when nothing was logged.
 
-    A last line that a killed run left unfinished is dropped.
+    A last line that a killed run left unfinished is dropped, and a null is NaN.
     """
     rows: list[dict[str, float]] = []
     if not Path(path).is_file():
         return rows
     for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
-            rows.append(json.loads(line))
+            rows.append(nulls_as_nan(json.loads(line)))
     return rows

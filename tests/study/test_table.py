@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 
 import pytest
 from scipy import stats
 
+from isotrain.results import write_json
 from isotrain.study.definition import Study, StudyError, load_study
 from isotrain.study.plan import plan_jobs
 from isotrain.study.report import report_study
@@ -118,7 +118,7 @@ def test_gaps_are_listed_with_their_reason(fake):
         job.folder.mkdir(parents=True)
         whole = {"status": "finished", "monitor": "val/accuracy"}
         whole |= {"n_rows": {"dev": 9, "test": 8}, **result}
-        (job.folder / "result.json").write_text(json.dumps(whole))
+        write_json(job.folder / "result.json", whole)
     found, missing = collect(jobs)
     assert [(run.arm, run.seed, run.shown) for run in found] == [
         ("none", 2, {"val/accuracy": 9}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
+
 from isotrain.training.jsonl_logger import JsonlLogger, read_rows
 
 
@@ -45,12 +47,21 @@ def test_an_unfinished_last_line_is_dropped(tmp_path):
     assert len(read_rows(path)) == 1  # whole, but its line end never came
 
 
-def test_values_that_are_not_finite_survive(tmp_path):
+def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    JsonlLogger(path).log_metrics({"a": math.nan, "b": -math.inf}, step=0)
+    JsonlLogger(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
+    stored = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert [stored[key] for key in "abc"] == [None, None, 1.0]
     (row,) = read_rows(path)
     assert math.isnan(row["a"])
-    assert row["b"] == -math.inf
+    assert math.isnan(row["b"])
+    assert row["c"] == 1.0
+
+
+def test_rows_of_before_with_a_bare_nan_are_read(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "a": NaN}\n')
+    assert math.isnan(read_rows(path)[0]["a"])
 
 
 def test_every_line_is_json_of_its_own(tmp_path):
