@@ -1,4 +1,4 @@
-"""The nouns every other file speaks in: two records and the contracts of the parts.
+"""The nouns every other file speaks in: records of data and the contracts of the parts.
 
 B batch, T tokens, L blocks, D hidden, Q sequences per example, S spans, P = Q·S vectors per
 example, N rows, C outputs.

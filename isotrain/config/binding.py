@@ -40,8 +40,8 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def nearest(given: str, legal: Sequence[str]) -> str:
-    """A hint: the closest legal name, or all of them.
+def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
+    """A hint: the closest legal name, or all of them behind the words `listed`.
 
     >>> nearest("sed", ["seed", "site"]), nearest("zzz", ["seed", "site"])
     ('did you mean seed?', 'it has seed, site')
@@ -49,7 +49,7 @@ def nearest(given: str, legal: Sequence[str]) -> str:
     if not legal:
         return "it has none"
     near = get_close_matches(given, legal, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {', '.join(legal)}"
+    return f"did you mean {near[0]}?" if near else f"{listed} {', '.join(legal)}"
 
 
 def binding_mistakes(path: str, node: dict[str, Any]) -> list[str]:

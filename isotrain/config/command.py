@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields
-from difflib import get_close_matches
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -157,13 +156,11 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
     chosen = value if isinstance(value, list) else [value]
     if None in chosen:
         return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
-    mistakes = []
-    for name in [str(name) for name in chosen if name is not None]:
-        if name not in options:
-            near = get_close_matches(name, options, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options)}"
-            mistakes.append(f"{group}={name} does not exist; {hint}")
-    return mistakes
+    return [
+        f"{group}={name} does not exist; {nearest(str(name), options, 'there are')}"
+        for name in chosen
+        if str(name) not in options
+    ]
 
 
 def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None:

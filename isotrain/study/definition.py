@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -90,10 +89,7 @@ def _shipped() -> Any:
 
 
 def _listed(given: str) -> str:
-    names = study_names()
-    near = get_close_matches(given, names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}there are {', '.join(names)}, or give the path of a .yaml file"
+    return f"{nearest(given, study_names(), 'there are')} (or give the path of a .yaml file)"
 
 
 def _mistakes(content: Any) -> list[str]:

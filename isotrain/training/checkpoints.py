@@ -220,7 +220,7 @@ class AtomicFiles(TorchCheckpointIO):
 
 
 def load_resume_point(path: Path) -> dict[str, Any] | None:
-    """Our part of a checkpoint; None where there is none that can be read."""
+    """Our part of a checkpoint; None where there is no file. A damaged one raises torch's error."""
     if not path.is_file():
         return None
     checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
