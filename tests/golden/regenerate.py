@@ -40,9 +40,9 @@ def measure(folder: Path, write_data) -> dict:
     import torch
     from hydra import compose, initialize_config_dir
 
-    from isotrain.config.compose import conf_folder
+    from isotrain.config.compose import conf_folder, run_folder
     from isotrain.config.schema import register
-    from isotrain.run import run, run_folder
+    from isotrain.run import run
     from isotrain.training.jsonl_logger import read_rows
 
     write_data(folder / "data", seed=0)

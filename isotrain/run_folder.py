@@ -1,0 +1,175 @@
+"""The folder of one run: what earlier tries left in it, and the record of this one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.compose import plain, run_folder
+from isotrain.config.redaction import redacted
+from isotrain.pages.summary import print_start, print_summary, say
+from isotrain.record import CannotRunError, code_changes, environment, owned
+from isotrain.results import read_result, write_json
+from isotrain.training.checkpoints import load_resume_point
+from isotrain.training.faults import NonFiniteError
+from isotrain.training.jsonl_logger import read_rows
+from isotrain.training.same_config import process_rank
+
+OF_A_TRY = (
+    *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "resume.ckpt"),
+    *("fault.json", "wandb_id"),
+)
+
+
+class RunFolder:
+    """`<output_dir>/<task>/<arm>-<content hash>`, named, not made: `begin` writes first.
+
+    Processes other than the first of a distributed run write nothing.
+
+    Args:
+        cfg: of the run; `threads` is a number.
+        arm: first part of the name.
+        revision: what the source holds of the data set now.
+    """
+
+    def __init__(self, cfg: DictConfig, arm: str, revision: str) -> None:
+        self.cfg, self.arm, self.revision = cfg, arm, revision
+        self.path, self.now = run_folder(cfg, arm), environment()
+        self.is_first = process_rank() == 0
+        self.record: dict[str, Any] = {}  # of this try, as `result.json` has it
+
+    def owned(self) -> AbstractContextManager[None]:
+        """Own the folder; a second process with the same run is refused.
+
+        Raises:
+            CannotRunError: another process is at this run.
+        """
+        return owned(self.path, by_this_process=self.is_first)
+
+    def stored(self) -> dict[str, float]:
+        """The scores of a finished run, printed; empty if there is none or it shall run again.
+
+        Raises:
+            CannotRunError: the data have changed since.
+        """
+        result = read_result(self.path)
+        if result.get("status") != "finished" or self.cfg.rerun:
+            return {}
+        if result["data"] != self.revision:
+            raise CannotRunError(
+                f"{self.path} was finished on {result['data']}, which is {self.revision} now; "
+                "rerun=true trains on that and replaces the result"
+            )
+        note = "finished before; rerun=true trains again" + code_changes(result, self.now)
+        if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
+            note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
+        if self.cfg.logger:
+            note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
+        print_summary(result, self.rows(), self.path, note)
+        return dict(result["scores"])
+
+    def resume_point(self) -> dict[str, Any] | None:
+        """Where an unfinished run stopped; None starts it anew.
+
+        Raises:
+            CannotRunError: the checkpoint cannot be opened, rows it knows of are gone, or the
+                data have changed since.
+        """
+        path, rows = self.path / "resume.ckpt", self.path / "metrics.jsonl"
+        earlier = read_result(self.path)
+        if earlier.get("status") == "finished":
+            return None
+        if path.is_file() and earlier.get("data") != self.revision:
+            if self.cfg.rerun:
+                return None
+            raise CannotRunError(
+                f"{self.path} was begun on {earlier.get('data')}, which is {self.revision} now; "
+                "put the data back, or start anew with rerun=true"
+            )
+        try:
+            point = load_resume_point(path)
+        except OSError as error:
+            raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
+        except Exception as error:  # whatever a damaged file makes torch raise
+            damaged = path.replace(path.with_suffix(".damaged"))
+            say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+            return None
+        n_bytes = rows.stat().st_size if rows.is_file() else 0
+        if point is not None and n_bytes < point["n_bytes"]:
+            raise CannotRunError(
+                f"{rows} has {n_bytes} bytes and the checkpoint beside it knows of "
+                f"{point['n_bytes']}: rows were deleted; put them back, or delete {path} to start "
+                "anew"
+            )
+        return point
+
+    def begin(self, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
+        """Write the record as `running`, into a folder cleared of an earlier try.
+
+        Args:
+            facts: what the parts of the run say of themselves.
+            point: where it goes on; None = from the start.
+        """
+        earlier = read_result(self.path)
+        self.record = {
+            "status": "running",
+            "arm": self.arm,
+            "seed": self.cfg.seed,
+            "config": redacted(plain(self.cfg)),
+            "data": self.revision,
+            "environment": self.now,
+            "resumed_after_step": None if point is None else point["step"],
+            **facts,
+        }
+        if not self.is_first:
+            return
+        for name in OF_A_TRY if point is None else ("fault.json",):
+            (self.path / name).unlink(missing_ok=True)
+        OmegaConf.save(OmegaConf.create(self.record["config"]), self.path / "config.yaml")
+        self._write()
+        print_start(self.path, facts["n_parameters"], facts["n_rows"])
+        if point is not None:
+            say(f"going on after step {point['step']}{code_changes(earlier, self.now)}")
+
+    def finished(self, n_steps: int, timings_s: dict[str, float]) -> None:
+        """Write the record with the scores; the run cannot be resumed any more."""
+        scores = _last_values(self.rows())
+        self.record |= {"steps": n_steps, "scores": scores, "timings_s": timings_s}
+        self.record["status"] = "finished"
+        if self.is_first:
+            self._write()
+            (self.path / "resume.ckpt").unlink(missing_ok=True)
+
+    def failed(self, error: BaseException) -> None:
+        """Write down how a run ended before its end; a signal is an interruption."""
+        stopped = isinstance(error, SystemExit | KeyboardInterrupt)
+        self.record |= {
+            "status": "interrupted" if stopped else "failed",
+            "error": redacted(f"{type(error).__name__}: {error}"),
+        }
+        if not self.is_first:
+            return
+        if stopped:
+            kept = (self.path / "resume.ckpt").is_file()
+            say(f"{self.path}: stopped; the same command {'goes on' if kept else 'starts again'}")
+        with suppress(OSError):  # a full disk has its own message
+            self._write()
+            if isinstance(error, NonFiniteError):
+                write_json(self.path / "fault.json", error.report)
+
+    def rows(self) -> list[dict[str, float]]:
+        """What was logged so far."""
+        return read_rows(self.path / "metrics.jsonl")
+
+    def _write(self) -> None:
+        write_json(self.path / "result.json", self.record)
+
+
+def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The last logged value of every evaluation key."""
+    values: dict[str, float] = {}
+    for row in rows:
+        values |= {k: v for k, v in row.items() if k.startswith(("val/", "test/", "isotropy/"))}
+    return values
