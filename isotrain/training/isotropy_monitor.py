@@ -138,9 +138,9 @@ class IsotropyMonitor(pl.Callback):
             return values  # no pair to measure; the row count says so
         with shared(rows_ND):
             for name, metric in self.metrics.items():
-                with_labels = labels_N is not None and name in self.of_labels
+                labels = labels_N if name in self.of_labels else None
                 try:
-                    found = metric(rows_ND, labels=labels_N) if with_labels else metric(rows_ND)
+                    found = metric(rows_ND) if labels is None else metric(rows_ND, labels=labels)
                 except ValueError as error:
                     self._tell(name, place, error)
                     continue

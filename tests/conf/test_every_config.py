@@ -94,7 +94,7 @@ def test_each_file_composes_and_passes_the_check(with_option, name):
     cfg = with_option(name)
     group, option = name.split("/")
     if group == "metric" and cfg.metric[option].needs not in ("rows", "labels"):
-        with pytest.raises(ValueError, match=rf"metric\.{option}\.needs=.*isotrain\.metrics\.suite"):
+        with pytest.raises(ValueError, match=rf"metric\.{option}\.needs=.*metrics\.suite"):
             check(cfg)
         return
     check(cfg)
@@ -148,9 +148,8 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
         key
         for key in keys
         if parameters[key].default is not inspect.Parameter.empty
-        and parameters[key].default != (
-            tuple(node[key]) if isinstance(node[key], list) else node[key]
-        )
+        and parameters[key].default
+        != (tuple(node[key]) if isinstance(node[key], list) else node[key])
     }
     assert differing == PRESETS.get(name, set())
     # What build.py completes is partial; everything else is made at once.

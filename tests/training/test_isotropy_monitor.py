@@ -183,7 +183,7 @@ def test_labels_count_in_the_budget(built):
 
 def test_label_geometry_of_scores_is_refused(built):
     with pytest.raises(
-        ValueError, match="metric=scatter_ratio compares classes.*task=stsb.*scores"
+        ValueError, match=r"metric=scatter_ratio compares classes.*task=stsb.*scores"
     ):
         built("task=stsb", "metric=[scatter_ratio]")
 
