@@ -20,7 +20,8 @@ def run_folder(cfg, arm):
     return folder_of(with_threads(cfg), arm)
 
 
-METRICS = ("isoscore", "mean_cosine", "partition", "n_rows")
+NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
+METRICS = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", *NULLS, "n_rows")
 SITES = ("tokens", "pooled")
 PLACES = {
     *(f"layer_{layer:02d}/{view}" for layer in range(3) for view in ("cls", "tokens")),
@@ -461,7 +462,7 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
         *small, "task=rte", "metric=[isoscore]", "trainer.max_steps=1", f"output_dir={tmp_path}"
     )
     monkeypatch.setattr(
-        "isotrain.metrics.isoscore.isoscore", lambda _: torch.tensor(math.nan).double()
+        "isotrain.metrics.isoscore.isoscore", lambda x, precision: x.sum().double() * math.nan
     )
     first = run(cfg, "none")
     folder = run_folder(cfg, "none")

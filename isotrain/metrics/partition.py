@@ -7,26 +7,44 @@ import math
 import torch
 from torch import Tensor
 
-from isotrain.geometry.rows import check_cloud
+from isotrain.geometry.cloud import Cloud
+
+BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
 
 
 def partition(
-    x: Tensor, signs: str = "both", log: bool = True, directions: Tensor | None = None
+    x: Tensor,
+    signs: str = "both",
+    log: bool = True,
+    directions: Tensor | None = None,
+    precision: str = "double",
 ) -> Tensor:
     """ln I(W) of the rows of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
 
     I(W) = min_c F(c) / max_c F(c), F(c) = Σ_i exp(c·x_i), over unit directions c: the
     eigenvectors of XᵀX, taken with both signs, or the given `directions [D, J]`. All in log
     space, so nothing overflows. For N < D the directions orthogonal to all rows count too:
-    there F = N exactly. Depends on N and on the scale of the rows: quote both with the value.
-    Unchanged by rotation only.
+    there F = N exactly. Depends on N and on the scale of the rows: quote both with the value,
+    and beside it what a Gaussian cloud of the same N, D and rms norm scores (`partition_null`;
+    at D = 768 and rms norm 15 about ln .004 for N = 32, ln .30 for N = 277). Unchanged by
+    rotation only. Equal eigenvalues leave their eigenvectors, and so the value, to the solver.
+    A gradient holds the directions fixed, so it is finite for every cloud.
 
     `signs="as_is"` takes each direction once, as it comes. The sign of an eigenvector is the
     solver's choice, so that form is defined for given directions only.
 
+    `precision="mixed"` takes the products of centred rows in float32 and puts the mean back in
+    float64, so a mean of norm 16,000 costs no digits; for N < D only the projections are float32.
+    With r the largest distance of a row from the mean, ln I is off by less than 3e-7·max(r, 1)
+    on given directions and 2e-6·max(r, 1) on eigenvectors, which turn a little (the worst of
+    400 clouds: Gaussian, heavy-tailed, outlier dimensions; nothing bounds the turn where
+    eigenvalues tie). It is not for r beyond 1e4, nor where torch is told to take float32
+    products in TF32 or bfloat16 (`torch.set_float32_matmul_precision`).
+
     Raises:
         ValueError: not `[N, D]`, N < 1, a NaN or infinity, `signs` other than both or as_is,
-            as_is without directions, or directions that are not unit columns `[D, J]`.
+            as_is without directions, directions that are not unit columns `[D, J]`, or another
+            precision.
 
     Mu and Viswanath 2018, Eq. 5; Rajaee and Pilehvar 2021 (one sign, not in log space).
 
@@ -36,36 +54,72 @@ def partition(
     """
     if signs not in ("both", "as_is"):
         raise ValueError(f"signs must be both or as_is, got {signs!r}")
+    if precision not in ("double", "mixed"):
+        raise ValueError(f"precision must be double or mixed, got {precision!r}")
     if signs == "as_is" and directions is None:
         raise ValueError(
             "signs='as_is' needs directions: the sign of an eigenvector is the solver's choice; "
             "pass directions=[D, J] or use signs='both'"
         )
-    x = check_cloud(x, min_rows=1)
+    x = Cloud.of(x, min_rows=1).rows
     n, d = x.shape
-    if directions is None:
-        direction_DJ = _eigenvectors(x)
+    given_DJ = None if directions is None else _checked(directions.to(x), d)
+    scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # squares stay in range
+    x = x / scale  # exact: a power of two
+    centre_D, rest_ND = x.new_zeros(d), x
+    if precision == "mixed":
+        centre_D = x.mean(dim=0)
+        rest_ND = (x - centre_D).float()
+    if given_DJ is None:
+        direction_DJ = _eigenvectors(x.detach(), centre_D.detach(), rest_ND.detach())
     else:
-        direction_DJ = directions.to(x)
-        if direction_DJ.ndim != 2 or direction_DJ.shape[0] != d or direction_DJ.shape[1] == 0:
-            raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(directions.shape)}")
-        if not bool(((direction_DJ.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
-            raise ValueError("directions must be unit columns; divide each by its norm")
-    projection_NJ = x @ direction_DJ
-    log_f = torch.logsumexp(projection_NJ, dim=0)
-    if signs == "both":
-        log_f = torch.cat([log_f, torch.logsumexp(-projection_NJ, dim=0)])
-    if directions is None and direction_DJ.shape[1] < d:
-        log_f = torch.cat([log_f, log_f.new_tensor([math.log(n)])])
+        direction_DJ = given_DJ
+    parts = []
+    for block_DJ in torch.split(direction_DJ, max(1, BLOCK // n), dim=1):
+        product_NJ = _product(rest_ND, block_DJ.to(rest_ND.dtype))
+        shift_J = centre_D @ block_DJ * scale
+        parts.append(_log_sum_exp(product_NJ, scale) + shift_J)
+        if signs == "both":
+            parts.append(_log_sum_exp(-product_NJ, scale) - shift_J)
+    if given_DJ is None and direction_DJ.shape[1] < d:
+        parts.append(x.new_tensor([math.log(n)]))
+    log_f = torch.cat(parts)
     value = (log_f.min() - log_f.max()).clamp(max=0.0)
     return value if log else value.exp()
 
 
-def _eigenvectors(x_ND: Tensor) -> Tensor:
-    """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by the smaller Gram side."""
+def _checked(direction_DJ: Tensor, d: int) -> Tensor:
+    """The given directions, if they are unit columns."""
+    if direction_DJ.ndim != 2 or direction_DJ.shape[0] != d or direction_DJ.shape[1] == 0:
+        raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(direction_DJ.shape)}")
+    if not bool(((direction_DJ.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
+        raise ValueError("directions must be unit columns; divide each by its norm")
+    return direction_DJ
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """A matrix product in the precision of its factors, under autocast too."""
+    with torch.autocast(a.device.type, enabled=False):
+        return a @ b
+
+
+def _log_sum_exp(p_NJ: Tensor, scale: float) -> Tensor:
+    """ln Σ_i exp(scale·p_ij), in float64; the exponentials in the precision of `p`."""
+    largest_J = p_NJ.detach().amax(dim=0)
+    # Past 1e30 every term but the largest is 0 with or without the bound, and float32 holds it.
+    sum_J = ((p_NJ - largest_J) * min(scale, 1e30)).exp_().sum(dim=0)
+    return sum_J.double().log() + largest_J.double() * scale
+
+
+def _eigenvectors(x_ND: Tensor, centre_D: Tensor, rest_ND: Tensor) -> Tensor:
+    """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by the smaller Gram side.
+
+    X = 1·centreᵀ + rest. The rows of `rest` sum to zero where `centre` is not zero.
+    """
     n, d = x_ND.shape
     if n >= d:
-        direction_DJ: Tensor = torch.linalg.eigh(x_ND.T @ x_ND)[1]
+        gram_DD = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
+        direction_DJ: Tensor = torch.linalg.eigh(gram_DD)[1]
         return direction_DJ
     value, vector = torch.linalg.eigh(x_ND @ x_ND.T)
     real = value > value[-1] * n * torch.finfo(value.dtype).eps

@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import LABELS, Place, Series, isotropy_places, series
+from isotrain.pages.rows import LABELS, Place, Series, isotropy_places, measured, series
 
 COLUMNS = {"cls": "CLS of every layer", "tokens": "tokens of every layer"}
 
@@ -22,7 +22,7 @@ def draw_curves(rows: Sequence[dict[str, float]], path: str | Path, title: str, 
     The columns are CLS, tokens, and before/after each isotropy layer.
     """
     places = isotropy_places(rows)
-    metrics = sorted({p.metric for p in places if p.metric != "n_rows"})
+    metrics = measured(places)
     figure = Figure(figsize=(13, 3.1 * (1 + len(metrics))), layout="constrained")
     grid = figure.subplots(1 + len(metrics), 3, squeeze=False)
     figure.suptitle(title)

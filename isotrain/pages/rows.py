@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 LABELS = {
     "isoscore": "IsoScore (1 = isotropic)",
+    "isoscore_corrected": "IsoScore, bias-corrected (1 = isotropic)",
     "mean_cosine": "mean cosine (0 = isotropic)",
     "partition": "ln I(W) (0 = isotropic)",
 }
@@ -39,3 +40,25 @@ def isotropy_places(rows: Sequence[dict[str, float]]) -> dict[Place, Series]:
     """
     keys = sorted({key for row in rows for key in row if key.startswith("isotropy/")})
     return {Place(*key.split("/")[1:]): series(rows, key) for key in keys}
+
+
+def measured(places: Iterable[Place]) -> list[str]:
+    """The metrics among the places, without the counts of rows and the nulls of other metrics.
+
+    >>> measured([Place("n_rows", "layer_00", "cls"), Place("isoscore", "layer_00", "cls")])
+    ['isoscore']
+    """
+    metrics = {place.metric for place in places}
+    return sorted(m for m in metrics if not m.startswith("n_rows") and "_null_" not in m)
+
+
+def chance(places: dict[Place, Series], place: Place) -> str:
+    """What chance gives the metric of a place at the last step, as a range; or nothing.
+
+    >>> chance({}, Place("isoscore", "layer_00", "cls"))
+    ''
+    """
+    low, high = (
+        places.get(place._replace(metric=f"{place.metric}_null_{end}")) for end in ("low", "high")
+    )
+    return f"{low[-1][1]:.2g}…{high[-1][1]:.2g}" if low and high else ""

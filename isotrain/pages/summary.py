@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from isotrain.pages.rows import LABELS, Place, isotropy_places, series
+from isotrain.pages.rows import LABELS, Place, chance, isotropy_places, measured, series
 
 FILES = ("curves.png", "metrics.jsonl", "result.json")  # of a finished run, for its reader
 
@@ -44,13 +44,15 @@ def print_summary(
         table.add_row(f"{test} (N = {n_test:,})", "", f"{result['scores'][test]:.4f}")
     places = isotropy_places(rows)
     layers = sorted({p.where for p in places if p.view == "tokens"})
-    shown = [p for p in places if p.metric != "n_rows" and p.view in ("before", "after")]
-    shown += [p for p in places if p.where == (layers[-1:] or [""])[0] and p.metric != "n_rows"]
+    metrics = measured(places)
+    shown = [p for p in places if p.metric in metrics and p.view in ("before", "after")]
+    shown += [p for p in places if p.metric in metrics and p.where == (layers[-1:] or [""])[0]]
     for place in shown:
         n = places[Place("n_rows", place.where, place.view)][-1][1]
         found = places[place]
+        by_chance = f"; null {null}" if (null := chance(places, place)) else ""
         table.add_row(
-            f"{place.metric} {place.where}/{place.view} (N = {int(n):,})",
+            f"{place.metric} {place.where}/{place.view} (N = {int(n):,}{by_chance})",
             f"{found[0][1]:.4f}",
             f"{found[-1][1]:.4f}",
         )
@@ -67,7 +69,7 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
     places = [p for p in next(iter(by_arm.values())) if p.where.startswith("layer_")]
     views = sorted({p.view for p in places if p.view in ("cls", "tokens")})
     layers = sorted({p.where for p in places if p.view in views})
-    for metric in sorted({p.metric for p in places} - {"n_rows"}):
+    for metric in measured(places):
         title = f"{LABELS.get(metric, metric)}, every layer, end of training"
         table = Table(title=title, title_justify="left")
         table.add_column("layer")
@@ -76,8 +78,8 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
             n = by_arm[arm][Place("n_rows", layers[0], view)][-1][1]
             table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
         for layer in layers:
-            values = [by_arm[arm][Place(metric, layer, view)][-1][1] for view, arm in columns]
-            table.add_row(layer, *(f"{value:.4f}" for value in values))
+            found = [by_arm[arm].get(Place(metric, layer, view)) for view, arm in columns]
+            table.add_row(layer, *(f"{values[-1][1]:.4f}" if values else "–" for values in found))
         say(table)
 
 

@@ -108,11 +108,12 @@ class IsotropyMonitor(pl.Callback):
         self._reservoirs = {}
         values = {key: value.to(pl_module.device) for key, value in values.items()}
         pl_module.log_dict(values, on_step=False, on_epoch=True, sync_dist=True)
-        shown = [key for key in values if key.startswith(f"isotropy/{self.headline}/layer_")]
-        if shown:
-            last = [key for key in shown if key.endswith("/tokens")][-1]
-            shown_value = values[last]
-            pl_module.log(self.headline, shown_value, prog_bar=True, logger=False, sync_dist=True)
+        of_tokens = {k: v for k, v in values.items() if k.endswith("/tokens") and "/layer_" in k}
+        for start in (f"isotropy/{self.headline}/", f"isotropy/{self.headline}_"):  # or its parts
+            shown = [value for key, value in of_tokens.items() if key.startswith(start)]
+            if shown:
+                pl_module.log(self.headline, shown[-1], prog_bar=True, logger=False, sync_dist=True)
+                break
 
     def _reservoir(self, name: str) -> Reservoir:
         if name not in self._reservoirs:

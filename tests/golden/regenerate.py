@@ -27,6 +27,7 @@ OVERRIDES = (
     "optimizer.eps=1e-5",
     "optimizer.lr=1e-4",  # rounding grows little in 20 steps: 4e-4 between 1 and 2 threads
     "data.batch_size=8",
+    "metric=[isoscore,mean_cosine,partition]",
     "trainer.max_epochs=2",
     "trainer.max_steps=20",
     "trainer.log_every_n_steps=1",

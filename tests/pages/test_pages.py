@@ -123,3 +123,33 @@ def test_layers_of_two_arms_side_by_side(capsys):
     assert [cell.strip() for cell in lines[0].split("│")[1:-1]] == [
         "layer_00", "0.5000", "0.7500", "0.5100", "0.7600",
     ]  # fmt: skip
+
+
+def with_null(rows):
+    """The rows with a metric and its null for each place, and one place without a value."""
+    found = [dict(row) for row in rows]
+    for row in found:
+        for key in [key for key in row if "/isoscore/" in key]:
+            row[key.replace("isoscore", "partition")] = -4.0
+            row[key.replace("isoscore", "partition_null_low")] = -0.34
+            row[key.replace("isoscore", "partition_null_median")] = -0.3
+            row[key.replace("isoscore", "partition_null_high")] = -0.27
+        row.pop("isotropy/partition/layer_00/cls", None)
+    return found
+
+
+def test_a_null_stands_beside_its_metric(capsys, tmp_path, monkeypatch):
+    rows = with_null(ROWS)
+    print_summary(RESULT, rows, tmp_path)
+    out = capsys.readouterr().out
+    assert "null -0.34…-0.27" in out
+    assert "partition_null" not in out
+    texts = figure_texts(monkeypatch, rows, tmp_path / "curves.png")
+    assert "ln I(W) (0 = isotropic)" in texts
+    assert not [text for text in texts if "null" in text]
+
+
+def test_a_place_without_a_value_is_a_dash(capsys):
+    print_layers({"none": with_null(ROWS), "layer": with_null(ROWS)})
+    lines = [line for line in capsys.readouterr().out.splitlines() if "layer_00" in line]
+    assert sum("–" in line for line in lines) == 1

@@ -13,8 +13,10 @@ from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "partition": partition}
+THREE = "metric=[isoscore,mean_cosine,partition]"
 LAYER = (
     "task=wic",
+    THREE,
     "isotropy=cluster_pca",
     "isotropy.n_clusters=2",
     "site=[layer_1,tokens,pooled]",
@@ -116,7 +118,7 @@ def test_the_budget_chooses_equal_rows_at_every_evaluation(built):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_row_is_counted_and_not_measured(built, n):
-    experiment = built("task=rte", "monitor.max_rows=100000")
+    experiment = built("task=rte", "monitor.max_rows=100000", THREE)
     experiment.data.examples["dev"] = experiment.data.examples["dev"][:n]
     values = measured(experiment)
     assert values["isotropy/n_rows/layer_00/cls"] == n
