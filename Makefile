@@ -21,6 +21,7 @@ check: venv
 bench: venv
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_step.py
+	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/demo_source.py
 
 venv: $(VENV)/installed

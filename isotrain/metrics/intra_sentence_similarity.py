@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
@@ -16,7 +18,10 @@ from isotrain.geometry.groups import (
 
 
 def intra_sentence_similarity(
-    x: Tensor, groups: Tensor, form: str = "published", min_count: int = 2
+    x: Tensor,
+    groups: Tensor,
+    form: Literal["published", "leave_one_out"] = "published",
+    min_count: int = 2,
 ) -> dict[str, Tensor]:
     """Mean cosine of tokens with the mean of their sentence; in [−1, 1], isotropic near 0.
 

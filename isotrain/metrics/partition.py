@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,10 +15,10 @@ BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
 
 def partition(
     x: Tensor,
-    signs: str = "both",
+    signs: Literal["both", "as_is"] = "both",
     log: bool = True,
     directions: Tensor | None = None,
-    precision: str = "double",
+    precision: Literal["double", "mixed"] = "double",
 ) -> Tensor:
     """ln I(W) of the rows of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
@@ -13,7 +15,7 @@ from isotrain.geometry.groups import check_groups, sample_groups
 def s_inter(
     x: Tensor,
     groups: Tensor,
-    adjust: str = "none",
+    adjust: Literal["none", "centre", "cluster"] = "none",
     k_max: int = 15,
     threshold: float = 0.1,
     max_rows: int = 2000,

@@ -1,0 +1,186 @@
+"""Cost of the metrics: ratios of interleaved runs, medians, against what they are measured by.
+
+    python benchmarks/bench_metrics.py [--rounds 9] [--threads 2]
+
+IsoScore against the published package, the moment suite against its eigenproblems, partition
+isotropy against the published notebook's loop, LID against scikit-dimension, and the growth of the
+moment metrics with N. Gaussian rows with a falling spectrum and a mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import torch
+from IsoScore.IsoScore import IsoScore
+from skdim.id import MLE
+from threadpoolctl import threadpool_limits
+
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.lid import lid
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.metrics.suite import find, suite
+
+OF_MOMENTS = (
+    *("isoscore", "isoscore_corrected", "mean_cosine", "participation_ratio", "effective_rank"),
+    *("rankme", "spectral_entropy", "stable_rank", "explained_variance", "condition"),
+    *("alpha_req", "outlier_dims"),
+)
+
+
+def cloud(n: int, d: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(n)
+    return torch.randn(n, d, generator=generator) * torch.linspace(0.3, 1.0, d) + 0.2
+
+
+def interleaved(rounds: int, **arms: Callable[[], object]) -> dict[str, list[float]]:
+    """Seconds of every arm, one run of each in every round; the first round warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    for turn in range(rounds + 1):
+        for name, arm in arms.items():
+            began = time.perf_counter()
+            arm()
+            if turn:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def line(what: str, seconds: dict[str, list[float]], base: str, arm: str, wanted: str) -> None:
+    """One row: how many times faster `arm` is than `base`, in the median of rounds."""
+    ratios = [b / a for b, a in zip(seconds[base], seconds[arm], strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    print(
+        f"| {what} | {1e3 * statistics.median(seconds[base]):,.1f} | "
+        f"{1e3 * statistics.median(seconds[arm]):,.1f} | {statistics.median(ratios):.2f} "
+        f"({low:.2f} to {high:.2f}) | {wanted} |",
+        flush=True,
+    )
+
+
+def two_eigenproblems_and_a_covariance(x: torch.Tensor) -> None:
+    mean = x.double().mean(dim=0)
+    centred = x.double() - mean
+    covariance = centred.T @ centred / (len(x) - 1)
+    torch.linalg.eigvalsh(covariance)
+    torch.linalg.eigvalsh(covariance + torch.outer(mean, mean))
+
+
+def notebook_partition(x: np.ndarray) -> float:
+    """The published form: the general eigensolver, one column at a time, not in log space."""
+    _, vectors = np.linalg.eig(x.T @ x)
+    sums = [np.exp(x @ vectors[:, j].real).sum() for j in range(vectors.shape[1])]
+    return float(min(sums) / max(sums))
+
+
+def lid_memory(x: torch.Tensor) -> float:
+    """Peak GiB of resident size above that before the call, read every millisecond."""
+    lid(x[:200])  # libraries and threads are loaded
+    process, done = psutil.Process(), threading.Event()
+    before = peak = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    lid(x, max_queries=4000)
+    done.set()
+    watcher.join()
+    return (peak - before) / 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only-lid-memory", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.only_lid_memory:
+        print(lid_memory(cloud(20_000, 384)))
+        return
+    n = arguments.rounds
+    print(f"{arguments.threads} threads, {n} rounds, torch {torch.__version__}\n")
+    print("| what | theirs, ms | ours, ms | theirs / ours (quartiles) | wanted |")
+    print("| --- | --- | --- | --- | --- |")
+
+    for rows, wanted in ((4096, "≥ 2.5"), (32, "≥ 20")):
+        x = cloud(rows, 768)
+        seconds = interleaved(
+            n,
+            package=lambda x=x: IsoScore(x.numpy()),
+            double=lambda x=x: isoscore(x),
+            mixed=lambda x=x: isoscore(x, precision="mixed"),
+        )
+        name = f"isoscore [{rows}, 768] float32, against IsoScore 2.0.1"
+        line(name, seconds, "package", "double", wanted)
+        if rows >= 768:
+            line(f"{name}, precision=mixed", seconds, "package", "mixed", wanted)
+
+    x = cloud(4096, 768)
+    x64 = x.double().numpy()
+    seconds = interleaved(
+        n,
+        notebook=lambda: notebook_partition(x64),
+        double=lambda: partition(x),
+        mixed=lambda: partition(x, precision="mixed"),
+    )
+    name = "partition [4096, 768], against the notebook's form in float64"
+    line(name, seconds, "notebook", "double", "≥ 1.8")
+    line(f"{name}, precision=mixed", seconds, "notebook", "mixed", "≥ 3")
+
+    seconds = interleaved(
+        n,
+        parts=lambda: two_eigenproblems_and_a_covariance(x),
+        suite=lambda: suite(x, OF_MOMENTS),
+        single=lambda: [find(name)(x) for name in OF_MOMENTS],
+    )
+    name = f"{len(OF_MOMENTS)} moment metrics [4096, 768], against 2 eigenproblems + covariance"
+    line(f"{name}: suite", seconds, "parts", "suite", "≥ 0.77 (cost ≤ 1.3)")
+    line(f"{name}: one by one", seconds, "parts", "single", "–")
+
+    print("\n| rows of 768 | moment suite, ms | per 1,000 rows | mean_cosine, ms |")
+    print("| --- | --- | --- | --- |")
+    for rows in (12_500, 25_000, 50_000, 100_000):
+        x = cloud(rows, 768)
+        took = interleaved(
+            5, suite=lambda x=x: suite(x, OF_MOMENTS), cos=lambda x=x: mean_cosine(x)
+        )
+        whole, cosine = (1e3 * statistics.median(took[name]) for name in ("suite", "cos"))
+        print(f"| {rows:,} | {whole:,.0f} | {1e3 * whole / rows:.2f} | {cosine:.0f} |", flush=True)
+
+    x = cloud(20_000, 384)
+    points = x.double().numpy()
+
+    def theirs() -> None:
+        with threadpool_limits(arguments.threads):
+            MLE().fit(points, n_neighbors=100)
+
+    seconds = interleaved(
+        max(5, n // 2), theirs=theirs, ours=lambda: lid(x, max_queries=4000), whole=lambda: lid(x)
+    )
+    print("\n| what | theirs, ms | ours, ms | theirs / ours (quartiles) | wanted |")
+    print("| --- | --- | --- | --- | --- |")
+    name = "lid [20000, 384], against scikit-dimension with every row"
+    line(f"{name}: 4,000 queries", seconds, "theirs", "ours", "≥ 4")
+    line(f"{name}: every row", seconds, "theirs", "whole", "–")
+    command = [sys.executable, __file__, "--only-lid-memory", f"--threads={arguments.threads}"]
+    peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    print(f"\nlid with 4,000 queries: {peak:.2f} GiB above what was there (wanted: under 1)")
+
+
+if __name__ == "__main__":
+    main()

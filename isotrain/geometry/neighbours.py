@@ -1,0 +1,114 @@
+"""Exact nearest neighbours by matrix products.
+
+N rows, D dimensions, Q queries, B of a block, F of them at a time, O of them left open, C
+candidates, K neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+BLOCK_BYTES = 1 << 23  # of the products of a block of queries
+GATHER_BYTES = 1 << 22  # of candidates gathered at a time: they stay in the cache
+
+
+class Neighbours(NamedTuple):
+    """Distances, ascending, and row numbers of the nearest neighbours of each query."""
+
+    distance_QK: Tensor
+    index_QK: Tensor
+
+
+def nearest_neighbours(x_ND: Tensor, n_neighbors: int, query_Q: Tensor | None = None) -> Neighbours:
+    """The `n_neighbors` rows nearest to each row named in `query_Q` (all rows by default).
+
+    Euclidean, searched among all rows but the query itself. That one is left out by its number,
+    so a duplicate of the query is a neighbour at distance 0.
+
+    Exact: candidates are chosen by the products ‖x_i‖² − 2 x_q·x_i of centred rows in float32,
+    shrunk by a bound on their rounding, so that no row left out can be nearer than the worst
+    candidate seems to be. The distances of the candidates are then computed from differences in
+    float64. A query whose last neighbour is not within that bound (rows in clusters far tighter
+    than the cloud) is measured against all rows by differences. The distances are those of the
+    true neighbours to float64 rounding; among rows at equal distance the choice is free. No
+    gradient. Beyond the result it holds at most four copies of the cloud in float64, and blocks
+    of 8 MB.
+
+    Raises:
+        ValueError: `n_neighbors` is not in [1, N − 1].
+
+    >>> x = torch.tensor([[0.0], [1.0], [3.0], [3.0]], dtype=torch.float64)
+    >>> nearest_neighbours(x, 2).distance_QK.tolist()
+    [[1.0, 3.0], [1.0, 2.0], [0.0, 2.0], [0.0, 2.0]]
+    """
+    n = len(x_ND)
+    if not 1 <= n_neighbors < n:
+        raise ValueError(
+            f"n_neighbors must be in [1, N − 1] = [1, {n - 1}], got {n_neighbors}; "
+            "lower it or give more rows"
+        )
+    with torch.no_grad(), torch.autocast(x_ND.device.type, enabled=False):
+        return _search(x_ND.detach().double(), n_neighbors, query_Q)
+
+
+def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
+    n, d = x_ND.shape
+    if query_Q is None:
+        query_Q = torch.arange(n, device=x_ND.device)
+    scale = _power_of_two(x_ND)
+    x_ND = x_ND / scale
+    centred_ND = x_ND - x_ND.mean(dim=0)
+    spread = _power_of_two(centred_ND)
+    x_ND.div_(spread)
+    centred_ND.div_(spread)
+    # Fast products, unless they were told to round more coarsely than float32.
+    fast = torch.get_float32_matmul_precision() == "highest"
+    rough_ND = centred_ND.float() if fast else centred_ND
+    precision = torch.finfo(rough_ND.dtype)
+    # (D + 16) unit roundoffs bound input, product and sum; 2|x·y| ≤ ‖x‖² + ‖y‖².
+    shrunk_N = torch.linalg.vector_norm(centred_ND, dim=1).square() * (
+        1.0 - (d + 16) * precision.eps / 2.0
+    )
+    underflow = 4.0 * d * precision.tiny
+    norm_N = shrunk_N.to(rough_ND)
+    n_candidates = min(n - 1, k + 8)
+    found = []
+    size = max(1, BLOCK_BYTES // (n * rough_ND.element_size()))
+    few = max(1, GATHER_BYTES // (n_candidates * d * 8))
+    for start in range(0, len(query_Q), size):
+        rows_B = query_Q[start : start + size]
+        bound_BN = torch.addmm(norm_N, rough_ND[rows_B], rough_ND.T, alpha=-2.0)
+        bound_BN.scatter_(1, rows_B[:, None], torch.inf)
+        bound_BC, index_BC = bound_BN.topk(n_candidates, largest=False)
+        parts = []
+        for s in range(0, len(rows_B), few):
+            index_FC = index_BC[s : s + few]
+            candidate_FCD = x_ND.index_select(0, index_FC.flatten()).view(-1, n_candidates, d)
+            parts.append(_by_differences(x_ND[rows_B[s : s + few], None], candidate_FCD)[:, 0])
+        distance_BC = torch.cat(parts)
+        distance_BK, order_BK = distance_BC.topk(k, largest=False)
+        index_BK = index_BC.gather(1, order_BK)
+        if n_candidates < n - 1:
+            certain_B = bound_BC[:, -1].double() + shrunk_N[rows_B] - underflow
+            last_B = distance_BK[:, -1]
+            open_B = ((last_B > 0) & (last_B.square() > certain_B)).nonzero().flatten()
+            if len(open_B) > 0:
+                distance_ON = _by_differences(x_ND[rows_B[open_B]], x_ND)
+                distance_ON.scatter_(1, rows_B[open_B, None], torch.inf)
+                distance_BK[open_B], index_BK[open_B] = distance_ON.topk(k, largest=False)
+        found.append((distance_BK * spread * scale, index_BK))
+    distances, indices = zip(*found, strict=True)
+    return Neighbours(torch.cat(distances), torch.cat(indices))
+
+
+def _power_of_two(x: Tensor) -> Tensor:
+    """About the largest entry: dividing by it rounds nothing and keeps squares in range."""
+    largest = torch.stack(torch.aminmax(x)).abs().amax()
+    return torch.exp2(torch.frexp(largest)[1].to(x) - 1.0)
+
+
+def _by_differences(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")

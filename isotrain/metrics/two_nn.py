@@ -1,0 +1,58 @@
+"""Intrinsic dimension from the two nearest neighbours. N rows, D dimensions, K kept rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.neighbours import nearest_neighbours
+
+ROUNDING = 64.0 * torch.finfo(torch.float64).eps
+
+
+def two_nn(x: Tensor, discard: float = 0.1) -> Tensor:
+    """Intrinsic dimension of the rows of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
+
+    With μ = r₂/r₁, the ratio of the distances of a row to its second and first nearest other row,
+    P(μ > t) = t⁻ᵈ where the density is even on the scale of r₂. The value is the slope d through
+    the origin of −ln(1 − F(μ)) on ln μ, by least squares, F(μ_(i)) = i/N, without the `discard`
+    fraction of the largest ratios (the very largest always goes: its 1 − F is 0). Exact over all
+    rows; unitless. Unchanged by rotation, translation, scale and the order of rows. Like `lid`
+    it sees neither the mean cone nor the scale, and is biased low where D is large; it looks at
+    the smallest scale there is, so noise and rounding weigh more. No gradient.
+
+    A row at distance zero from another (a duplicate) has no ratio: it is dropped, and N counts
+    the others. Rows beside a duplicated one keep their μ, which is then 1 and pulls the slope up:
+    repeat no row if you can. If every μ is 1 to rounding (a lattice) the slope is infinite and D
+    is returned.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 3, a NaN or infinity, `discard` outside [0, 1), or fewer
+            than 3 rows left once duplicates and the discarded fraction are gone.
+
+    Facco et al. 2017.
+
+    >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    >>> round(two_nn(x).item(), 1)
+    2.6
+    """
+    x = Cloud.of(x, min_rows=3).rows
+    if not 0.0 <= discard < 1.0:
+        raise ValueError(f"discard must be a fraction in [0, 1), got {discard}")
+    r_N2 = nearest_neighbours(x, 2).distance_QK
+    log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > 0].log()
+    n = len(log_ratio_N)
+    n_kept = min(int(n * (1 - discard)), n - 1)
+    if n_kept < 3:
+        raise ValueError(
+            f"two_nn needs at least 3 rows to fit, {max(n_kept, 0)} are left of {len(x)}: "
+            f"{len(x) - n} coincide with another row and discard = {discard} takes its share; "
+            "give more rows, drop repeated ones or lower discard"
+        )
+    log_ratio_K = log_ratio_N.sort().values[:n_kept]
+    if not bool(log_ratio_K[-1] > ROUNDING):
+        return x.new_tensor(float(x.shape[1]))
+    rank_K = torch.arange(1, n_kept + 1, dtype=x.dtype, device=x.device)
+    log_survival_K = -torch.log1p(-rank_K / n)
+    return (log_ratio_K @ log_survival_K) / log_ratio_K.square().sum()

@@ -1,0 +1,69 @@
+"""Uniformity of the directions of rows. N rows, D dimensions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
+
+
+def uniformity(
+    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+) -> Tensor:
+    """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`; in [−2tN/(N − 1), 0], low = isotropic.
+
+    u_i = x_i/‖x_i‖; unitless. 0 means one direction for all rows. Rows uniform on the sphere give
+    ln ₀F₁(D/2; t²) − 2t on average, for t = 2 and D = 768 about −3.99; N ≤ D + 1 rows can go below
+    that, down to −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Unchanged by
+    rotation and by the length of rows; moved by translation: it sees the mean cone. A zero row
+    has no direction and stays at the origin, at distance 1 from every other.
+
+    Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
+    pairs i ≠ j drawn with replacement by a CPU generator of `seed` (then the value depends on the
+    order of rows). Differentiable.
+
+    Raises:
+        ValueError: not `[N, D]`, N < 2, a NaN or infinity, `t` not positive and finite, or
+            `n_pairs` < 2.
+
+    Wang and Isola 2020.
+
+    >>> round(uniformity(torch.tensor([[2.0, 0.0], [-3.0, 0.0]])).item(), 6)
+    -8.0
+    """
+    return uniformity_estimate(x, t, max_rows, n_pairs, seed)["value"]
+
+
+def uniformity_estimate(
+    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+) -> dict[str, Tensor]:
+    """`value` of `uniformity`, its `standard_error`, and `n_pairs`, the pairs used.
+
+    The standard error is that of sampling pairs of the given rows (delta method on the
+    logarithm). It is 0 where all pairs are used: nothing was sampled, so the value is that of the
+    cloud; how far another cloud of the same kind would be is not in it.
+
+    Raises:
+        ValueError: as `uniformity`.
+
+    >>> found = uniformity_estimate(torch.eye(3))
+    >>> found["standard_error"].item(), found["n_pairs"].item()
+    (0.0, 3.0)
+    """
+    x = Cloud.of(x).rows
+    if not 0.0 < t < float("inf"):
+        raise ValueError(f"t must be positive and finite, got {t}")
+    if n_pairs < 2:
+        raise ValueError(f"n_pairs must be at least 2 for a standard error, got {n_pairs}")
+    n, unit_ND = len(x), unit_rows(x)
+    if n <= max_rows:
+        n_pairs = n * (n - 1) // 2
+        value, error = log_mean_potential(unit_ND, t), x.new_zeros(())
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        value, error = sampled_log_mean_potential(unit_ND, t, n_pairs, generator)
+    value = value.clamp(max=0.0)  # rounding of rows that coincide
+    return {"value": value, "standard_error": error, "n_pairs": x.new_tensor(float(n_pairs))}

@@ -1,0 +1,158 @@
+"""Uniformity against the loop over pairs, the sphere, and its own error."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import hyp0f1
+
+from isotrain.metrics.uniformity import uniformity, uniformity_estimate
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+
+
+def loop(x, t=2.0):
+    """The definition, pair by pair; a zero row stays at the origin."""
+    unit = [row / row.norm() if bool(row.any()) else row for row in x.double()]
+    pairs = [(i, j) for i in range(len(x)) for j in range(i)]
+    total = math.fsum(math.exp(-t * float((unit[i] - unit[j]).square().sum())) for i, j in pairs)
+    return math.log(total / len(pairs))
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "mean"), [(2, 1, 0.0), (5, 3, 0.0), (30, 8, 1.0), (9, 40, -3.0), (4, 2, 9.0)]
+)
+@pytest.mark.parametrize("t", [0.3, 2.0])
+def test_equals_the_loop(n, d, mean, t):
+    x = cloud(n, d, seed=n, mean=mean)
+    assert uniformity(x, t).item() == pytest.approx(loop(x, t), rel=1e-11, abs=1e-14)
+
+
+@pytest.mark.parametrize(("n", "d"), [(3000, 2), (3000, 16), (2000, 768)])
+def test_the_uniform_sphere(n, d):
+    # E exp(2t·cos) over the sphere is ₀F₁(D/2; t²).
+    expected = math.log(hyp0f1(d / 2, 4.0)) - 4.0
+    assert uniformity(cloud(n, d, seed=d)).item() == pytest.approx(expected, abs=0.02)
+    if d == 768:
+        assert expected == pytest.approx(-3.99, abs=0.005)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("t", [1.0, 2.0])
+def test_a_simplex_is_the_lower_end(n, t):
+    simplex = torch.eye(n, dtype=torch.float64) - 1.0 / n
+    assert uniformity(simplex, t).item() == pytest.approx(-2.0 * t * n / (n - 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 10, 1000])
+def test_one_direction_is_the_upper_end(n):
+    for seed in range(10):  # rounding would lift some above 0
+        length_N1 = torch.rand(n, 1, generator=torch.Generator().manual_seed(seed)).double() + 0.1
+        value = uniformity(cloud(1, 50, seed) * length_N1).item()
+        assert -1e-12 < value <= 0.0
+    assert uniformity(torch.zeros(n, 3)).item() == 0.0
+
+
+def test_a_zero_row_is_at_distance_one_from_every_direction():
+    x = cloud(12, 4, seed=1)
+    x[[3, 8]] = 0.0
+    assert uniformity(x).item() == pytest.approx(loop(x), rel=1e-12)
+    assert uniformity(torch.tensor([[0.0, 0.0], [0.0, 9.0]])).item() == pytest.approx(-2.0)
+
+
+@given(st.integers(2, 30), st.integers(1, 8), st.integers(0, 10_000))
+@light
+def test_invariances_and_range(n, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = cloud(n, d, seed, mean=0.3)
+    rotation, _ = torch.linalg.qr(cloud(d, d, seed + 1))
+    length_N1 = 10.0 ** (6.0 * torch.rand(n, 1, generator=generator).double() - 3.0)
+    value = uniformity(x).item()
+    assert -4.0 * n / (n - 1) - 1e-12 <= value <= 0.0
+    for moved in (x @ rotation, x * length_N1, x[torch.randperm(n, generator=generator)]):
+        assert uniformity(moved).item() == pytest.approx(value, rel=1e-10, abs=1e-13)
+
+
+def test_a_common_mean_raises_it():
+    assert uniformity(cloud(200, 16, mean=1.0)) > uniformity(cloud(200, 16)) + 1.0
+
+
+def test_mean_of_norm_16000_does_not_eat_the_digits():
+    x = cloud(60, 16, seed=2) + 16_000.0 / 4.0
+    expected = loop(x)
+    assert -1e-4 < expected < 0.0
+    assert uniformity(x).item() == pytest.approx(expected, abs=1e-14)
+
+
+def test_all_pairs_up_to_max_rows_and_a_sample_above():
+    x = cloud(150, 5, seed=3, mean=0.5)
+    exact = uniformity_estimate(x, max_rows=150)
+    assert exact["standard_error"].item() == 0.0
+    assert exact["n_pairs"].item() == 150 * 149 / 2
+    assert exact["value"].item() == uniformity(x).item()
+    sampled = uniformity_estimate(x, max_rows=149, n_pairs=4000)
+    assert sampled["n_pairs"].item() == 4000
+    error = sampled["standard_error"].item()
+    assert 0.0 < error < 0.05
+    assert 0.0 < abs(sampled["value"].item() - exact["value"].item()) < 4.0 * error
+    assert uniformity(x, max_rows=149, n_pairs=4000).item() == sampled["value"].item()
+
+
+def test_the_sample_has_its_own_seed_and_leaves_the_global_one_alone():
+    x = cloud(60, 4, seed=4)
+    state = torch.get_rng_state()
+    first, again, other = (
+        uniformity(x, max_rows=10, n_pairs=500, seed=seed).item() for seed in (0, 0, 1)
+    )
+    assert first == again != other
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_other_precisions_are_promoted(dtype):
+    x = cloud(40, 8, seed=5).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = uniformity_estimate(x)
+    assert all((v.dtype, v.ndim) == (torch.float64, 0) for v in found.values())
+    assert found["value"].item() == pytest.approx(loop(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_extreme_lengths(scale):
+    x = cloud(20, 4, seed=6)
+    assert uniformity(x * scale).item() == pytest.approx(uniformity(x).item(), rel=1e-12)
+
+
+def test_gradient_when_asked():
+    x = cloud(6, 3, seed=7)
+    assert not uniformity(x).requires_grad
+    assert torch.autograd.gradcheck(uniformity, x.clone().requires_grad_())
+    sampled = lambda x: uniformity(x, max_rows=3, n_pairs=20)  # noqa: E731
+    assert torch.autograd.gradcheck(sampled, x.clone().requires_grad_())
+    x[2] = 0.0
+    x.requires_grad_()
+    uniformity(x).backward()
+    assert bool(torch.isfinite(x.grad).all())
+
+
+def test_errors():
+    x = cloud(10, 3)
+    for t in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="t must be positive and finite"):
+            uniformity(x, t)
+    with pytest.raises(ValueError, match="n_pairs must be at least 2"):
+        uniformity(x, n_pairs=1)
+    with pytest.raises(ValueError, match="at least 2 rows, got 1"):
+        uniformity(x[:1])
+    with pytest.raises(ValueError, match=r"\[N, D\]"):
+        uniformity(torch.zeros(3))
+    x[4, 0] = float("nan")
+    with pytest.raises(ValueError, match="row 4"):
+        uniformity(x)
