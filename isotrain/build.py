@@ -68,14 +68,15 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
             "pooling=cls takes the first token, and in a causal encoder that has seen nothing of "
             "the sentence; use pooling=last or pooling=mean"
         )
-    freeze: Callable[[Encoder], None] = instantiate(cfg.freezing)
-    freeze(encoder)
-    build_transform: Callable[..., RowTransform] = instantiate(cfg.isotropy)
+    _made(cfg.freezing, encoder=encoder)
+    transforms: dict[str, RowTransform] = {
+        site: _made(cfg.isotropy, width=encoder.width) for site in cfg.site
+    }
     model = IsotropicModel(
         encoder,
         pooling,
         task.build_head(encoder.width, n_vectors),
-        {site: build_transform(width=encoder.width) for site in cfg.site},
+        transforms,
         rows=cfg.rows.value,
         sync=cfg.sync,
     )
@@ -145,8 +146,19 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
 
 
 def _made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node, called outside of Hydra, which would wrap what it raises."""
-    return instantiate(node, _partial_=True)(**arguments)
+    """The part of a node, called outside of Hydra, which would wrap what it raises.
+
+    Raises:
+        ValueError: its constructor does not take what the node gives; the node is named.
+    """
+    make = instantiate(node, _partial_=True)
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        path, target = node._get_full_key(""), node["_target_"]
+        raise ValueError(
+            f"{path} cannot be made: {error}; give the keys that {target} takes"
+        ) from error
 
 
 def _try(module: FineTuning) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.targets import module_call
+from isotrain.config.reading import module_call
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
 from isotrain.tasks.sources import DataSet, LocalSource
 

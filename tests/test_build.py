@@ -78,6 +78,12 @@ def test_a_wrong_number_names_its_key(built):
         built("task=rte", "isotropy=cluster_pca", "isotropy.n_clusters=0")
 
 
+@pytest.mark.parametrize("group", ["task", "source", "freezing", "isotropy", "objective.cosreg"])
+def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
+    with pytest.raises(ValueError, match=rf"^{group} cannot be made: .*'formm'.* that isotrain\."):
+        built("task=rte", "objective=[cosreg]", "isotropy=cluster_pca", f"+{group}.formm=x")
+
+
 def test_nothing_to_train_is_refused(built):
     """STS-B by cosine has no head, so a frozen encoder leaves no parameter at all."""
     with pytest.raises(ValueError, match="freezing"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from isotrain.config.targets import signature
+from isotrain.config.reading import signature
 
 SUPPLIED = {  # arguments that isotrain gives itself, by group
     "isotropy": {"width"},

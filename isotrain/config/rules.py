@@ -11,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
+from isotrain.config.reading import class_constant
 from isotrain.config.redaction import literal_secrets
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
-from isotrain.config.targets import class_constant, is_allowed, targets
+from isotrain.config.targets import is_allowed, targets
 
 LEAST = {  # smallest legal value of a number
     "data.batch_size": 1,

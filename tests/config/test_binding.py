@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.binding import SUPPLIED, binding_mistakes, nearest
-from isotrain.config.targets import signature
+from isotrain.config.reading import signature
 
 ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
 TRAINER = {"_target_": "pytorch_lightning.Trainer"}
