@@ -29,6 +29,7 @@ class Signature(NamedTuple):
     arguments: dict[str, ast.expr | None]
     required: set[str]
     takes_any: bool  # has **kwargs
+    defaults: dict[str, Any]  # those that are literals
 
 
 def signature(target: str) -> Signature | None:
@@ -48,7 +49,7 @@ def signature(target: str) -> Signature | None:
             return _signature_of(base, home)
         if base is None or base.decorator_list:  # foreign, or a dataclass: not for us to say
             return None
-    return Signature({}, set(), False)
+    return Signature({}, set(), False, {})
 
 
 def class_constant(target: str, name: str) -> Any:
@@ -67,7 +68,7 @@ def class_constant(target: str, name: str) -> Any:
             if isinstance(statement, ast.FunctionDef) and statement.name == name:
                 return None  # a property
         if (value := _assigned(node.body, name)) is not None:
-            return _literal(value)
+            return literal(value)
     return None
 
 
@@ -92,7 +93,7 @@ def module_call(module: str, name: str) -> dict[str, Any]:
     value = _assigned(tree.body, name) if tree else None
     if not isinstance(value, ast.Call):
         return {}
-    return {k.arg: _literal(k.value) for k in value.keywords if k.arg}
+    return {k.arg: literal(k.value) for k in value.keywords if k.arg}
 
 
 def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
@@ -230,14 +231,25 @@ def _signature_of(node: ast.stmt | None, module: str) -> Signature | None:
     given = function.args
     positional = [*given.posonlyargs, *given.args][int(is_class) :]
     named = [*positional, *given.kwonlyargs]
-    n_required = len(positional) - len(given.defaults)
-    required = {a.arg for a in positional[: max(0, n_required)]}
-    bare = zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    required |= {a.arg for a, default in bare if default is None}
-    return Signature({a.arg: a.annotation for a in named}, required, given.kwarg is not None)
+    n_required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    values = [*[None] * n_required, *given.defaults][int(is_class) :] + given.kw_defaults
+    given_default = {a.arg: value for a, value in zip(named, values, strict=True) if value}
+    return Signature(
+        {a.arg: _spelled_out(a.annotation, module) for a in named},
+        {a.arg for a in named} - set(given_default),
+        given.kwarg is not None,
+        {name: literal(value) for name, value in given_default.items()},
+    )
 
 
-def _literal(node: ast.expr) -> Any:
+def _spelled_out(annotation: ast.expr | None, module: str) -> ast.expr | None:
+    """What a name such as `Form` stands for, where a module of ours assigns it."""
+    node = _found(module, annotation.id)[1] if isinstance(annotation, ast.Name) else None
+    return node if isinstance(node, ast.expr) else annotation
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of an expression that is a literal; None for any other."""
     try:
         return ast.literal_eval(node)
     except ValueError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from torch import nn
 
+from isotrain.arguments import Bounds, checked
 from isotrain.tasks import classification
-from isotrain.tasks.encoding import check_form, encode_pairs
+from isotrain.tasks.encoding import Form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
 from isotrain.types import Example, Row
 
@@ -41,13 +42,14 @@ class RTE:
     predictions = staticmethod(classification.predictions)
     metrics = staticmethod(classification.metrics)
 
+    @checked
     def __init__(
         self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
-        head_dropout: float = 0.1,
+        form: Form = "cross",
+        max_length: Annotated[int, Bounds(3)] = 128,
+        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
     ) -> None:
-        self.form, self.max_length = check_form(form), max_length
+        self.form, self.max_length = form, max_length
         self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
+from isotrain.arguments import Bounds, checked
 from isotrain.heads import CosineHead, LinearHead
-from isotrain.tasks.encoding import check_form, encode_pairs
+from isotrain.tasks.encoding import Form, encode_pairs
 from isotrain.tasks.sources import HIDDEN, DataSet, load_splits
 from isotrain.types import Example, Row
 
@@ -38,13 +39,14 @@ class STSB:
     name, monitor, mode = "stsb", "spearman", "max"
     n_spans = 0
 
+    @checked
     def __init__(
         self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
-        head_dropout: float = 0.1,
+        form: Form = "cross",
+        max_length: Annotated[int, Bounds(3)] = 128,
+        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
     ) -> None:
-        self.form, self.max_length = check_form(form), max_length
+        self.form, self.max_length = form, max_length
         self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
 

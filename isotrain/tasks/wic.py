@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch import nn
 
+from isotrain.arguments import Bounds, checked
 from isotrain.tasks import classification
-from isotrain.tasks.encoding import check_form, encode_pairs
+from isotrain.tasks.encoding import Form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
 from isotrain.types import Example, Row
 
@@ -44,16 +45,15 @@ class WiC:
     predictions = staticmethod(classification.predictions)
     metrics = staticmethod(classification.metrics)
 
+    @checked
     def __init__(
         self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
+        form: Form = "cross",
+        max_length: Annotated[int, Bounds(3)] = 128,
         prompt: Literal["word", "none"] = "word",
-        head_dropout: float = 0.1,
+        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
     ) -> None:
-        if prompt not in ("word", "none"):
-            raise ValueError(f"task.prompt must be word or none, got {prompt!r}")
-        self.form, self.max_length, self.prompt = check_form(form), max_length, prompt
+        self.form, self.max_length, self.prompt = form, max_length, prompt
         self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
         self.n_spans = 2 // self.n_sequences

@@ -7,15 +7,16 @@ the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid, reseed_empty
 from isotrain.geometry.linalg import leading_directions_of_each
 from isotrain.geometry.rows import finite_rows, has_scatter, wide
-from isotrain.transforms.row_queue import RowQueue
+from isotrain.transforms.row_queue import Capacity, RowQueue
 
 
 class ClusterPCAStats(NamedTuple):
@@ -175,33 +176,25 @@ class ClusterPCA(nn.Module):
     direction_KDR: Tensor
     is_fitted: Tensor
 
+    @checked
     def __init__(
         self,
-        width: int,
-        n_clusters: int = 8,
-        n_components: int = 3,
-        rho: float = 0.25,
-        min_rows: int = 4,
+        width: Annotated[int, Bounds(1)],
+        n_clusters: Annotated[int, Bounds(1)] = 8,
+        n_components: Annotated[int, Bounds(0)] = 3,
+        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
+        min_rows: Annotated[int, Bounds(1)] = 4,
         stats: Literal["batch", "queue"] = "queue",
         eval_stats: Literal["frozen", "batch"] = "frozen",
-        queue_rows: int = 1024,
-        n_iterations: int = 3,
+        queue_rows: Capacity = 1024,
+        n_iterations: Annotated[int, Bounds(1)] = 3,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        sizes = {"width": width, "n_clusters": n_clusters, "min_rows": min_rows}
-        for name, value in {**sizes, "n_iterations": n_iterations}.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if not 0.0 < rho <= 1.0:
-            raise ValueError(f"rho must lie in (0, 1], got {rho}; try 0.25")
-        if not 0 <= n_components < width:
-            rule = f"n_components must be at least 0 and below width={width}"
-            raise ValueError(f"{rule}, got {n_components}; lower n_components")
-        if stats not in ("batch", "queue"):
-            raise ValueError(f"stats must be batch or queue, got {stats!r}")
-        if eval_stats not in ("frozen", "batch"):
-            raise ValueError(f"eval_stats must be frozen or batch, got {eval_stats!r}")
+        if n_components >= width:
+            raise ValueError(
+                f"n_components must be below width={width}, got {n_components}; lower n_components"
+            )
         self.n_clusters, self.n_components = n_clusters, n_components
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
         self.stats, self.eval_stats, self.seed = stats, eval_stats, seed

@@ -29,6 +29,8 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Literal['a', 'b']", ["a", "b"], ["c", "", None, 1]),
         ("Literal['a', 'b'] | None", ["a", None], ["c"]),
         ("Literal[1, 2]", [1, 2], [3, "1"]),
+        ("Annotated[int, 'a note']", [1], [True, "1", 1.5]),
+        ("Annotated[float, Bounds(least=0)]", [0.5], ["1", None]),
         ("Tensor", [], [1, "x", None]),
         ("Any", [1, "a", None, [1], {"b": 2}], []),
         ("list[int]", [[1], ["a"], None, 3], []),  # not judged here

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import inspect
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 import isotrain
+from isotrain.arguments import Bounds
 from isotrain.config.binding import binding_mistakes
 from isotrain.config.reading import class_constant, inherits, module_call, signature
 from isotrain.config.targets import targets
@@ -81,7 +83,9 @@ def test_annotations_are_those_of_the_object(target):
         written = inspect.signature(get_object(target)).parameters[name].annotation
         assert (annotation is None) == (written is inspect.Parameter.empty)
         if isinstance(written, str):
-            assert ast.unparse(annotation) == ast.unparse(ast.parse(written, mode="eval").body)
+            names = vars(inspect.getmodule(get_object(target)))
+            spelled = eval(ast.unparse(annotation), {**vars(typing), "Bounds": Bounds, **names})
+            assert spelled == eval(written, names)
 
 
 @pytest.mark.parametrize(
