@@ -18,8 +18,8 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from isotrain.config.compose import content_hash
+from isotrain.config.rules import spans_mistake
 from isotrain.model import IsotropicModel
-from isotrain.poolers import ClsPooling
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
@@ -27,7 +27,7 @@ from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.training.progress import Progress
 from isotrain.training.same_config import SameConfig, process_rank
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Task
+from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     # Task and pooling first: whether they fit is known before any weights are loaded.
     task: Task = _made(cfg.task)
     pooling: Pooling = _made(cfg.pooling)
-    if pooling.needs_spans and task.n_spans == 0:
-        raise ValueError(f"pooling=spans needs target words, task={task.name} has none; use cls")
+    if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
+        raise ValueError(mistake)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    source = _made(cfg.source)
+    source: Source = _made(cfg.source)
     encoder: Encoder = _made(cfg.encoder)
-    if encoder.is_causal and isinstance(pooling, ClsPooling):
+    if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
-            "pooling=cls takes the first token, and in a causal encoder that has seen nothing of "
+            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
             "the sentence; use pooling=last or pooling=mean"
         )
     _made(cfg.freezing, encoder=encoder)

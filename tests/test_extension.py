@@ -29,6 +29,8 @@ def row_norm(x, power=1.0):
 class Halve(nn.Module):
     """Half of every row; counts what it observed."""
 
+    has_statistics = True
+
     def __init__(self, width, factor=0.5):
         super().__init__()
         self.factor = factor

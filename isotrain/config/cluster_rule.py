@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from isotrain.config.reading import inherits, signature
+from isotrain.config.reading import class_constant, inherits, signature
 
 CLUSTER_PCA = "isotrain.transforms.cluster_pca.ClusterPCA"
 READ = {"stats", "n_clusters", "n_components", "rho", "min_rows"}
@@ -20,7 +20,7 @@ def cluster_mistakes(content: dict[str, Any]) -> list[str]:
     layer = {**bound.defaults, **content["isotropy"]}
     if layer["stats"] != "batch" or "pooled" not in site:
         return []
-    spans = content["pooling"]["_target_"].endswith(".SpanPooling")
+    spans = class_constant(content["pooling"]["_target_"], "reads") == "spans"
     per_example = 2 if spans or content["task"].get("form") == "bi" else 1
     batch, k = content["data"]["batch_size"], layer["n_clusters"]
     devices = str(content["trainer"].get("devices", 1))

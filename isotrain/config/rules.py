@@ -148,8 +148,7 @@ def _resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
 
 def _site_mistakes(content: dict[str, Any]) -> list[str]:
     site: Sequence[str] = content["site"]
-    pools_special = content["pooling"]["_target_"].endswith((".ClsPooling", ".LastPooling"))
-    pools_spans = content["pooling"]["_target_"].endswith(".SpanPooling")
+    reads = class_constant(content["pooling"]["_target_"], "reads")
     mistakes = []
     if not site or len(set(map(str, site))) != len(site):
         mistakes.append(f"site must name each place once and at least one, got {site}")
@@ -161,16 +160,22 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
                 "tokens or layer_k, or use rows=all"
             )
-        elif set(site) <= {"pooled", "tokens"} and pools_special:
+        elif set(site) <= {"pooled", "tokens"} and reads in ("first", "last"):
             mistakes.append(
                 "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
                 "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
                 "spans, or rows=all"
             )
-    if pools_spans and class_constant(content["task"]["_target_"], "n_spans") == 0:
-        task = content["task"]["_target_"].rpartition(".")[2]
-        mistakes.append(f"pooling=spans needs target words, and task {task} has none; use cls")
-    return mistakes
+    task = content["task"]["_target_"]
+    mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])
+    return [*mistakes, mistake] if mistake else mistakes
+
+
+def spans_mistake(reads: str | None, n_spans: int | None, task: str) -> str | None:
+    """A pooling that reads spans, and a task without; None where that is well, or not known."""
+    if reads != "spans" or n_spans != 0:
+        return None
+    return f"pooling=spans needs target words, and task {task} has none; use cls"
 
 
 def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.tasks import classification
 from isotrain.tasks.encoding import Form, encode_pairs
 from isotrain.tasks.sources import DataSet, load_splits
-from isotrain.types import Example, Row
+from isotrain.types import Example, Row, Source
 
 DATA = DataSet(
     name="rte",
@@ -57,7 +57,7 @@ class RTE:
         """Logits of the two classes."""
         return classification.build_head(width, n_vectors, self.head_dropout)
 
-    def load(self, source: Any) -> dict[str, list[Row]]:
+    def load(self, source: Source) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its labels are hidden (−1)."""
         splits = load_splits(source, DATA)
         splits["test"] = classification.with_gold(splits["test"])

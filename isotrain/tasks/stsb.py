@@ -12,7 +12,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.heads import CosineHead, LinearHead
 from isotrain.tasks.encoding import Form, encode_pairs
 from isotrain.tasks.sources import HIDDEN, DataSet, load_splits
-from isotrain.types import Example, Row
+from isotrain.types import Example, Row, Source
 
 DATA = DataSet(
     name="stsb",
@@ -50,7 +50,7 @@ class STSB:
         self.head_dropout = head_dropout
         self.n_sequences = 1 if form == "cross" else 2
 
-    def load(self, source: Any) -> dict[str, list[Row]]:
+    def load(self, source: Source) -> dict[str, list[Row]]:
         """Rows of each split; test is empty where its scores are hidden (−1).
 
         Raises:

@@ -169,6 +169,8 @@ class ClusterPCA(nn.Module):
     [[-1.0, 0.0], [1.0, 0.0]]
     """
 
+    has_statistics = True
+
     warm_KD: Tensor
     is_warm: Tensor
     anchor_KD: Tensor
