@@ -83,7 +83,9 @@ def test_annotations_are_those_of_the_object(target):
         written = inspect.signature(get_object(target)).parameters[name].annotation
         assert (annotation is None) == (written is inspect.Parameter.empty)
         if isinstance(written, str):
-            names = vars(inspect.getmodule(get_object(target)))
+            thing = get_object(target)
+            made_by = inspect.unwrap(thing.__init__ if inspect.isclass(thing) else thing)
+            names = made_by.__globals__
             spelled = eval(ast.unparse(annotation), {**vars(typing), "Bounds": Bounds, **names})
             assert spelled == eval(written, names)
 
