@@ -170,7 +170,8 @@ def public_components():
             for name, value in vars(module).items():
                 if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:
                     continue
-                is_layer = inspect.isclass(value) and hasattr(value, "fit")
+                is_made = inspect.isclass(value) and not inspect.isabstract(value)
+                is_layer = is_made and hasattr(value, "fit")
                 is_metric = inspect.isfunction(value) and next(
                     iter(inspect.signature(value).parameters), ""
                 ).startswith("x")
