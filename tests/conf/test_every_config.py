@@ -97,7 +97,9 @@ def test_each_file_composes_and_passes_the_check(with_option, name):
         assert list(cfg[group]) == [option]
     elif group != "experiment":
         raw = OmegaConf.load(CONF / f"{name}.yaml")
-        assert cfg[group]["_target_"] == raw["_target_"]
+        base = next((d for d in raw.get("defaults", []) if d != "_self_"), option)
+        origin = OmegaConf.load(CONF / group / f"{base}.yaml")
+        assert cfg[group]["_target_"] == origin["_target_"]
 
 
 @pytest.mark.parametrize("name", OPTIONS)
