@@ -19,9 +19,9 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
+from isotrain.config.rules import spans_mistake
 from isotrain.metrics.suite import needs
 from isotrain.model import IsotropicModel
-from isotrain.poolers import ClsPooling
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.fine_tuning import FineTuning
@@ -29,7 +29,7 @@ from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.training.progress import Progress
 from isotrain.training.same_config import SameConfig, process_rank
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Task
+from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,25 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     # Task and pooling first: whether they fit is known before any weights are loaded.
     task: Task = _made(cfg.task)
     pooling: Pooling = _made(cfg.pooling)
-    if pooling.needs_spans and task.n_spans == 0:
-        raise ValueError(f"pooling=spans needs target words, task={task.name} has none; use cls")
+    if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
+        raise ValueError(mistake)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    source = _made(cfg.source)
+    source: Source = _made(cfg.source)
     encoder: Encoder = _made(cfg.encoder)
-    if encoder.is_causal and isinstance(pooling, ClsPooling):
+    if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
-            "pooling=cls takes the first token, and in a causal encoder that has seen nothing of "
+            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
             "the sentence; use pooling=last or pooling=mean"
         )
-    freeze: Callable[[Encoder], None] = instantiate(cfg.freezing)
-    freeze(encoder)
-    build_transform: Callable[..., RowTransform] = instantiate(cfg.isotropy)
+    _made(cfg.freezing, encoder=encoder)
+    transforms: dict[str, RowTransform] = {
+        site: _made(cfg.isotropy, width=encoder.width) for site in cfg.site
+    }
     model = IsotropicModel(
         encoder,
         pooling,
         task.build_head(encoder.width, n_vectors),
-        {site: build_transform(width=encoder.width) for site in cfg.site},
+        transforms,
         rows=cfg.rows.value,
         sync=cfg.sync,
     )
@@ -148,8 +149,19 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
 
 
 def _made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node, called outside of Hydra, which would wrap what it raises."""
-    return instantiate(node, _partial_=True)(**arguments)
+    """The part of a node, called outside of Hydra, which would wrap what it raises.
+
+    Raises:
+        ValueError: its constructor does not take what the node gives; the node is named.
+    """
+    make = instantiate(node, _partial_=True)
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        path, target = node._get_full_key(""), node["_target_"]
+        raise ValueError(
+            f"{path} cannot be made: {error}; give the keys that {target} takes"
+        ) from error
 
 
 def _try(module: FineTuning) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.targets import module_call
+from isotrain.config.binding import OF_HYDRA
+from isotrain.config.reading import module_call
+from isotrain.config.targets import is_allowed
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
-from isotrain.tasks.sources import DataSet, LocalSource
+from isotrain.switches import is_on
+from isotrain.tasks.sources import DataSet
+
+if TYPE_CHECKING:  # torch is not needed to look for a file
+    from isotrain.types import Source
 
 PACKAGES = {  # that a logger needs, one of them, and what installs it
     "build_tensorboard_logger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
@@ -31,26 +36,27 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def _data_mistakes(cfg: DictConfig) -> list[str]:
-    source, module = _target(cfg, "source"), _target(cfg, "task").rpartition(".")[0]
+    source, module = _source(cfg), _target(cfg, "task").rpartition(".")[0]
     known = module_call(module, "DATA")
-    if not known:  # a task of the user's with other habits: told when it loads
+    if source is None or not known:  # a task of the user's with other habits: told when it loads
         return []
     data_set = DataSet(**{field: known.get(field) for field in DataSet._fields})  # type: ignore[arg-type]
-    data_set = data_set._replace(folders=data_set.folders or ())
-    if source.endswith(".LocalSource"):
-        root = OmegaConf.select(cfg, "source.root", throw_on_resolution_failure=False)
-        missing = LocalSource(root).missing(data_set) if isinstance(root, str) else None
-        return [missing] if missing else []
-    if source.endswith(".HubSource") and _is_offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
-        cache = Path(os.environ.get("HF_DATASETS_CACHE", f"{home}/datasets")).expanduser()
-        if not (cache / data_set.hub_id.replace("/", "___")).is_dir():
-            return [
-                f"source=hub is switched off (HF_HUB_OFFLINE) and {data_set.hub_id} is not in "
-                f"{cache}; run once with network access, or use source=local (ISOTRAIN_DATA_DIR) "
-                "or source=demo"
-            ]
-    return []
+    missing = source.missing(data_set._replace(folders=data_set.folders or ()))
+    return [missing] if missing else []
+
+
+def _source(cfg: DictConfig) -> Source | None:
+    """The source; None where it cannot be made: wrong keys are for the check to tell."""
+    target = _target(cfg, "source")
+    if not is_allowed(target):
+        return None
+    try:
+        keys = OmegaConf.to_container(cfg.source, resolve=True)
+        assert isinstance(keys, dict)
+        made = get_object(target)(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
+    except Exception:  # of whatever stands there
+        return None
+    return made if hasattr(made, "missing") else None
 
 
 def _encoder_mistakes(cfg: DictConfig) -> list[str]:
@@ -67,7 +73,7 @@ def _encoder_mistakes(cfg: DictConfig) -> list[str]:
     if name.startswith(("/", "./", "../", "~")) and not is_on_disk(name):
         return [f"encoder.name={name} is no folder with a config.json; {ways}"]
     revision = _resolved(cfg, "encoder.revision")
-    if _is_offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
+    if is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
         return [f"encoder {name} is not on disk and the hub is switched off; {ways}"]
     return []
 
@@ -92,7 +98,3 @@ def _target(cfg: DictConfig, group: str) -> str:
 def _resolved(cfg: DictConfig, key: str) -> Any:
     """A value; None where it is absent or a reference leads nowhere, which other rules tell."""
     return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
-
-
-def _is_offline(*names: str) -> bool:
-    return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in names)

@@ -15,42 +15,38 @@ def _by_example(pooled_AD: Tensor, n_sequences: int) -> Tensor:
     return per_sequence.transpose(0, 1).reshape(per_sequence.shape[1], -1, width)
 
 
-class ClsPooling(nn.Module):
-    """The first token's last-layer state of each sequence, no tanh: P = Q."""
-
-    needs_spans = False
+class _OneForEach(nn.Module):
+    """A pooling that gives one vector for each sequence."""
 
     def n_vectors(self, n_sequences: int, n_spans: int) -> int:
         """P = Q."""
         return n_sequences
+
+
+class ClsPooling(_OneForEach):
+    """The first token's last-layer state of each sequence, no tanh: P = Q."""
+
+    reads = "first"
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`[B, Q, D]`."""
         return _by_example(cls_pool(hidden), batch.n_sequences)
 
 
-class LastPooling(nn.Module):
+class LastPooling(_OneForEach):
     """The last real token's state of each sequence, what a causal decoder ends on: P = Q."""
 
-    needs_spans = False
-
-    def n_vectors(self, n_sequences: int, n_spans: int) -> int:
-        """P = Q."""
-        return n_sequences
+    reads = "last"
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`[B, Q, D]`."""
         return _by_example(last_pool(hidden, batch.attention_mask), batch.n_sequences)
 
 
-class MeanPooling(nn.Module):
+class MeanPooling(_OneForEach):
     """The mean over the real tokens of each sequence, CLS and SEP among them: P = Q."""
 
-    needs_spans = False
-
-    def n_vectors(self, n_sequences: int, n_spans: int) -> int:
-        """P = Q."""
-        return n_sequences
+    reads = "all"
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`[B, Q, D]`."""
@@ -60,7 +56,7 @@ class MeanPooling(nn.Module):
 class SpanPooling(nn.Module):
     """The mean over the tokens of each marked span: P = Q·S."""
 
-    needs_spans = True
+    reads = "spans"
 
     def n_vectors(self, n_sequences: int, n_spans: int) -> int:
         """P = Q·S."""

@@ -95,7 +95,7 @@ class Encoder(Protocol):
 class Pooling(Protocol):
     """Token states `[Q·B, T, D]` to `[B, P, D]`."""
 
-    needs_spans: bool
+    reads: str  # of a sequence: first | last (token), all, or spans (which the task marks)
 
     def __call__(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Pooled vectors, the P vectors of one example side by side."""
@@ -107,6 +107,7 @@ class Pooling(Protocol):
 class RowTransform(Protocol):
     """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state."""
 
+    has_statistics: bool  # whether `fit` has anything to freeze
     counters: dict[str, Tensor]  # what the last forward did, for the log; never read back
 
     def __call__(self, x_ND: Tensor) -> Tensor:
@@ -140,6 +141,19 @@ class Objective(Protocol):
         """The unweighted scalar loss."""
 
 
+class Source(Protocol):
+    """Where the rows of data sets come from. To import and to make one is quick: no torch."""
+
+    def missing(self, data_set: Any) -> str | None:
+        """What a run needs and is not here, with the ways out; opens no file, asks no network."""
+
+    def revision_of(self, data_set: Any) -> str:
+        """Which version of the data set it gives, for the record."""
+
+    def read(self, data_set: Any, split: str) -> list[Row]:
+        """Rows of train, dev or test; test may be empty."""
+
+
 class Task(Protocol):
     """What is learned: rows, encoding, head, loss and score."""
 
@@ -151,7 +165,7 @@ class Task(Protocol):
     n_sequences: int
     n_spans: int
 
-    def load(self, source: Any) -> dict[str, list[Row]]:
+    def load(self, source: Source) -> dict[str, list[Row]]:
         """Rows of each split."""
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:

@@ -49,7 +49,7 @@ def test_no_metric_means_no_monitor(built):
 
 
 def test_spans_need_a_task_with_spans(built):
-    with pytest.raises(ValueError, match="pooling=spans needs target words, task=rte has none"):
+    with pytest.raises(ValueError, match="pooling=spans needs target words, and task rte has none"):
         built("task=rte", "pooling=spans")
 
 
@@ -76,6 +76,12 @@ def test_a_block_the_encoder_does_not_have(built):
 def test_a_wrong_number_names_its_key(built):
     with pytest.raises((ValueError, InstantiationException), match="n_clusters must be at least 1"):
         built("task=rte", "isotropy=cluster_pca", "isotropy.n_clusters=0")
+
+
+@pytest.mark.parametrize("group", ["task", "source", "freezing", "isotropy", "objective.cosreg"])
+def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
+    with pytest.raises(ValueError, match=rf"^{group} cannot be made: .*'formm'.* that isotrain\."):
+        built("task=rte", "objective=[cosreg]", "isotropy=cluster_pca", f"+{group}.formm=x")
 
 
 def test_nothing_to_train_is_refused(built):

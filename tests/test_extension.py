@@ -29,6 +29,8 @@ def row_norm(x, power=1.0):
 class Halve(nn.Module):
     """Half of every row; counts what it observed."""
 
+    has_statistics = True
+
     def __init__(self, width, factor=0.5):
         super().__init__()
         self.factor = factor
@@ -204,3 +206,17 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
     stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
     assert (stored["n_clusters"], stored["n_components"]) == (2, 3)
+
+
+def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package, small):
+    found = train(
+        *(str(ROOT / "train.py"), "--config-dir", "conf", *small, *CHOICES),
+        *("+task.max_lenght=32", "output_dir=runs"),
+        cwd=own_package,
+        PYTHONPATH=str(own_package),
+        ISOTRAIN_ALLOW="own_parts",
+    )
+    assert found.returncode == 2
+    told = "task.max_lenght is no argument of own_parts.Reversed; did you mean max_length?"
+    assert told in found.stderr
+    assert not (own_package / "runs").exists()

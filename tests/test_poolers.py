@@ -80,10 +80,8 @@ def test_n_vectors_is_the_second_dimension(pooling, q):
     assert pooling(states(q), data).shape[1] == pooling.n_vectors(q, 2)
 
 
-def test_spans_are_asked_for_by_name():
-    assert SpanPooling.needs_spans
-    assert not ClsPooling.needs_spans
-    assert not LastPooling.needs_spans
-    assert not MeanPooling.needs_spans
+def test_what_is_read_is_said():
+    kinds = (ClsPooling, LastPooling, MeanPooling, SpanPooling)
+    assert [kind.reads for kind in kinds] == ["first", "last", "all", "spans"]
     with pytest.raises(ValueError, match="use cls or mean"):
         SpanPooling()(states(1), batch(1))

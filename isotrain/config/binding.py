@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from isotrain.config.targets import signature
+from isotrain.arguments import Bounds
+from isotrain.config.reading import literal, signature
 
 SUPPLIED = {  # arguments that isotrain gives itself, by group
     "isotropy": {"width"},
@@ -77,6 +78,8 @@ def binding_mistakes(path: str, node: dict[str, Any]) -> list[str]:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
         elif not _fits(value, annotation := bound.arguments.get(key)):
             mistakes.append(f"{path}.{key} must be {_spelled(annotation)}, got {value!r}")
+        elif refusal := next(filter(None, (b.refusal(value) for b in _bounds(annotation))), None):
+            mistakes.append(f"{path}.{key} {refusal}")
     lacking = sorted(bound.required - supplied - set(node))
     return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
 
@@ -97,6 +100,8 @@ def _fits(value: Any, annotation: ast.expr | None) -> bool:
         if annotation.value.id == "Literal":
             legal = [ast.literal_eval(option) for option in options]
             return any(value == one and type(value) is type(one) for one in legal)  # not True for 1
+        if annotation.value.id == "Annotated":
+            return _fits(value, options[0])
         if annotation.value.id == "Optional":
             return value is None or _fits(value, inner)
         if annotation.value.id == "Union":
@@ -104,7 +109,25 @@ def _fits(value: Any, annotation: ast.expr | None) -> bool:
     return True
 
 
+def _bounds(annotation: ast.expr | None) -> list[Bounds]:
+    """The bounds in `Annotated[float, Bounds(...)]`."""
+    if not (isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple)):
+        return []
+    calls = [part for part in annotation.slice.elts if isinstance(part, ast.Call)]
+    return [
+        Bounds(
+            *(literal(argument) for argument in call.args),
+            **{str(k.arg): literal(k.value) for k in call.keywords},
+        )
+        for call in calls
+        if ast.unparse(call.func) == "Bounds"
+    ]
+
+
 def _spelled(annotation: ast.expr | None) -> str:
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        return _spelled(annotation.slice.elts[0])
     text = ast.unparse(annotation) if annotation is not None else ""
     if text.startswith("Literal["):
         return (

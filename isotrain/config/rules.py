@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +10,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
-from isotrain.config.processes import n_processes, number_asked_for
+from isotrain.config.cluster_rule import cluster_mistakes
+from isotrain.config.processes import number_asked_for
+from isotrain.config.reading import class_constant
 from isotrain.config.redaction import literal_secrets
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
-from isotrain.config.targets import class_constant, is_allowed, targets
+from isotrain.config.targets import is_allowed, targets
 
-LEAST = {  # smallest legal value of a number
+LEAST = {  # smallest legal value of a number; those of a part stand in its annotations
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
     "training.prefill_batches": 1,
@@ -24,23 +25,11 @@ LEAST = {  # smallest legal value of a number
     "training.head_lr_factor": 0,
     "monitor.max_rows": 2,
     "checkpoint.every_steps": 0,
-    "task.max_length": 3,
-    "encoder.width": 1,
-    "encoder.n_blocks": 1,
-    "encoder.n_heads": 1,
-    "isotropy.n_clusters": 1,
-    "isotropy.min_rows": 1,
-    "isotropy.n_iterations": 1,
-    "isotropy.queue_rows": 2,
-    "isotropy.n_components": 0,
-    "isotropy.rho": 0.001,
     "optimizer.lr": 0,
     "optimizer.weight_decay": 0,
     "trainer.accumulate_grad_batches": 1,
     "trainer.gradient_clip_val": 0,
     "trainer.log_every_n_steps": 1,
-    "task.head_dropout": 0,
-    "encoder.dropout": 0,
     "threads": 1,
     "seed": 0,
 }
@@ -48,9 +37,6 @@ MOST = {
     "training.warmup_fraction": 1,
     "seed": 2**32 - 1,
     "threads": 1024,
-    "isotropy.rho": 1,
-    "task.head_dropout": 1,
-    "encoder.dropout": 1,
 }
 
 
@@ -102,7 +88,7 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
         )
     mistakes += _trainer_mistakes(content["trainer"], content["optimizer"])
     if not mistakes:  # its arithmetic needs sound numbers
-        mistakes += _batch_mistakes(content)
+        mistakes += cluster_mistakes(content)
     return mistakes
 
 
@@ -163,8 +149,7 @@ def _resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
 
 def _site_mistakes(content: dict[str, Any]) -> list[str]:
     site: Sequence[str] = content["site"]
-    pools_special = content["pooling"]["_target_"].endswith((".ClsPooling", ".LastPooling"))
-    pools_spans = content["pooling"]["_target_"].endswith(".SpanPooling")
+    reads = class_constant(content["pooling"]["_target_"], "reads")
     mistakes = []
     if not site or len(set(map(str, site))) != len(site):
         mistakes.append(f"site must name each place once and at least one, got {site}")
@@ -176,16 +161,22 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
                 "tokens or layer_k, or use rows=all"
             )
-        elif set(site) <= {"pooled", "tokens"} and pools_special:
+        elif set(site) <= {"pooled", "tokens"} and reads in ("first", "last"):
             mistakes.append(
                 "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
                 "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
                 "spans, or rows=all"
             )
-    if pools_spans and class_constant(content["task"]["_target_"], "n_spans") == 0:
-        task = content["task"]["_target_"].rpartition(".")[2]
-        mistakes.append(f"pooling=spans needs target words, and task {task} has none; use cls")
-    return mistakes
+    task = content["task"]["_target_"]
+    mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])
+    return [*mistakes, mistake] if mistake else mistakes
+
+
+def spans_mistake(reads: str | None, n_spans: int | None, task: str) -> str | None:
+    """A pooling that reads spans, and a task without; None where that is well, or not known."""
+    if reads != "spans" or n_spans != 0:
+        return None
+    return f"pooling=spans needs target words, and task {task} has none; use cls"
 
 
 def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> list[str]:
@@ -208,37 +199,3 @@ def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> lis
             "optimizer.fused=false, or use bf16-mixed"
         )
     return mistakes
-
-
-def _batch_mistakes(content: dict[str, Any]) -> list[str]:
-    """A batch that is too small for statistics of the batch: the layer would do next to nothing."""
-    layer, site = content["isotropy"], content["site"]
-    if layer.get("stats") != "batch" or "pooled" not in site or "n_clusters" not in layer:
-        return []
-    spans = content["pooling"]["_target_"].endswith(".SpanPooling")
-    per_example = 2 if spans or content["task"].get("form") == "bi" else 1
-    batch, k = content["data"]["batch_size"], layer["n_clusters"]
-    shares = 1 if content["sync"] else n_processes(content["trainer"])
-    batch //= shares
-    rho, components = layer.get("rho", 0.25), layer.get("n_components", 3)
-    needed = layer.get("min_rows", 4)
-    rows = batch * per_example / k
-    removed = math.floor(rho * (rows - 1) + 1e-9)
-    least = max(needed, 1 / rho + 1 if components > 0 else 0)
-    enough = math.ceil(math.ceil(least * k - 1e-9) / per_example) * shares
-    sizes = f"data.batch_size={batch * shares}"
-    sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
-    sizes += f" × {per_example} vectors" if per_example > 1 else ""
-    shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} rows a cluster"
-    ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
-    if rows < needed:
-        return [
-            f"{shared}, fewer than isotropy.min_rows={needed}: clusters would borrow the "
-            f"statistics of all rows; {ways}"
-        ]
-    if components > 0 and removed < 1:
-        return [
-            f"{shared}, of which floor(rho·(n−1)) = floor({rho}·{rows - 1:.3g}) = {removed} "
-            f"directions may be removed; {ways}"
-        ]
-    return []

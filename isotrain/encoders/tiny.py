@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import string
+from typing import Annotated
 
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from isotrain.arguments import Bounds, checked
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.lexicon import WORDS
 
 
-def build_tiny(width: int, n_blocks: int, n_heads: int, dropout: float = 0.1) -> TransformerEncoder:
+@checked
+def build_tiny(
+    width: Annotated[int, Bounds(1)],
+    n_blocks: Annotated[int, Bounds(1)],
+    n_heads: Annotated[int, Bounds(1)],
+    dropout: Annotated[float, Bounds(0, 1)] = 0.1,
+) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 
     Words outside the lexicon are spelled in characters. Weights come from the global random

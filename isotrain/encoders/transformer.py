@@ -51,8 +51,9 @@ class TransformerEncoder(nn.Module):
             model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
         self.tokenizer, self.source_id = tokenizer, source_id
-        self.blocks = _blocks(model)
-        self.embeddings = _embeddings(model)
+        # Neither is registered a second time: the state dict has each tensor once.
+        self.blocks = tuple(_blocks(model))
+        _embeddings(model)  # or this encoder is refused
         self.n_blocks = len(self.blocks)
         self.width = int(model.config.hidden_size)  # type: ignore[union-attr, arg-type]
         tables = {
@@ -75,6 +76,11 @@ class TransformerEncoder(nn.Module):
         for number, block in enumerate(self.blocks, start=1):
             block.register_forward_hook(partial(self._record_block, number))
         self.is_causal = self._is_causal()
+
+    @property
+    def embeddings(self) -> nn.Module:
+        """What turns token ids into state 0."""
+        return _embeddings(self.model)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """Hidden states of a batch; `after_block[k]` (1-based) rewrites what leaves block k.

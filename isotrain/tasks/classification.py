@@ -1,4 +1,4 @@
-"""What tasks with two classes share: head, loss, predictions, score."""
+"""What tasks that sort sentence pairs into classes share: head, loss, predictions, score."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 
 from isotrain.heads import LinearHead
-from isotrain.tasks.sources import HIDDEN
+from isotrain.tasks.pairs import PairTask
 from isotrain.types import Row
 
-N_CLASSES = 2
 
+class PairClassification(PairTask):
+    """Sentence pairs in the classes of a data set, scored by accuracy. Arguments as `PairTask`."""
 
-def build_head(width: int, n_vectors: int, dropout: float) -> nn.Module:
-    """Logits of the classes."""
-    return LinearHead(width, n_vectors, n_outputs=N_CLASSES, dropout=dropout)
+    monitor, mode = "accuracy", "max"
 
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """Logits of the classes."""
+        n_classes = len(self.data_set.classes)
+        return LinearHead(width, n_vectors, n_outputs=n_classes, dropout=self.head_dropout)
 
-def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy, in nats."""
-    return nn.functional.cross_entropy(logits, labels)
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy, in nats."""
+        return nn.functional.cross_entropy(logits, labels)
 
+    def predictions(self, logits: Tensor) -> Tensor:
+        """The likeliest class `[B]`."""
+        return torch.argmax(logits, dim=1)
 
-def predictions(logits: Tensor) -> Tensor:
-    """The likelier class `[B]`."""
-    return torch.argmax(logits, dim=1)
+    def metrics(self) -> MetricCollection:
+        """Accuracy over all rows, in [0, 1]."""
+        n_classes = len(self.data_set.classes)
+        accuracy = MulticlassAccuracy(num_classes=n_classes, average="micro")
+        return MetricCollection({"accuracy": accuracy})
 
-
-def metrics() -> MetricCollection:
-    """Accuracy over all rows, in [0, 1]."""
-    accuracy = MulticlassAccuracy(num_classes=N_CLASSES, average="micro")
-    return MetricCollection({"accuracy": accuracy})
-
-
-def with_gold(rows: list[Row]) -> list[Row]:
-    """The rows whose label is not hidden."""
-    return [row for row in rows if row["label"] != HIDDEN]
+    def label(self, row: Row) -> int:
+        """The number of the class."""
+        return int(row[self.data_set.target])

@@ -11,13 +11,6 @@ Form = Literal["cross", "bi"]
 Span = tuple[int, int]
 
 
-def check_form(form: str) -> Form:
-    """`form` itself, or a ValueError that names the legal ones."""
-    if form not in ("cross", "bi"):
-        raise ValueError(f"task.form must be cross (one sequence) or bi (two), got {form!r}")
-    return form  # type: ignore[return-value]
-
-
 def encode_pairs(
     pairs: Sequence[tuple[str, str]],
     labels: Sequence[float],

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from torch import nn
-
-from isotrain.tasks import classification
-from isotrain.tasks.encoding import check_form, encode_pairs
-from isotrain.tasks.sources import DataSet, load_splits
-from isotrain.types import Example, Row
+from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.sources import DataSet
 
 DATA = DataSet(
     name="rte",
@@ -24,45 +18,8 @@ DATA = DataSet(
 )
 
 
-class RTE:
-    """Two classes, 0 entailment and 1 not_entailment; scored by accuracy.
-
-    Args:
-        form: cross (one sequence) or bi (two sequences, pair features).
-        max_length: tokens per sequence at most.
-        head_dropout: share of the pooled features that a training step drops before the head.
-    """
+class RTE(PairClassification):
+    """Two classes, 0 entailment and 1 not_entailment. Arguments as `PairTask`."""
 
     data_set = DATA
-    name, monitor, mode = "rte", "accuracy", "max"
-    n_spans = 0
-
-    loss = staticmethod(classification.loss)
-    predictions = staticmethod(classification.predictions)
-    metrics = staticmethod(classification.metrics)
-
-    def __init__(
-        self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
-        head_dropout: float = 0.1,
-    ) -> None:
-        self.form, self.max_length = check_form(form), max_length
-        self.head_dropout = head_dropout
-        self.n_sequences = 1 if form == "cross" else 2
-
-    def build_head(self, width: int, n_vectors: int) -> nn.Module:
-        """Logits of the two classes."""
-        return classification.build_head(width, n_vectors, self.head_dropout)
-
-    def load(self, source: Any) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its labels are hidden (−1)."""
-        splits = load_splits(source, DATA)
-        splits["test"] = classification.with_gold(splits["test"])
-        return splits
-
-    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Sentence pairs as token ids."""
-        pairs = [(row["sentence1"], row["sentence2"]) for row in rows]
-        labels = [int(row["label"]) for row in rows]
-        return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length)
+    name, n_spans = "rte", 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from isotrain.switches import is_on
+
 if TYPE_CHECKING:  # torch is not needed to look for a file
-    from isotrain.types import Row
+    from isotrain.types import Row, Source
 
 SPLITS = ("train", "dev", "test")
 STEMS = {"train": ("train",), "dev": ("dev", "val"), "test": ("test",)}  # of file names
@@ -102,6 +105,20 @@ class LocalSource:
 class HubSource:
     """Data sets of the Hugging Face hub at pinned revisions."""
 
+    def missing(self, data_set: DataSet) -> str | None:
+        """A data set that is not in the cache where the hub is switched off; else None."""
+        if not is_on("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+            return None
+        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+        cache = Path(os.environ.get("HF_DATASETS_CACHE", f"{home}/datasets")).expanduser()
+        if (cache / data_set.hub_id.replace("/", "___")).is_dir():
+            return None
+        return (
+            f"source=hub is switched off (HF_HUB_OFFLINE) and {data_set.hub_id} is not in "
+            f"{cache}; run once with network access, or use source=local (ISOTRAIN_DATA_DIR) "
+            "or source=demo"
+        )
+
     def revision_of(self, data_set: DataSet) -> str:
         """Hub id and commit, for the record."""
         return f"{data_set.hub_id}@{data_set.hub_revision}"
@@ -125,7 +142,7 @@ class HubSource:
         return [dict(row) for row in found]
 
 
-def load_splits(source: Any, data_set: DataSet) -> dict[str, list[Row]]:
+def load_splits(source: Source, data_set: DataSet) -> dict[str, list[Row]]:
     """Rows of every split with exactly the fields of the data set, and `at`: where they stood.
 
     A class name becomes its number, and a target that a test split hides becomes −1.

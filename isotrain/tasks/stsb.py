@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
 
 from torch import Tensor, nn
 from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
 from isotrain.heads import CosineHead, LinearHead
-from isotrain.tasks.encoding import check_form, encode_pairs
-from isotrain.tasks.sources import HIDDEN, DataSet, load_splits
-from isotrain.types import Example, Row
+from isotrain.tasks.pairs import PairTask
+from isotrain.tasks.sources import DataSet
+from isotrain.types import Row
 
 DATA = DataSet(
     name="stsb",
@@ -25,48 +24,24 @@ DATA = DataSet(
 HIGHEST = 5.0
 
 
-class STSB:
-    """A graded score; scored by Spearman and Pearson correlation.
+class STSB(PairTask):
+    """A graded score; scored by Spearman and Pearson correlation. Arguments as `PairTask`.
 
-    Args:
-        form: cross regresses the score from one sequence; bi compares two vectors by cosine.
-        max_length: tokens per sequence at most.
-        head_dropout: share of the pooled features that a training step drops before a linear head.
+    The cross form regresses the score from one sequence; bi compares two vectors by cosine.
     """
 
     data_set = DATA
     name, monitor, mode = "stsb", "spearman", "max"
     n_spans = 0
 
-    def __init__(
-        self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
-        head_dropout: float = 0.1,
-    ) -> None:
-        self.form, self.max_length = check_form(form), max_length
-        self.head_dropout = head_dropout
-        self.n_sequences = 1 if form == "cross" else 2
+    def check_row(self, row: Row) -> None:
+        """Refuse a score outside 0 to 5."""
+        if not 0 <= row["score"] <= HIGHEST:
+            raise ValueError(f"{row['at']}: score must lie in 0 to 5, got {row['score']}")
 
-    def load(self, source: Any) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its scores are hidden (−1).
-
-        Raises:
-            ValueError: a score outside 0 to 5; the row is named.
-        """
-        splits = load_splits(source, DATA)
-        splits["test"] = [row for row in splits["test"] if row["score"] != HIDDEN]
-        for rows in splits.values():
-            for row in rows:
-                if not 0 <= row["score"] <= HIGHEST:
-                    raise ValueError(f"{row['at']}: score must lie in 0 to 5, got {row['score']}")
-        return splits
-
-    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Sentence pairs as token ids; labels are scores divided by 5, in [0, 1]."""
-        pairs = [(row["sentence1"], row["sentence2"]) for row in rows]
-        labels = [float(row["score"]) / HIGHEST for row in rows]
-        return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length)
+    def label(self, row: Row) -> float:
+        """The score divided by 5, in [0, 1]."""
+        return float(row["score"]) / HIGHEST
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score (cross)."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from torch import nn
-
-from isotrain.tasks import classification
-from isotrain.tasks.encoding import check_form, encode_pairs
-from isotrain.tasks.sources import DataSet, load_splits
+from isotrain.arguments import Bounds, checked
+from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.encoding import Form, encode_pairs
+from isotrain.tasks.sources import DataSet
 from isotrain.types import Example, Row
 
 DATA = DataSet(
@@ -26,7 +25,7 @@ DATA = DataSet(
 )
 
 
-class WiC:
+class WiC(PairClassification):
     """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
 
     Args:
@@ -38,42 +37,19 @@ class WiC:
     """
 
     data_set = DATA
-    name, monitor, mode = "wic", "accuracy", "max"
+    name = "wic"
 
-    loss = staticmethod(classification.loss)
-    predictions = staticmethod(classification.predictions)
-    metrics = staticmethod(classification.metrics)
-
+    @checked
     def __init__(
         self,
-        form: Literal["cross", "bi"] = "cross",
-        max_length: int = 128,
+        form: Form = "cross",
+        max_length: Annotated[int, Bounds(3)] = 128,
         prompt: Literal["word", "none"] = "word",
-        head_dropout: float = 0.1,
+        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
     ) -> None:
-        if prompt not in ("word", "none"):
-            raise ValueError(f"task.prompt must be word or none, got {prompt!r}")
-        self.form, self.max_length, self.prompt = check_form(form), max_length, prompt
-        self.head_dropout = head_dropout
-        self.n_sequences = 1 if form == "cross" else 2
+        super().__init__(form, max_length, head_dropout)
+        self.prompt = prompt
         self.n_spans = 2 // self.n_sequences
-
-    def build_head(self, width: int, n_vectors: int) -> nn.Module:
-        """Logits of the two classes."""
-        return classification.build_head(width, n_vectors, self.head_dropout)
-
-    def load(self, source: Any) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its labels are hidden (−1).
-
-        Raises:
-            ValueError: a target that is not inside its sentence; the row is named.
-        """
-        splits = load_splits(source, DATA)
-        for rows in splits.values():
-            for row in rows:
-                _check_spans(row)
-        splits["test"] = classification.with_gold(splits["test"])
-        return splits
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
         """Sentence pairs as token ids, with the token span of the target in each sentence."""
@@ -85,16 +61,16 @@ class WiC:
             spans.append(
                 ((row["start1"] + shift, row["end1"] + shift), (row["start2"], row["end2"]))
             )
-        labels = [int(row["label"]) for row in rows]
+        labels = [self.label(row) for row in rows]
         return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
 
-
-def _check_spans(row: Row) -> None:
-    for number in "12":
-        start, end = row["start" + number], row["end" + number]
-        length = len(row["sentence" + number])
-        if not 0 <= start < end <= length:
-            raise ValueError(
-                f"{row['at']}: start{number} and end{number} must be the characters of a word in "
-                f"sentence{number} (0 to {length}, the end excluded), got {start} and {end}"
-            )
+    def check_row(self, row: Row) -> None:
+        """Refuse a target that is not inside its sentence."""
+        for number in "12":
+            start, end = row["start" + number], row["end" + number]
+            length = len(row["sentence" + number])
+            if not 0 <= start < end <= length:
+                raise ValueError(
+                    f"{row['at']}: start{number} and end{number} must be the characters of a word "
+                    f"in sentence{number} (0 to {length}, the end excluded), got {start} and {end}"
+                )

@@ -19,7 +19,6 @@ from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import KEY
 from isotrain.training.faults import refuse_non_finite
 from isotrain.training.optim import parameter_groups
-from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, ModelOutput, Objective, Task
 
 
@@ -220,7 +219,7 @@ class FineTuning(pl.LightningModule):
         frozen layers below it, so its rows are collected anew behind them.
         """
         layers = self.model.transforms
-        if all(isinstance(layer, Identity) for layer in layers.values()):
+        if not any(layer.has_statistics for layer in layers.values()):
             return
         modes = [(module, module.training) for module in self.model.modules()]
         self.model.eval()

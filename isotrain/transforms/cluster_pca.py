@@ -7,15 +7,17 @@ the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid, reseed_empty
 from isotrain.geometry.linalg import leading_directions_of_each
-from isotrain.geometry.rows import finite_rows, has_scatter, wide
-from isotrain.transforms.row_queue import RowQueue
+from isotrain.geometry.rows import has_scatter
+from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.row_queue import Capacity
 
 
 class ClusterPCAStats(NamedTuple):
@@ -136,15 +138,10 @@ def apply_cluster_pca(
     return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T
 
 
-class ClusterPCA(nn.Module):
+class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """Isotropy layer `[N, D] -> [N, D]`: cluster centring, then removal of directions.
 
-    In training mode the statistics come from the rows themselves (`stats="batch"`, as
-    published) or from them and a queue of recent rows (`stats="queue"`). In evaluation mode they
-    are frozen by `fit` (`eval_stats="frozen"`: a row's result does not depend on its
-    batch-mates) or taken from the batch (`eval_stats="batch"`). `forward` changes no state;
-    `observe` feeds the queue. Half precision is computed in float32 and cast back, float64
-    stays; a row with a NaN is left out of all statistics.
+    `FittedTransform` says where the statistics come from: the batch, as published, or a queue.
 
     Args:
         width: D.
@@ -173,120 +170,68 @@ class ClusterPCA(nn.Module):
     anchor_KD: Tensor
     centre_KD: Tensor
     direction_KDR: Tensor
-    is_fitted: Tensor
 
+    @checked
     def __init__(
         self,
-        width: int,
-        n_clusters: int = 8,
-        n_components: int = 3,
-        rho: float = 0.25,
-        min_rows: int = 4,
-        stats: Literal["batch", "queue"] = "queue",
-        eval_stats: Literal["frozen", "batch"] = "frozen",
-        queue_rows: int = 1024,
-        n_iterations: int = 3,
+        width: Annotated[int, Bounds(1)],
+        n_clusters: Annotated[int, Bounds(1)] = 8,
+        n_components: Annotated[int, Bounds(0)] = 3,
+        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
+        min_rows: Annotated[int, Bounds(1)] = 4,
+        stats: TrainStats = "queue",
+        eval_stats: EvalStats = "frozen",
+        queue_rows: Capacity = 1024,
+        n_iterations: Annotated[int, Bounds(1)] = 3,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        sizes = {"width": width, "n_clusters": n_clusters, "min_rows": min_rows}
-        for name, value in {**sizes, "n_iterations": n_iterations}.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if not 0.0 < rho <= 1.0:
-            raise ValueError(f"rho must lie in (0, 1], got {rho}; try 0.25")
-        if not 0 <= n_components < width:
-            rule = f"n_components must be at least 0 and below width={width}"
-            raise ValueError(f"{rule}, got {n_components}; lower n_components")
-        if stats not in ("batch", "queue"):
-            raise ValueError(f"stats must be batch or queue, got {stats!r}")
-        if eval_stats not in ("frozen", "batch"):
-            raise ValueError(f"eval_stats must be frozen or batch, got {eval_stats!r}")
+        if n_components >= width:
+            raise ValueError(
+                f"n_components must be below width={width}, got {n_components}; lower n_components"
+            )
+        empty = ClusterPCAStats(
+            torch.zeros(n_clusters, width),
+            torch.zeros(n_clusters, width),
+            torch.zeros(n_clusters, width, n_components),
+            {},
+        )
+        super().__init__(width, empty, stats, eval_stats, queue_rows)
         self.n_clusters, self.n_components = n_clusters, n_components
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
-        self.stats, self.eval_stats, self.seed = stats, eval_stats, seed
-        self.counters: dict[str, Tensor] = {}
-        self.queue = RowQueue(queue_rows, width)
+        self.seed = seed
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.register_buffer("is_warm", torch.tensor(False))
-        self.register_buffer("anchor_KD", torch.zeros(n_clusters, width))
-        self.register_buffer("centre_KD", torch.zeros(n_clusters, width))
-        self.register_buffer("direction_KDR", torch.zeros(n_clusters, width, n_components))
-        self.register_buffer("is_fitted", torch.tensor(False))
 
-    def forward(self, x_ND: Tensor) -> Tensor:
-        """Transformed rows; the class says where the statistics come from."""
-        with torch.autocast(x_ND.device.type, enabled=False):
-            rows_ND, own_N = wide(x_ND), None
-            if not self.training and self.eval_stats == "frozen":
-                stats = self._frozen(rows_ND.dtype)
-            else:
-                finite_ND = finite_rows(rows_ND)
-                if len(finite_ND) == 0:  # nothing to estimate from
-                    self.counters = {}
-                    return x_ND
-                recent = self.training and self.stats == "queue"
-                known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
-                stats = self._estimate(torch.cat([known_ND, finite_ND]))
-                if stats.assignment_N is not None and len(finite_ND) == len(rows_ND):
-                    own_N = stats.assignment_N[len(known_ND) :]
-            self.counters = stats.counters
-            return apply_cluster_pca(rows_ND, stats, own_N).to(x_ND.dtype)
+    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> ClusterPCAStats:
+        """Clusters and their statistics; frozen ones, under `stats="batch"`, cap as batches did."""
+        as_batches = to_freeze and self.stats == "batch"
+        return fit_cluster_pca(
+            rows_ND,
+            self.n_clusters,
+            self.n_components,
+            rho=self.rho,
+            min_rows=self.min_rows,
+            effective_rows=int(self.queue.batch_rows) if as_batches else None,
+            n_iterations=100 if to_freeze else self.n_iterations,
+            generator=torch.Generator().manual_seed(self.seed),
+            init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
+        )
 
-    @torch.no_grad()
-    def observe(self, x_ND: Tensor) -> None:
-        """Push rows into the queue; the warm centroids follow."""
-        self.queue.push(x_ND)
-        rows_MD = wide(self.queue.rows())
-        if self.n_clusters == 1 or len(rows_MD) == 0:
+    def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
+        """Rows without the mean and the dominant directions of their cluster."""
+        known = are_last and stats.assignment_N is not None
+        own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
+        return apply_cluster_pca(rows_ND, stats, own_N)
+
+    def follow(self, rows_MD: Tensor) -> None:
+        """Move the centroids that k-means starts from."""
+        if self.n_clusters == 1:
             return
         generator = torch.Generator().manual_seed(self.seed)
         warm_KD = self.warm_KD.to(rows_MD.dtype) if bool(self.is_warm) else None
-        with torch.autocast(rows_MD.device.type, enabled=False):
-            found = kmeans(
-                rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3
-            )
-            self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
+        found = kmeans(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
+        self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
         self.is_warm.fill_(True)
-
-    @torch.no_grad()
-    def fit(self, x_ND: Tensor | None = None) -> None:
-        """Freeze the statistics of evaluation: of the given finite rows, or of the queue."""
-        rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
-        if len(rows_ND) == 0:
-            raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
-        effective = int(self.queue.batch_rows) if self.stats == "batch" else None
-        stats = self._estimate(rows_ND, effective_rows=effective, n_iterations=100)
-        self.anchor_KD.copy_(stats.anchor_KD)
-        self.centre_KD.copy_(stats.centre_KD)
-        self.direction_KDR.copy_(stats.direction_KDR)
-        self.is_fitted.fill_(True)
-
-    def _estimate(
-        self, rows_ND: Tensor, effective_rows: int | None = None, n_iterations: int | None = None
-    ) -> ClusterPCAStats:
-        with torch.autocast(rows_ND.device.type, enabled=False):
-            return fit_cluster_pca(
-                rows_ND,
-                self.n_clusters,
-                self.n_components,
-                rho=self.rho,
-                min_rows=self.min_rows,
-                effective_rows=effective_rows,
-                n_iterations=n_iterations or self.n_iterations,
-                generator=torch.Generator().manual_seed(self.seed),
-                init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
-            )
-
-    def _frozen(self, dtype: torch.dtype) -> ClusterPCAStats:
-        if not bool(self.is_fitted):
-            raise RuntimeError(
-                "frozen evaluation needs statistics: call fit() after observing rows (the "
-                "trainer does so before each evaluation), or set eval_stats=batch"
-            )
-        return ClusterPCAStats(
-            self.anchor_KD.to(dtype), self.centre_KD.to(dtype), self.direction_KDR.to(dtype), {}
-        )
 
 
 def _capped(basis_DS: Tensor, rho: float, effective_rows: float) -> Tensor:

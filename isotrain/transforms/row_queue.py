@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.rows import finite_rows
+
+Capacity = Annotated[int, Bounds(2)]
 
 
 class RowQueue(nn.Module):
@@ -26,10 +31,9 @@ class RowQueue(nn.Module):
     next_slot: Tensor
     batch_rows: Tensor
 
-    def __init__(self, capacity: int, width: int, span: int = 8) -> None:
+    @checked
+    def __init__(self, capacity: Capacity, width: int, span: int = 8) -> None:
         super().__init__()
-        if capacity < 2:
-            raise ValueError(f"queue_rows must be at least 2, got {capacity}")
         self.most_per_push = max(1, capacity // span)
         self.register_buffer("rows_MD", torch.zeros(capacity, width))
         self.register_buffer("n_filled", torch.tensor(0))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.binding import SUPPLIED, binding_mistakes, nearest
-from isotrain.config.targets import signature
+from isotrain.config.reading import signature
 
 ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
 TRAINER = {"_target_": "pytorch_lightning.Trainer"}
@@ -29,6 +29,8 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Literal['a', 'b']", ["a", "b"], ["c", "", None, 1]),
         ("Literal['a', 'b'] | None", ["a", None], ["c"]),
         ("Literal[1, 2]", [1, 2], [3, "1"]),
+        ("Annotated[int, 'a note']", [1], [True, "1", 1.5]),
+        ("Annotated[float, Bounds(least=0)]", [0.5], ["1", None]),
         ("Tensor", [], [1, "x", None]),
         ("Any", [1, "a", None, [1], {"b": 2}], []),
         ("list[int]", [[1], ["a"], None, 3], []),  # not judged here

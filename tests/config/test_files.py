@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -244,3 +246,41 @@ def test_nothing_is_written_or_changed(tmp_path, monkeypatch):
     told("source=hub", "encoder=bert_base")
     told("source=local", "source.root=nowhere")
     assert list(tmp_path.iterdir()) == []
+
+
+OWN_SOURCE = """
+    class Mine:
+        def __init__(self, place: str): self.place = place
+        def missing(self, data_set): return f"{data_set.name} is not at {self.place}"
+
+    class Older:
+        def __init__(self, place: str): ...
+
+    class Broken:
+        def __init__(self, place: str): raise RuntimeError(place)
+"""
+
+
+def test_a_source_says_itself_what_is_missing(package, monkeypatch):
+    module = package(OWN_SOURCE)
+    cfg = compose_run(["encoder=tiny", "source=demo", "task=rte"])
+    cfg.source = {"_target_": f"{module}.Mine", "place": "home"}
+    assert file_mistakes(cfg) == []  # not allowed: not asked, and not imported
+    assert module not in sys.modules
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    assert file_mistakes(cfg) == ["rte is not at home"]
+    for name in ("Older", "Broken"):
+        cfg.source._target_ = f"{module}.{name}"
+        assert file_mistakes(cfg) == []
+
+
+def test_to_ask_a_source_that_is_shipped_imports_nothing_heavy():
+    code = (
+        "import sys; from isotrain.config.compose import compose_run\n"
+        "from isotrain.files import file_mistakes\n"
+        "for choice in (['source=demo'], ['source=hub'], ['source=local', 'source.root=.']):\n"
+        "    file_mistakes(compose_run(choice))\n"
+        "print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.rules import LEAST, check, missing_keys, mistakes_in
+from isotrain.transforms.cluster_pca import ClusterPCA
 
 BASE = ("encoder=tiny", "source=demo")
 GROUPS = ("task", "encoder", "pooling", "isotropy", "metric", "source")
@@ -152,12 +153,81 @@ def test_a_layer_of_batch_statistics_may_leave_keys_to_their_defaults(key):
     assert mistakes("isotropy=published", f"~isotropy.{key}") == []
 
 
-@pytest.mark.parametrize(("key", "least"), sorted(LEAST.items()))
+OF_PARTS = {
+    **{f"isotropy.{key}": 1 for key in ("n_clusters", "min_rows", "n_iterations")},
+    **{"isotropy.queue_rows": 2, "isotropy.n_components": 0, "task.head_dropout": 0},
+    **{f"encoder.{key}": 1 for key in ("width", "n_blocks", "n_heads")},
+    **{"encoder.dropout": 0, "task.max_length": 3},
+}
+
+
+@pytest.mark.parametrize(("key", "least"), sorted({**LEAST, **OF_PARTS}.items()))
 def test_the_least_value_is_legal_and_one_below_is_not(key, least):
     layer = ["isotropy=cluster_pca"] if key.startswith("isotropy.") else []
     assert mistakes(*layer, f"{key}={least}") == []
     (mistake,) = mistakes(*layer, f"{key}={least - 1}")
     assert mistake.startswith(f"{key} must be at least {least}, got {least - 1}")
+
+
+@pytest.mark.parametrize("key", ["isotropy.rho", "task.head_dropout", "encoder.dropout"])
+def test_a_share_is_one_at_most(key):
+    assert mistakes("isotropy=cluster_pca", f"{key}=1") == []
+    assert mistakes("isotropy=cluster_pca", f"{key}=1.5") == [f"{key} must be at most 1, got 1.5"]
+
+
+@pytest.mark.parametrize(
+    ("rho", "told"), [("0.0005", None), ("1e-9", None), ("0", "0"), ("-1", "-1"), ("nan", "nan")]
+)
+def test_a_share_of_directions_is_above_zero_as_the_layer_says_itself(rho, told):
+    found = mistakes("isotropy=cluster_pca", f"isotropy.rho={rho}")
+    assert found == ([f"isotropy.rho must be above 0, got {told}"] if told else [])
+    if not told:
+        ClusterPCA(width=8, rho=float(rho))
+
+
+OWN = """
+    from typing import Annotated
+    from isotrain.arguments import Bounds
+    from isotrain.transforms.cluster_pca import ClusterPCA
+
+    class Own:
+        def __init__(self, width, rho: float = 0.0, stats="batch", n_clusters: int = 40,
+                     turns: Annotated[int, Bounds(least=2, most=5)] = 3): ...
+
+    class Turned(ClusterPCA): ...
+
+    class Fixed(ClusterPCA):
+        def __init__(self, width: int, stats: str = "batch"): ...
+"""
+
+
+@pytest.fixture
+def own(package, monkeypatch):
+    """`own(name, **keys)`: mistakes where the layer is one of a package of the user's."""
+    module = package(OWN)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+
+    def told(name, **keys):
+        cfg = compose_run([*BASE, "data.batch_size=4"])
+        target = {"_target_": f"{module}.{name}", "_partial_": True}
+        OmegaConf.update(cfg, "isotropy", {**target, **keys}, merge=False, force_add=True)
+        return mistakes_in(cfg)
+
+    return told
+
+
+def test_bounds_and_rules_are_those_of_the_layer_that_is_chosen(own):
+    assert own("Own", rho=0.0, n_clusters=40, stats="batch") == []
+    assert own("Own", turns=1) == ["isotropy.turns must be at least 2, got 1"]
+    assert own("Own", turns=6) == ["isotropy.turns must be at most 5, got 6"]
+    assert own("Own", turns=2.5) == ["isotropy.turns must be int, got 2.5"]
+
+
+def test_a_layer_that_inherits_keeps_the_rules(own):
+    assert own("Turned", rho=0.0) == ["isotropy.rho must be above 0, got 0.0"]
+    (mistake,) = own("Turned", stats="batch")
+    assert "over isotropy.n_clusters=8 leaves 0.5 rows a cluster" in mistake
+    assert own("Fixed") == []
 
 
 @pytest.mark.parametrize(
@@ -230,6 +300,14 @@ def test_rows_without_specials_need_a_site_that_they_change(pooling, site):
     unchanged = "tokens" in site and pooling in ("cls", "last")
     assert len(found) == int(without_tokens or unchanged)
     assert mistakes(f"site={site}", f"pooling={pooling}") == []
+
+
+@pytest.mark.parametrize(("base", "is_told"), [("ClsPooling", True), ("MeanPooling", False)])
+def test_an_own_pooling_is_judged_by_what_it_reads(package, monkeypatch, base, is_told):
+    module = package(f"from isotrain import poolers\nclass Mine(poolers.{base}): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    pooling = (f"pooling._target_={module}.Mine", "rows=no_special", "site=[tokens]")
+    assert len(mistakes(*pooling)) == is_told
 
 
 @pytest.mark.parametrize("task", ["rte", "stsb", "wic"])

@@ -168,3 +168,9 @@ def test_a_model_without_blocks_is_refused():
     model = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=r"Linear has none of encoder\.layer"):
         TransformerEncoder(model, None, "linear")
+
+
+def test_the_state_dict_has_each_tensor_once(encoder):
+    stored = encoder.state_dict()
+    assert {name.partition(".")[0] for name in stored} == {"model"}
+    assert len(stored) == len({value.data_ptr() for value in stored.values()})

@@ -114,5 +114,5 @@ def test_a_span_that_was_cut_off_is_an_error(tokenizer, form, sentence):
 
 
 def test_another_prompt_is_refused():
-    with pytest.raises(ValueError, match=r"task\.prompt must be word or none, got 'sense'"):
+    with pytest.raises(ValueError, match=r"prompt must be word or none, got 'sense'"):
         WiC(prompt="sense")

@@ -123,7 +123,7 @@ def test_two_runs_of_a_seed_are_equal_bit_for_bit(built):
     first = trained(0)
     assert_equal_states(first, trained(0))
     other = trained(1)
-    name = "model.encoder.embeddings.word_embeddings.weight"
+    name = "model.encoder.model.embeddings.word_embeddings.weight"
     assert not torch.equal(first[name], other[name])
 
 

@@ -95,5 +95,5 @@ def test_batch_rows_is_the_largest_batch_whatever_comes_last():
 
 
 def test_a_capacity_below_two_is_refused():
-    with pytest.raises(ValueError, match="queue_rows must be at least 2, got 1"):
+    with pytest.raises(ValueError, match="capacity must be at least 2, got 1"):
         RowQueue(1, 3)

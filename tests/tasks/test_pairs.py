@@ -1,0 +1,95 @@
+"""A task of sentence pairs in few lines: what the base gives it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.pairs import PairTask
+from isotrain.tasks.sources import DataSet
+
+ROWS = [{"sentence1": "q", "sentence2": "z", "label": label} for label in ("no", "perhaps", "yes")]
+
+
+class Nli(PairClassification):
+    """Three classes, and no row about a k."""
+
+    data_set = DataSet(
+        name="nli",
+        fields={"sentence1": str, "sentence2": str, "label": int},
+        target="label",
+        hub_id="x/y",
+        hub_config=None,
+        hub_revision="0",
+        classes=("no", "perhaps", "yes"),
+    )
+    name, n_spans = "nli", 0
+
+    def check_row(self, row):
+        if row["sentence1"] == "k":
+            raise ValueError(f"{row['at']}: a k")
+
+
+class Source:
+    """Equal rows in each split, but for the test."""
+
+    def __init__(self, test):
+        self.test = test
+
+    def missing(self, data_set):
+        return None
+
+    def revision_of(self, data_set):
+        return "here"
+
+    def read(self, data_set, split):
+        return self.test if split == "test" else ROWS
+
+
+def test_a_task_of_a_few_lines_loads_encodes_and_scores(tokenizer):
+    task = Nli(form="bi", max_length=5)
+    splits = task.load(Source([ROWS[2], {**ROWS[0], "label": -1}]))
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 3, "dev": 3, "test": 1}
+    examples = task.encode(splits["dev"], tokenizer)
+    assert [(len(e.input_ids), e.spans, e.label) for e in examples] == [
+        (2, None, 0),
+        (2, None, 1),
+        (2, None, 2),
+    ]
+    assert {type(e.label) for e in examples} == {int}
+    logits = task.build_head(4, n_vectors=2)(torch.zeros(3, 2, 4))
+    assert logits.shape == (3, 3)
+    scores = task.metrics()
+    scores.update(task.predictions(2 * torch.eye(3)), torch.tensor([0, 1, 1]))
+    assert float(scores.compute()[task.monitor]) == pytest.approx(2 / 3)
+    assert task.loss(logits, torch.tensor([0, 1, 2])).item() > 0
+
+
+def test_a_row_that_the_task_refuses_is_told():
+    with pytest.raises(ValueError, match="here test row 0: a k"):
+        Nli().load(Source([{**ROWS[0], "sentence1": "k"}]))
+
+
+def test_a_hidden_test_row_is_not_judged():
+    hidden = {**ROWS[0], "sentence1": "k", "label": None}
+    assert Nli().load(Source([hidden]))["test"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"form": "tri"}, "form must be cross or bi, got 'tri'"),
+        ({"max_length": 2}, "max_length must be at least 3, got 2"),
+        ({"head_dropout": 1.5}, "head_dropout must be at most 1, got 1.5"),
+        ({"head_dropout": -0.1}, "head_dropout must be at least 0, got -0.1"),
+    ],
+)
+def test_arguments_are_judged(arguments, told):
+    with pytest.raises(ValueError, match=told):
+        PairTask(**arguments)
+
+
+@pytest.mark.parametrize(("form", "n"), [("cross", 1), ("bi", 2)])
+def test_the_form_says_how_many_sequences(form, n):
+    assert PairTask(form).n_sequences == n

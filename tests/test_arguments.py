@@ -1,0 +1,67 @@
+"""Bounds and names that an annotation states, when a part is made."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Annotated, Literal
+
+import pytest
+
+from isotrain.arguments import Bounds, checked
+
+
+@checked
+def part(
+    size: Annotated[int, Bounds(least=1, most=9)],
+    rate: Annotated[float, Bounds(above=0)] = 1.0,
+    *,
+    kind: Literal["a", "b"] = "a",
+    other: int = -1,
+):
+    """A part."""
+    return size, rate, kind, other
+
+
+def test_legal_arguments_pass_as_they_are():
+    assert part(1) == (1, 1.0, "a", -1)
+    assert part(size=9, rate=1e-9, kind="b", other=-5) == (9, 1e-9, "b", -5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "told"),
+    [
+        ((0,), {}, "size must be at least 1, got 0"),
+        ((), {"size": 10}, "size must be at most 9, got 10"),
+        ((1, 0), {}, "rate must be above 0, got 0"),
+        ((1,), {"rate": math.nan}, "rate must be above 0, got nan"),
+        ((1,), {"kind": "c"}, "kind must be a or b, got 'c'"),
+    ],
+)
+def test_an_illegal_argument_is_told_by_name(arguments, keywords, told):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        part(*arguments, **keywords)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("bounds", [Bounds(0, 1), Bounds(most=1), Bounds(above=0)])
+@pytest.mark.parametrize("value", ["x", None, [1], True, False])
+def test_what_is_no_number_is_not_judged(bounds, value):
+    assert bounds.refusal(value) is None
+
+
+@pytest.mark.parametrize("bounds", [Bounds(least=0), Bounds(most=1), Bounds(above=0)])
+def test_a_nan_lies_in_no_bounds(bounds):
+    assert bounds.refusal(math.nan).endswith("got nan")
+
+
+def test_a_wrong_call_is_the_functions_own_error():
+    with pytest.raises(TypeError, match=r"part\(\) got an unexpected keyword argument 'sise'"):
+        part(1, sise=2)
+    with pytest.raises(TypeError, match=r"part\(\) missing 1 required positional argument"):
+        part()
+
+
+def test_the_signature_stays():
+    assert list(inspect.signature(part).parameters) == ["size", "rate", "kind", "other"]
+    assert part.__doc__ == "A part."
