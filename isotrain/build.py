@@ -20,6 +20,7 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.rules import spans_mistake
+from isotrain.geometry.cloud import shared
 from isotrain.metrics.suite import needs
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
@@ -113,6 +114,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     metrics: dict[str, RowMetric] = {}
     for name, node in cfg.metric.items():
         metrics[name] = instantiate(node.function)
+    _try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps)
     callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints]
     if metrics:
@@ -173,6 +175,18 @@ def _try(module: FineTuning) -> None:
         module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> None:
+    """Values that no cloud of this run could be measured with, told before training begins."""
+    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(len(rows)) % 2
+    with shared(rows):
+        for name, metric in metrics.items():
+            try:
+                metric(rows, labels=labels) if needs(metric) == "labels" else metric(rows)
+            except ValueError as error:
+                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {error}") from error
 
 
 def _check_sizes(

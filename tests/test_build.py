@@ -105,3 +105,19 @@ def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
     experiment = built("task=rte", "isotropy=cluster_pca")
     assert experiment.trainer.global_step == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["metric=[lid]", "metric.lid.function.n_neighbors=0"], r"metric\.lid, .*n_neighbors"),
+        (["metric=[lid]", "monitor.max_rows=50"], r"metric\.lid, tried on 50 rows: .*n_neighbors"),
+        (
+            ["metric=[label_silhouette]", "metric.label_silhouette.function.max_rows=1"],
+            r"metric\.label_silhouette, .*max_rows",
+        ),
+    ],
+)
+def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        built("task=rte", *overrides)
