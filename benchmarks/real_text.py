@@ -4,8 +4,9 @@
 
 Reads <folder>/snli/dev.jsonl and <folder>/wikitext-2/valid.txt. A row is a token (specials and pads
 left out) of a sentence or paragraph; texts are taken once each, chosen by hash. Sampling error: the
-delete-one-group jackknife over ten groups of whole texts, since tokens of one text are not
-independent.
+standard deviation of each value over random halves of the texts. With half of the texts left out
+that estimates the standard error of the whole, also for metrics that are no smooth function of means
+(ln I(W), TwoNN), and it keeps the tokens of a text together, which are not independent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -51,7 +53,7 @@ OF_ROWS = {
     "partition_null": partition_null,
     "outlier_dims": partial(outlier_dims, n_top=1),
     "two_nn": two_nn,
-    "lid": partial(lid, max_queries=1000),
+    "lid": partial(lid, aggregate="harmonic"),
 }
 OF_WORDS = {
     "self_similarity": self_similarity,
@@ -69,9 +71,9 @@ COLUMNS = {  # heading: (key, digits)
     "top dim": ("outlier_dims_index_1", 0),
     "its share": ("outlier_dims_share_1", 3),
     "TwoNN": ("two_nn", 1),
-    "LID": ("lid", 1),
+    "LID, harm.": ("lid", 1),
     "self-sim.": ("self_similarity_adjusted", 3),
-    "intra-sent.": ("intra_sentence_similarity_adjusted", 3),
+    "intra-sent.": ("intra_sentence_similarity_above_shuffled", 3),
     "MEV": ("max_explainable_variance_adjusted", 3),
 }
 
@@ -129,13 +131,20 @@ def measured(x: Tensor, words: Tensor, owners: Tensor) -> dict[str, float]:
     return {key: float(value) for key, value in found.items()}
 
 
-def jackknife(whole: dict[str, float], parts: list[dict[str, float]]) -> dict[str, float]:
-    """Standard error of each value, from the values without one group of texts each."""
-    errors, g = {}, len(parts)
-    for key in whole:
-        values = torch.tensor([part[key] for part in parts], dtype=torch.float64)
-        errors[key] = float(((values - values.mean()).square().sum() * (g - 1) / g).sqrt())
-    return errors
+def halves(owners: Tensor, n_halves: int) -> Iterator[Tensor]:
+    """Masks of the rows of random halves of the texts, each text in half of them."""
+    texts = owners.unique()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(n_halves // 2):
+        chosen = texts[torch.randperm(len(texts), generator=generator)[: len(texts) // 2]]
+        half = torch.isin(owners, chosen)
+        yield half
+        yield ~half
+
+
+def spread(parts: list[dict[str, float]]) -> dict[str, float]:
+    """Standard deviation of each value over the parts."""
+    return {key: statistics.stdev(part[key] for part in parts) for key in parts[0]}
 
 
 def main() -> None:
@@ -145,8 +154,10 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=600, help="texts of each corpus")
     parser.add_argument("--rows", type=int, default=6000, help="rows at most, chosen by hash")
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--groups", type=int, default=10, help="of the jackknife")
+    parser.add_argument("--halves", type=int, default=20, help="of the texts, for the error")
     arguments = parser.parse_args()
+    if "ISOTRAIN_DATA_DIR" not in os.environ:
+        parser.error("ISOTRAIN_DATA_DIR must name a folder with snli/ and wikitext-2/; export it")
     torch.manual_seed(0)
     began = time.time()
     encoder = load_minilm(
@@ -156,17 +167,18 @@ def main() -> None:
     ).eval()
     print("# MiniLM on real text\n")
     print(f"`python benchmarks/real_text.py {' '.join(sys.argv[1:])}`".replace(" `", "`"))
-    print(f"\nEncoder: {encoder.source_id}; D = {encoder.width}. Rows are tokens without specials;")
-    print("layer 0 is the embedding output. Below each value its standard error, by the")
+    print(f"\nEncoder: {encoder.source_id}; D = {encoder.width}.")
+    print("Rows are tokens without specials; layer 0 is the embedding output, where a word at one")
+    print("place is one vector however often it comes. Behind each value its standard error, from")
     print(
-        f"delete-one-group jackknife over {arguments.groups} groups of texts; N rows in the title."
+        "random halves of the texts. Self-similarity and MEV: less their baseline; intra-sentence:"
     )
+    print("above shuffled sentences.")
     for title, texts in texts_of(Path(os.environ["ISOTRAIN_DATA_DIR"])):
         texts = chosen(texts, arguments.texts)
         layers, words, owners = clouds(encoder, texts, arguments.max_length)
         kept = hash_ids(torch.arange(len(words))).argsort()[: arguments.rows].sort().values
         words, owners = words[kept], owners[kept]
-        group = hash_ids(owners) % arguments.groups
         print(f"\n## {title}: {len(texts)} texts, N = {len(kept):,} of {len(layers[0]):,} tokens\n")
         print("| layer | " + " | ".join(COLUMNS) + " |")
         print("| --- |" + " --- |" * len(COLUMNS))
@@ -174,14 +186,14 @@ def main() -> None:
             x = rows[kept]
             whole = measured(x, words, owners)
             parts = [
-                measured(x[group != g], words[group != g], owners[group != g])
-                for g in range(arguments.groups)
+                measured(x[half], words[half], owners[half])
+                for half in halves(owners, arguments.halves)
             ]
-            error = jackknife(whole, parts)
+            error = spread(parts)
             cells = []
             for key, digits in COLUMNS.values():
-                spread = f" ± {error[key]:.{digits}f}" if digits and "null" not in key else ""
-                cells.append(f"{whole[key]:.{digits}f}{spread}")
+                after = f" ± {error[key]:.{digits}f}" if digits and "null" not in key else ""
+                cells.append(f"{whole[key]:.{digits}f}{after}")
             print(f"| {number} | " + " | ".join(cells) + " |", flush=True)
     print(f"\nMade in {time.time() - began:.0f} s with torch {torch.__version__}.")
 

@@ -64,6 +64,10 @@ class Cloud:
 
     def __init__(self, x: Tensor, min_rows: int = 2) -> None:
         check_shape(x, min_rows)
+        if x.is_complex():
+            raise ValueError(
+                f"a cloud is real, got {x.dtype}; pass x.real, or both parts side by side"
+            )
         self.source = x
         self.x = x if x.is_floating_point() else x.double()
         self.n, self.d = x.shape
@@ -196,11 +200,12 @@ class Cloud:
         upper_DD = self.mean_D.new_zeros(d, d)
         # Squares of float32 leave its range early.
         narrow = 1.0 if precision == torch.float64 else self.shrink / self.unit
-        for block_BD in self._centred_blocks(PRODUCT_ROWS):
-            y_BD = (block_BD * narrow).to(precision)
-            for first in range(0, d, PRODUCT_COLUMNS):
-                past = first + PRODUCT_COLUMNS
-                upper_DD[first:past, first:] += y_BD[:, first:past].T @ y_BD[:, first:]
+        with torch.autocast(upper_DD.device.type, enabled=False):
+            for block_BD in self._centred_blocks(PRODUCT_ROWS):
+                y_BD = (block_BD * narrow).to(precision)
+                for first in range(0, d, PRODUCT_COLUMNS):
+                    past = first + PRODUCT_COLUMNS
+                    upper_DD[first:past, first:] += y_BD[:, first:past].T @ y_BD[:, first:]
         return (upper_DD.triu() + upper_DD.triu(1).T) / narrow**2
 
     @property
@@ -235,7 +240,7 @@ def rounding_of(mean_D: Tensor, n: int) -> Tensor:
     >>> bool(rounding_of(torch.tensor([1.0]), 100) < 1e-24)
     True
     """
-    return n * (64.0 * torch.finfo(torch.float64).eps * mean_D).square()
+    return n * (8.0 * torch.finfo(torch.float64).eps * mean_D).square()
 
 
 def _summed(terms: Callable[[Tensor], list[Tensor]], blocks: Iterator[Tensor]) -> list[Tensor]:

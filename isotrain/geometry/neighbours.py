@@ -64,9 +64,10 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
     spread = _power_of_two(centred_ND)
     x_ND.div_(spread)
     centred_ND.div_(spread)
-    # Fast products, unless they were told to round more coarsely than float32.
-    fast = torch.get_float32_matmul_precision() == "highest"
-    rough_ND = centred_ND.float() if fast else centred_ND
+    size = max(1, BLOCK_BYTES // (n * 4))
+    rough_ND = centred_ND.float()
+    if not _rounds_once(rough_ND, min(size, len(query_Q))):
+        rough_ND, size = centred_ND, max(1, size // 2)
     precision = torch.finfo(rough_ND.dtype)
     # (D + 16) unit roundoffs bound input, product and sum; 2|x·y| ≤ ‖x‖² + ‖y‖².
     shrunk_N = torch.linalg.vector_norm(centred_ND, dim=1).square() * (
@@ -76,7 +77,6 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
     norm_N = shrunk_N.to(rough_ND)
     n_candidates = min(n - 1, k + 8)
     found = []
-    size = max(1, BLOCK_BYTES // (n * rough_ND.element_size()))
     few = max(1, GATHER_BYTES // (n_candidates * d * 8))
     for start in range(0, len(query_Q), size):
         rows_B = query_Q[start : start + size]
@@ -102,6 +102,21 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
         found.append((distance_BK * spread * scale, index_BK))
     distances, indices = zip(*found, strict=True)
     return Neighbours(torch.cat(distances), torch.cat(indices))
+
+
+def _rounds_once(like_ND: Tensor, size: int) -> bool:
+    """Whether float32 products of this shape, here and now, round no more coarsely than float32.
+
+    TF32 and bfloat16 are allowed by several settings and environment variables, and taken for
+    some shapes only: so one product is measured. A single column of thirds is not zero, and an
+    entry is then one product: its relative error is at most eps/2 in float32, 1e-4 in those.
+    """
+    probe_ND = torch.zeros_like(like_ND)
+    probe_ND[:, 0] = 1.0 / 3.0
+    exact = probe_ND[0, 0].double().square()
+    found = torch.addmm(probe_ND.new_zeros(len(probe_ND)), probe_ND[:size], probe_ND.T, alpha=-2.0)
+    error = torch.stack(torch.aminmax(found)).double() / (-2.0 * exact) - 1.0
+    return bool(error.abs().max() <= torch.finfo(torch.float32).eps)
 
 
 def _power_of_two(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.geometry.rows import POSITIONS, hash_ids
+from isotrain.geometry.groups import hashed_order
 
 
 def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
@@ -62,11 +62,10 @@ def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
             f"n_folds must be from 2 to the rows of the smallest class, {int(count_C.min())} here, "
             f"got {n_folds}; lower n_folds, or leave out or merge rare classes"
         )
-    place_N = torch.arange(len(class_N), device=class_N.device)
-    order_N = hash_ids(seed * POSITIONS + place_N).argsort(stable=True)
+    order_N = hashed_order(len(class_N), seed, class_N.device)
     order_N = order_N[class_N[order_N].argsort(stable=True)]
     fold_N = torch.empty_like(class_N)
-    fold_N[order_N] = place_N % n_folds
+    fold_N[order_N] = torch.arange(len(class_N), device=class_N.device) % n_folds
     return fold_N
 
 

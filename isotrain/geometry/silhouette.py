@@ -9,6 +9,7 @@ from isotrain.geometry.scatter import class_ids
 
 BLOCK_ENTRIES = 1 << 22  # numbers in a block of distances, 32 MiB
 NEAR = 1e-8  # squared distances below this share of the squared lengths are taken anew
+MANY = 1 / 16  # share of near pairs in a block above which all of it is
 
 
 def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
@@ -58,15 +59,20 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
 def _distances(x_ND: Tensor, first: int, size: int) -> Tensor:
     """Distances `[N, B]` of all centred rows to `size` of them, by products.
 
-    ‖x‖² + ‖y‖² − 2x·y loses the digits of a near pair, so those are computed from x − y.
+    ‖x‖² + ‖y‖² − 2x·y loses the digits of a near pair, so those are computed from x − y: by
+    gathering their rows, a few MiB at a time, or where many are near, with all the others.
     """
     square_N = x_ND.square().sum(dim=1)
     block_BD, square_B = x_ND[first : first + size], square_N[first : first + size]
     length_NB = square_N[:, None] + square_B
     distance_NB = torch.addmm(length_NB, x_ND, block_BD.T, alpha=-2.0)
     near_NB = distance_NB < NEAR * length_NB
+    del length_NB
+    if int(near_NB.sum()) > MANY * near_NB.numel():
+        del distance_NB
+        return torch.cdist(x_ND, block_BD, compute_mode="donot_use_mm_for_euclid_dist")
     distance_NB = distance_NB.clamp_min_(0.0).sqrt_()
-    for pair_P2 in torch.split(near_NB.nonzero(), max(1, BLOCK_ENTRIES // x_ND.shape[1])):
+    for pair_P2 in torch.split(near_NB.nonzero(), max(1, BLOCK_ENTRIES // (8 * x_ND.shape[1]))):
         i_P, j_P = pair_P2.unbind(dim=1)
         distance_NB[i_P, j_P] = (x_ND[i_P] - block_BD[j_P]).norm(dim=1)
     return distance_NB

@@ -53,4 +53,4 @@ def entropy(share_D: Tensor) -> Tensor:
     0.693147
     """
     real_D = share_D > 0
-    return -(share_D * torch.where(real_D, share_D, 1.0).log()).sum()
+    return 0.0 - (share_D * torch.where(real_D, share_D, 1.0).log()).sum()

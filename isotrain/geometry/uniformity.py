@@ -6,6 +6,7 @@ N rows, D dimensions, P pairs, R rows not yet paired, B of a block.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -27,13 +28,7 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
     starts = range(0, n - 1, size)  # the last row alone has no pair left
-    if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
-        parts = [
-            checkpoint(_log_sum, x_ND[s:], size, t, use_reentrant=False, preserve_rng_state=False)
-            for s in starts
-        ]
-    else:
-        parts = [_log_sum(x_ND[s:], size, t) for s in starts]
+    parts = _of_blocks(lambda x_ND, start: _log_sum(x_ND[start:], size, t), x_ND, starts)
     return torch.logsumexp(torch.stack(parts), dim=0) - math.log(n * (n - 1) / 2)
 
 
@@ -44,7 +39,8 @@ def sampled_log_mean_potential(
 
     Pairs i ≠ j are drawn evenly, with replacement, by `generator`, which lives on the CPU. The
     error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given rows,
-    whose pairs are sampled. Differentiable in `x`.
+    whose pairs are sampled. Differentiable in `x`; differences are computed again in the backward
+    pass, so a gradient too holds a few numbers per pair, and rows of one block.
 
     >>> x = torch.eye(3, dtype=torch.float64)
     >>> value, error = sampled_log_mean_potential(x, 2.0, 10, torch.Generator().manual_seed(0))
@@ -56,16 +52,29 @@ def sampled_log_mean_potential(
     second_P = torch.randint(n - 1, (n_pairs,), generator=generator)
     second_P = second_P + (second_P >= first_P)  # any row but the first
     size = max(1, BLOCK_BYTES // (d * x_ND.element_size()))
-    squared = []
-    for start in range(0, n_pairs, size):
+
+    def squared(x_ND: Tensor, start: int) -> Tensor:
         i, j = (p[start : start + size].to(x_ND.device) for p in (first_P, second_P))
-        squared.append((x_ND[i] - x_ND[j]).square().sum(dim=1))
-    exponent_P = -t * torch.cat(squared)
+        return (x_ND[i] - x_ND[j]).square().sum(dim=1)
+
+    exponent_P = -t * torch.cat(_of_blocks(squared, x_ND, range(0, n_pairs, size)))
     largest = exponent_P.detach().max()
     potential_P = (exponent_P - largest).exp()
     mean = potential_P.mean()
     error = potential_P.detach().std() / (mean.detach() * n_pairs**0.5)
     return largest + mean.log(), error
+
+
+def _of_blocks(
+    function: Callable[[Tensor, int], Tensor], x_ND: Tensor, starts: range
+) -> list[Tensor]:
+    """`function(x, start)` of each block, computed again in the backward pass if there is one."""
+    if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
+        return [
+            checkpoint(function, x_ND, start, use_reentrant=False, preserve_rng_state=False)
+            for start in starts
+        ]
+    return [function(x_ND, start) for start in starts]
 
 
 def _log_sum(rest_RD: Tensor, size: int, t: float) -> Tensor:

@@ -14,8 +14,8 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
 
     Minus the slope of the least-squares line through (ln i, ln λ_i) for eigenvalues number
     `first` to `last`, counted from 1. The head of a spectrum is no power law and its tail is
-    noise where rows are few, hence the window. With r eigenvalues that are not zero the window
-    ends at min(last, r) and starts at most at half of its end, so small clouds have one too.
+    noise where rows are few, hence the window. Where fewer than `last` eigenvalues are not
+    zero, r of them, the window ends at r and starts at r/2 at the latest.
     Unchanged by rotation, uniform scale and, with `center`, translation. Biased high for N < 5·D.
 
     Raises:
@@ -38,8 +38,8 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
         raise ValueError(
             f"a slope needs at least 3 eigenvalues that are not zero, got {rank}; measure more rows"
         )
-    last = min(last, rank)
-    first = min(first, last // 2)
+    if rank < last:
+        last, first = rank, min(first, rank // 2)
     number = torch.arange(first, last + 1, dtype=value_D.dtype, device=value_D.device).log()
     number = number - number.mean()
     height = value_D[first - 1 : last].log()

@@ -9,8 +9,10 @@ from torch import Tensor
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import (
+    Groups,
     check_groups,
     group_sums,
+    hashed_order,
     large_groups,
     mean_cosine_between,
     summary,
@@ -22,6 +24,7 @@ def intra_sentence_similarity(
     groups: Tensor,
     form: Literal["published", "leave_one_out"] = "published",
     min_count: int = 2,
+    seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean cosine of tokens with the mean of their sentence; in [−1, 1], isotropic near 0.
 
@@ -33,8 +36,12 @@ def intra_sentence_similarity(
       sentence of one row gives 1 (only for `min_count=1`). `form="leave_one_out"`: m is the mean
       of the other rows, and isotropic rows give 0 at any n.
     - `baseline`: anisotropy, the mean cosine of two rows of different sentences.
-    - `adjusted`: `value` − `baseline`. Rows in a cone of mean cosine ρ have a cosine of about √ρ
-      with a mean of many, so that it exceeds 0 by √ρ − ρ where no sentence shows, in both forms.
+    - `adjusted`: `value` − `baseline`, as published. Rows in a cone of mean cosine ρ have a cosine
+      of about √ρ with a mean of many, so that it exceeds 0 by √ρ − ρ where no sentence shows, in
+      both forms.
+    - `shuffled`: `value` with all rows dealt out anew over sentences of the same sizes (by a hash
+      of their positions and `seed`); `above_shuffled`: `value` − `shuffled`, near 0 where no
+      sentence shows, in a cone or not.
     - `n_groups`: sentences measured; `standard_error`: of `value` over sentences, left out for
       one.
 
@@ -64,9 +71,17 @@ def intra_sentence_similarity(
     x = Cloud.of(x).rows
     found = check_groups(x, groups)
     large_G = large_groups(found, min_count)
-    other_ND = group_sums(x, found)[found.index_N]
+    dealt = found._replace(index_N=found.index_N[hashed_order(len(x), seed, x.device)])
+    value_G, shuffled_G = (_by_sentence(x, sentences, form) for sentences in (found, dealt))
+    values = summary(value_G[large_G], mean_cosine_between(x, groups))
+    shuffled = shuffled_G[large_G].mean()
+    return values | {"shuffled": shuffled, "above_shuffled": values["value"] - shuffled}
+
+
+def _by_sentence(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
+    """Mean cosine `[G]` of the rows of each sentence with the mean of its (other) rows."""
+    other_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if form == "leave_one_out":
-        other_ND = other_ND - x
-    cosine_N1 = (unit_rows(x) * unit_rows(other_ND)).sum(dim=1, keepdim=True)
-    value_G = group_sums(cosine_N1, found)[:, 0] / found.count_G
-    return summary(value_G[large_G], mean_cosine_between(x, groups))
+        other_ND = other_ND - x_ND
+    cosine_N1 = (unit_rows(x_ND) * unit_rows(other_ND)).sum(dim=1, keepdim=True)
+    return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G

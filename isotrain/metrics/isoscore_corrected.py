@@ -40,7 +40,7 @@ def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
     if d == 1:
         return cloud.mean_D.new_ones(())
     if not cloud.has_scatter:
-        return cloud.mean_D.new_zeros(())
+        return 0.0 * cloud.gram_SS.sum()
     size = cloud.gram_SS.trace()
     trace_squared = 1.0 / (n - 1) ** 2  # of S, in units of the trace of the Gram matrix
     frobenius = (cloud.gram_SS / size).square().sum() / (n - 1) ** 2

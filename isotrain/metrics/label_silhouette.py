@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.rows import POSITIONS, hash_ids
+from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.silhouette import silhouette_values
 
 
@@ -37,7 +37,6 @@ def label_silhouette(x: Tensor, labels: Tensor, max_rows: int = 4096, seed: int 
         raise ValueError(f"max_rows must be at least 3, got {max_rows}")
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
-        position_N = torch.arange(len(x), device=x.device)
-        kept_M = hash_ids(seed * POSITIONS + position_N).argsort()[:max_rows]
+        kept_M = hashed_order(len(x), seed, x.device)[:max_rows]
         x, labels = x[kept_M], labels[kept_M]
     return silhouette_values(x, labels).mean()

@@ -30,5 +30,5 @@ def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
     gram_SS = cloud.gram_SS if center else cloud.uncentred_gram_SS
     trace = gram_SS.trace()
     if not bool(trace > 0) or (center and not cloud.has_scatter):
-        return cloud.mean_D.new_zeros(())
+        return 0.0 * trace
     return 1.0 / (gram_SS / trace).square().sum()

@@ -62,7 +62,8 @@ def partition(
             "signs='as_is' needs directions: the sign of an eigenvector is the solver's choice; "
             "pass directions=[D, J] or use signs='both'"
         )
-    x = Cloud.of(x, min_rows=1).rows
+    cloud = Cloud.of(x, min_rows=1)
+    x = cloud.rows
     n, d = x.shape
     given_DJ = None if directions is None else _checked(directions.to(x), d)
     scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # squares stay in range
@@ -72,7 +73,11 @@ def partition(
         centre_D = x.mean(dim=0)
         rest_ND = (x - centre_D).float()
     if given_DJ is None:
-        direction_DJ = _eigenvectors(x.detach(), centre_D.detach(), rest_ND.detach())
+        if precision == "mixed" and n >= d:
+            gram_SS = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
+        else:
+            gram_SS = cloud.uncentred_gram_SS
+        direction_DJ = _eigenvectors(gram_SS.detach(), x.detach())
     else:
         direction_DJ = given_DJ
     parts = []
@@ -112,18 +117,15 @@ def _log_sum_exp(p_NJ: Tensor, scale: float) -> Tensor:
     return sum_J.double().log() + largest_J.double() * scale
 
 
-def _eigenvectors(x_ND: Tensor, centre_D: Tensor, rest_ND: Tensor) -> Tensor:
-    """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by the smaller Gram side.
-
-    X = 1·centreᵀ + rest. The rows of `rest` sum to zero where `centre` is not zero.
-    """
+def _eigenvectors(gram_SS: Tensor, x_ND: Tensor) -> Tensor:
+    """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by either Gram matrix."""
     n, d = x_ND.shape
+    value: Tensor
+    direction_DJ: Tensor
+    value, direction_DJ = torch.linalg.eigh(gram_SS)
     if n >= d:
-        gram_DD = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
-        direction_DJ: Tensor = torch.linalg.eigh(gram_DD)[1]
         return direction_DJ
-    value, vector = torch.linalg.eigh(x_ND @ x_ND.T)
     real = value > value[-1] * n * torch.finfo(value.dtype).eps
-    direction_DJ = x_ND.T @ vector[:, real]
+    direction_DJ = x_ND.T @ direction_DJ[:, real]
     direction_DJ, _ = torch.linalg.qr(direction_DJ / direction_DJ.norm(dim=0))
     return direction_DJ

@@ -6,7 +6,7 @@ N rows, D dimensions, M kept rows, P processes, V numbers of the packed moments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torchmetrics import Metric
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.moments import Moments, merged, no_rows
 from isotrain.geometry.rows import check_shape, hash_ids
-from isotrain.metrics.suite import HEADLINE, find, needs, suite
+from isotrain.metrics.suite import HEADLINE, named, needs, suite
 
 EMPTY = float(1 << 31)  # upper half of the hash of a place without a row: above that of any row
 OF_ROW = 6  # columns before the row itself: upper and lower half of its hash, label and group
@@ -25,14 +25,17 @@ class StreamingSuite(Metric):
     """Every asked metric of all rows so far, at the cost of their moments: a torchmetrics metric.
 
     Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions)
-    are exact over all rows in O(D²) memory, to 1e-9 of the same metric of the rows at once, for
-    any cut into batches and processes. The others see the `max_rows` rows whose ids hash lowest:
-    the same rows for any order, batch size and number of processes.
+    are exact over all rows in O(D²) memory, for any cut into batches and processes: to 1e-9 of the
+    same metric of the rows at once, or eps·λ₁/λ_i where an eigenvalue λ_i is that much smaller
+    than the scatter of the means of batches. The others see the `max_rows` rows whose ids hash
+    lowest: the same rows for any order, batch size and number of processes, each id once (moments
+    count a row as often as it comes).
 
     Args:
         width: D.
         metrics: names of files in `isotrain.metrics`, or functions by name.
         max_rows: M; 0 = moments alone.
+        refused: as in `suite`, for `compute`; what `forward` gives for one batch skips.
 
     Raises:
         ValueError: an unknown metric, one that compares with other rows, or one that sees rows
@@ -57,11 +60,14 @@ class StreamingSuite(Metric):
         width: int,
         metrics: Iterable[str] | Mapping[str, Callable[..., Any]] = HEADLINE,
         max_rows: int = 4096,
+        refused: Literal["raise", "skip"] = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not isinstance(metrics, Mapping):
-            metrics = {name: find(name) for name in metrics}
+        metrics = named(metrics)
+        if width < 1 or max_rows < 0:
+            raise ValueError(f"width starts at 1 and max_rows at 0, got {width} and {max_rows}")
+        self.refused = refused
         self.width, self.max_rows = width, max_rows
         self.of_moments = {k: f for k, f in metrics.items() if _is_of_moments(f)}
         self.of_rows = {k: f for k, f in metrics.items() if k not in self.of_moments}
@@ -92,12 +98,24 @@ class StreamingSuite(Metric):
             raise ValueError(f"rows of width {self.width} are expected, got {width}")
         if n == 0:
             return
-        part = Cloud(x.detach(), min_rows=1).moments
+        part = Moments(*(p.to(self.packed) for p in Cloud(x.detach(), min_rows=1).moments))
         if self.of_rows:
             column_N6 = self._columns(n, ids, {"labels": labels, "groups": groups})
-            new = torch.cat([column_N6, x.detach().cpu().double()], dim=1).to(self.kept)
-            self.kept = _lowest(torch.cat([self.kept, new])[None], len(self.kept))
+            new_NC = torch.cat([column_N6, x.detach().cpu().double()], dim=1).to(self.kept)
+            new_NC = new_NC[new_NC[:, 0] <= self.kept[:, 0].max()]
+            if len(new_NC):
+                self.kept = _lowest(torch.cat([self.kept, new_NC])[None], len(self.kept))
         self.packed = _pack(merged(_unpack(self.packed, self.width), part))
+
+    def forward(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Adds rows, and gives the values of these rows alone, as far as they are defined."""
+        self.update(*args, **kwargs)
+        alone = self.clone()
+        alone.reset()
+        alone.update(*args, **kwargs)
+        alone.refused = "skip"
+        values: dict[str, Tensor] = alone.compute()
+        return values
 
     def compute(self) -> dict[str, Tensor]:
         """Values by name, as `suite` gives them, and `n_rows`, the N of the moments.
@@ -107,13 +125,16 @@ class StreamingSuite(Metric):
         moments = _unpack(self.packed, self.width)
         values = {"n_rows": moments.n}
         if self.of_moments:
-            values |= suite(Cloud.from_moments(moments), self.of_moments)
+            cloud = Cloud.from_moments(moments)
+            values |= suite(cloud, self.of_moments, refused=self.refused)
         if self.of_rows:
             rows = self.kept[self.kept[:, 0] < EMPTY]
             values["n_rows_kept"] = moments.n.new_tensor(float(len(rows)))
             high_M2, low_M2 = rows[:, 2:OF_ROW:2].long(), rows[:, 3:OF_ROW:2].long()
             label_M, group_M = ((high_M2 << 32) + low_M2).T
-            values |= suite(rows[:, OF_ROW:], self.of_rows, labels=label_M, groups=group_M)
+            kept = rows[:, OF_ROW:]
+            more = {"labels": label_M, "groups": group_M}
+            values |= suite(kept, self.of_rows, refused=self.refused, **more)
         return values
 
     def _columns(self, n: int, ids: Tensor | None, more: dict[str, Tensor | None]) -> Tensor:
@@ -170,4 +191,8 @@ def _lowest(kept_PMC: Tensor, most: int | None = None) -> Tensor:
     rows_MC = kept_PMC.flatten(0, 1)
     rows_MC = rows_MC[rows_MC[:, 1].argsort(stable=True)]
     rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
+    again_M = (rows_MC[1:, :2] == rows_MC[:-1, :2]).all(dim=1)
+    if bool(again_M.any()):  # one id twice, or empty places
+        rows_MC[1:][again_M, 0] = EMPTY
+        rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
     return rows_MC[: kept_PMC.shape[1] if most is None else most]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
 
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, shared
 
-HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "effective_rank", "partition")
+HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
 NEEDS = ("labels", "groups", "reference", "positives")  # what a metric may take beside the rows
 
 
@@ -19,6 +21,7 @@ def suite(
     x: Tensor | Cloud,
     metrics: Iterable[str] | Mapping[str, Callable[..., Any]] = HEADLINE,
     *,
+    refused: Literal["raise", "skip"] = "raise",
     labels: Tensor | None = None,
     groups: Tensor | None = None,
     reference: Tensor | None = None,
@@ -34,21 +37,25 @@ def suite(
     Args:
         x: rows; see each metric for what it needs.
         metrics: names, or functions by name.
+        refused: what becomes of a metric that is not defined for these rows: one error names all
+            of them, or they are left out.
         labels: class number `[N]` of each row.
         groups: word or sentence number `[N]` of each row.
         reference: rows `[N, D]` to compare with, row by row.
         positives: rows `[N, D]`, each the positive partner of the row in its place.
 
+    Values share one graph where `x` requires gradients: add them up before `backward`.
+
     Raises:
         ValueError: an unknown name, a metric whose labels, groups, reference or positives are
-            not given, or what a metric itself refuses (its name comes first).
+            not given, two values of one name, or what metrics refuse (each by its name).
 
     >>> import torch
     >>> found = suite(torch.eye(3), ["isoscore", "explained_variance"])
     >>> sorted(found)
     ['explained_variance_1', 'explained_variance_2', 'explained_variance_3', 'isoscore']
     """
-    functions = metrics if isinstance(metrics, Mapping) else {name: find(name) for name in metrics}
+    functions = named(metrics)
     given = {"labels": labels, "groups": groups, "reference": reference, "positives": positives}
     extras: dict[str, dict[str, Tensor]] = {}
     for name, function in functions.items():
@@ -61,15 +68,20 @@ def suite(
             raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
         extras[name] = {need: value}
     if isinstance(x, Cloud):
-        return _measured(x, functions, extras)
-    with shared(x):
-        return _measured(x, functions, extras)
+        values, refusals = _measured(x, functions, extras)
+    else:
+        with shared(x):
+            values, refusals = _measured(x, functions, extras)
+    if refusals and refused == "raise":
+        raise ValueError("; ".join(refusals))
+    return values
 
 
 def find(name: str) -> Callable[..., Any]:
     """The metric of a name: the function that its file in `isotrain.metrics` is named after.
 
-    Where that one takes more than rows by a name of its own, its form for rows, `<name>_of_rows`.
+    Where the file has it, `<name>_estimate`, the same with its standard error; and `<name>_of_rows`
+    where that one takes more than rows by a name of its own.
 
     >>> find("isoscore").__name__
     'isoscore'
@@ -79,9 +91,26 @@ def find(name: str) -> Callable[..., Any]:
     module = importlib.import_module(path) if known else None
     own: Callable[..., Any] | None = getattr(module, name, None)
     if own is None or own is suite:
-        raise ValueError(f"{name!r} is no metric; the files of isotrain.metrics name them")
-    function: Callable[..., Any] = getattr(module, f"{name}_of_rows", own)
-    return function
+        legal = sorted(file.stem for file in Path(__file__).parent.glob("[a-z]*.py"))
+        near = get_close_matches(name.lower(), legal, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(legal)}"
+        raise ValueError(f"{name!r} is no metric of isotrain.metrics; {hint}")
+    for form in (f"{name}_estimate", f"{name}_of_rows"):
+        own = getattr(module, form, own)
+    return own
+
+
+def named(
+    metrics: Iterable[str] | Mapping[str, Callable[..., Any]],
+) -> dict[str, Callable[..., Any]]:
+    """Functions by name, of names or of functions by name.
+
+    >>> list(named(["isoscore"]))
+    ['isoscore']
+    """
+    if isinstance(metrics, str):
+        raise ValueError(f"metrics are a list of names, got {metrics!r}; pass [{metrics!r}]")
+    return dict(metrics) if isinstance(metrics, Mapping) else {n: find(n) for n in metrics}
 
 
 def needs(function: Callable[..., Any]) -> str:
@@ -109,11 +138,17 @@ def _measured(
     x: Tensor | Cloud,
     functions: Mapping[str, Callable[..., Any]],
     extras: Mapping[str, dict[str, Tensor]],
-) -> dict[str, Tensor]:
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Values by name, and what metrics refused."""
     values: dict[str, Tensor] = {}
+    refusals: list[str] = []
     for name, function in functions.items():
         try:
-            values |= flat(name, function(x, **extras[name]))
+            found = flat(name, function(x, **extras[name]))
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    return values
+            refusals.append(f"{name}: {error}")
+            continue
+        if twice := sorted(set(found) & set(values)):
+            raise ValueError(f"two metrics give a value named {twice[0]}; rename one")
+        values |= found
+    return values, refusals

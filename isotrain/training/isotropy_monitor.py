@@ -142,14 +142,14 @@ class IsotropyMonitor(pl.Callback):
                 labels = labels_N if name in self.of_labels else None
                 try:
                     found = metric(rows_ND) if labels is None else metric(rows_ND, labels=labels)
-                except ValueError as error:
+                except (ValueError, RuntimeError) as error:
                     self._tell(name, place, error)
                     continue
                 for key, value in flat(name, found).items():
                     values[f"isotropy/{key}/{place}"] = value.float()
         return values
 
-    def _tell(self, name: str, place: str, error: ValueError) -> None:
+    def _tell(self, name: str, place: str, error: Exception) -> None:
         if name not in self._told:
             rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
         self._told.add(name)

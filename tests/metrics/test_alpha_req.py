@@ -97,3 +97,14 @@ def test_empty_windows_are_refused(first, last):
 def test_a_line_needs_three_points(x, rank):
     with pytest.raises(ValueError, match=f"at least 3 eigenvalues.*got {rank}; measure more"):
         alpha_req(x)
+
+
+def test_the_window_is_the_one_that_was_asked_for():
+    noise = torch.rand(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    value = torch.sort(noise * 10.0 ** -torch.linspace(0, 3, 100), descending=True).values
+    x = torch.diag(value.sqrt())
+    x = torch.cat([x, -x])
+    log_i, log_v = torch.arange(40, 51).double().log(), value[39:50].log()
+    slope = np.polyfit(log_i.numpy(), log_v.numpy(), 1)[0]
+    assert alpha_req(x, first=40, last=50).item() == pytest.approx(-slope, rel=1e-9)
+    assert alpha_req(x, first=11, last=50).item() != pytest.approx(-slope, rel=1e-2)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotrain.geometry.groups import hashed_order
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 
 light = settings(max_examples=25, deadline=None, derandomize=True)
@@ -24,7 +25,8 @@ def text(n, d, n_sentences, seed=0, mean=0.4):
 
 
 def floats(found):
-    return {name: value.item() for name, value in found.items()}
+    """All but what depends on the order of rows."""
+    return {name: value.item() for name, value in found.items() if "shuffled" not in name}
 
 
 def cosine(a, b):
@@ -213,3 +215,29 @@ def test_errors():
         intra_sentence_similarity(x[:1], groups[:1])
     with pytest.raises(ValueError, match=r"\[N, D\]"):
         intra_sentence_similarity(x[None], groups)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mean", [0.0, 0.3, 0.6])
+def test_rows_dealt_out_anew_are_the_baseline_of_a_cone(form, mean):
+    """No sentence shows: the published difference is √ρ − ρ and more, the shuffled one 0."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(4000, 256, generator=generator, dtype=torch.float64) + mean
+    groups = torch.arange(4000) // 20
+    found = intra_sentence_similarity(x, groups, form)
+    assert abs(found["above_shuffled"].item()) < 5 * found["standard_error"].item()
+    if mean:
+        assert found["adjusted"].item() > 0.1
+    known = text(600, 16, 60, seed=2)
+    assert intra_sentence_similarity(*known, form)["above_shuffled"].item() > 0.2
+
+
+def test_shuffled_is_the_statistic_of_other_sentences_of_the_same_sizes():
+    x, groups = text(60, 8, 6)
+    found = intra_sentence_similarity(x, groups, seed=3)
+    order = hashed_order(60, seed=3)
+    expected = loops(x, groups[order], "published")["value"]
+    assert found["shuffled"].item() == pytest.approx(expected, abs=1e-13)
+    other = intra_sentence_similarity(x, groups, seed=4)
+    assert other["shuffled"].item() != found["shuffled"].item()
+    assert other["value"].item() == found["value"].item()

@@ -292,3 +292,44 @@ def test_inside_a_collection():
     values = {key.removeprefix("val/")[4:]: value for key, value in found.items()}
     assert_same(values, suite(x, ["isoscore", "rankme", "outlier_dims"]))
     assert_same(values, chosen(x, 16), 1e-12)
+
+
+@pytest.mark.parametrize("last", [1, 0])
+def test_a_last_batch_that_is_too_small_loses_nothing(last):
+    x = cloud(40 + last)
+    stream = StreamingSuite(x.shape[1], ["isoscore", "alpha_req"], max_rows=0)
+    for start in range(0, 40, 10):
+        assert "isoscore" in stream(x[start : start + 10])
+    found = stream(x[40:])
+    assert "isoscore" not in found
+    assert stream.compute()["n_rows"] == 40 + last
+    assert_same(stream.compute(), suite(x, ["isoscore", "alpha_req"]))
+
+
+def test_an_id_that_comes_twice_is_one_row():
+    x, ids = cloud(60), torch.arange(60)
+    once = StreamingSuite(x.shape[1], ["two_nn"], max_rows=50)
+    once.update(x, ids)
+    twice = StreamingSuite(x.shape[1], ["two_nn"], max_rows=50)
+    twice.update(x, ids)
+    twice.update(x[10:30], ids[10:30])
+    assert twice.compute()["two_nn"].item() == once.compute()["two_nn"].item()
+    assert twice.compute()["n_rows_kept"].item() == 50
+    assert twice.compute()["n_rows"].item() == 80
+
+
+def test_what_is_not_defined_can_be_left_out():
+    for refused in ("raise", "skip"):
+        stream = StreamingSuite(4, ["isoscore", "alpha_req"], max_rows=0, refused=refused)
+        stream.update(torch.tensor([[1.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0]]))
+        if refused == "skip":
+            assert set(stream.compute()) == {"n_rows", "isoscore"}
+        else:
+            with pytest.raises(ValueError, match="alpha_req: a slope needs"):
+                stream.compute()
+
+
+@pytest.mark.parametrize(("width", "max_rows"), [(0, 10), (4, -1)])
+def test_impossible_sizes_are_refused(width, max_rows):
+    with pytest.raises(ValueError, match="width starts at 1 and max_rows at 0"):
+        StreamingSuite(width, ["isoscore"], max_rows=max_rows)

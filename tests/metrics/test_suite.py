@@ -1,9 +1,11 @@
 """Many metrics at once: names, extras, errors, and the same values as one at a time."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.explained_variance import explained_variance
@@ -74,7 +76,10 @@ def test_order_of_metrics_does_not_matter():
 
 def test_headline_is_the_default():
     x = cloud()
-    assert tuple(suite(x)) == HEADLINE
+    assert tuple(suite(x)) == tuple(suite(x, HEADLINE))
+    train = OmegaConf.load(Path(__file__).parents[2] / "conf" / "train.yaml")
+    (watched,) = (entry.metric for entry in train.defaults if "metric" in entry)
+    assert tuple(watched) == HEADLINE  # what a run watches is what suite gives
     assert "isoscore" in HEADLINE
     assert suite(x)["mean_cosine"].item() == mean_cosine(x).item()
 
@@ -216,3 +221,29 @@ def test_gradient():
     found = suite(x, ["isoscore", "effective_rank"])
     (found["isoscore"] + found["effective_rank"]).backward()
     assert float(x.grad.abs().max()) > 0
+
+
+def test_all_refusals_are_told_together_or_skipped():
+    flat = torch.randn(50, 1, generator=torch.Generator().manual_seed(0)) @ torch.ones(1, 8)
+    asked = ["isoscore", "alpha_req", "lid", "mean_cosine"]
+    with pytest.raises(ValueError, match=r"alpha_req: .*; lid: .*"):
+        suite(flat, asked)
+    assert set(suite(flat, asked, refused="skip")) == {"isoscore", "mean_cosine"}
+
+
+def test_two_values_of_one_name_are_refused():
+    twice = {"a": lambda x: {"1": x.sum()}, "a_1": lambda x: x.sum()}
+    with pytest.raises(ValueError, match="named a_1"):
+        suite(cloud(), twice)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean isoscore"):
+        suite(cloud(), ["IsoScore"])
+    with pytest.raises(ValueError, match=r"pass \['isoscore'\]"):
+        suite(cloud(), "isoscore")
+
+
+def test_estimates_come_with_their_error():
+    found = suite(torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), ["lid"])
+    assert set(found) == {"lid_value", "lid_standard_error", "lid_n_queries"}

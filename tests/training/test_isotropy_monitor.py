@@ -201,9 +201,10 @@ def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
 
 
 def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
+    experiment = built("task=rte", "metric=[effective_rank,spectral_entropy,stable_rank]")
     counted = []
     eigvalsh = torch.linalg.eigvalsh
     monkeypatch.setattr(torch.linalg, "eigvalsh", lambda x: counted.append(1) or eigvalsh(x))
-    values = measured(built("task=rte", "metric=[effective_rank,spectral_entropy,stable_rank]"))
+    values = measured(experiment)
     clouds = {key.split("/", 2)[2] for key in values}
     assert len(counted) == len(clouds) - 1  # every CLS of layer 0 is the same row: no spectrum
