@@ -156,8 +156,12 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--halves", type=int, default=20, help="of the texts, for the error")
     arguments = parser.parse_args()
-    if "ISOTRAIN_DATA_DIR" not in os.environ:
-        parser.error("ISOTRAIN_DATA_DIR must name a folder with snli/ and wikitext-2/; export it")
+    folder = Path(os.environ.get("ISOTRAIN_DATA_DIR", "."))
+    wanted = ("snli/dev.jsonl", "wikitext-2/valid.txt")
+    if absent := [name for name in wanted if not (folder / name).is_file()]:
+        parser.error(f"ISOTRAIN_DATA_DIR={folder} has no {', '.join(absent)}; export the right one")
+    if arguments.rows < 1000 or arguments.halves < 4:
+        parser.error("--rows from 1000 and --halves from 4: words need five occurrences in a half")
     torch.manual_seed(0)
     began = time.time()
     encoder = load_minilm(
@@ -166,7 +170,7 @@ def main() -> None:
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ).eval()
     print("# MiniLM on real text\n")
-    print(f"`python benchmarks/real_text.py {' '.join(sys.argv[1:])}`".replace(" `", "`"))
+    print(f"`ISOTRAIN_DATA_DIR=<folder> python benchmarks/real_text.py {' '.join(sys.argv[1:])}`".replace(" `", "`"))
     print(f"\nEncoder: {encoder.source_id}; D = {encoder.width}.")
     print("Rows are tokens without specials; layer 0 is the embedding output, where a word at one")
     print("place is one vector however often it comes. Behind each value its standard error, from")
@@ -174,7 +178,7 @@ def main() -> None:
         "random halves of the texts. Self-similarity and MEV: less their baseline; intra-sentence:"
     )
     print("above shuffled sentences.")
-    for title, texts in texts_of(Path(os.environ["ISOTRAIN_DATA_DIR"])):
+    for title, texts in texts_of(folder):
         texts = chosen(texts, arguments.texts)
         layers, words, owners = clouds(encoder, texts, arguments.max_length)
         kept = hash_ids(torch.arange(len(words))).argsort()[: arguments.rows].sort().values

@@ -21,7 +21,7 @@ from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.rules import spans_mistake
 from isotrain.geometry.cloud import shared
-from isotrain.metrics.suite import needs
+from isotrain.metrics.suite import flat, needs
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
@@ -184,9 +184,17 @@ def _try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> No
     with shared(rows):
         for name, metric in metrics.items():
             try:
-                metric(rows, labels=labels) if needs(metric) == "labels" else metric(rows)
-            except ValueError as error:
-                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {error}") from error
+                of_labels = needs(metric) == "labels"
+                found = metric(rows, labels=labels) if of_labels else metric(rows)
+            except Exception as error:  # of a metric of the user's own, whatever it is
+                problem = str(error) if isinstance(error, ValueError) else repr(error)
+                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
+            for key, value in flat(name, found).items():
+                if not isinstance(value, torch.Tensor) or value.ndim:
+                    raise ValueError(
+                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
+                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
+                    )
 
 
 def _check_sizes(

@@ -121,3 +121,22 @@ def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
 def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, message):
     with pytest.raises(ValueError, match=message):
         built("task=rte", *overrides)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (lambda x: 0.5, r"metric\.isoscore must give 0-d tensors.*isoscore is float"),
+        (lambda x: x[0], r"metric\.isoscore must give 0-d tensors.*Tensor \[16\]"),
+        (lambda x: {"a": {"b": x.sum()}}, r"isoscore_a is dict"),
+        (lambda x: {}["absent"], r"metric\.isoscore, tried on .*KeyError"),
+    ],
+)
+def test_an_own_metric_that_gives_no_numbers_is_told_before_training(
+    built, monkeypatch, metric, message
+):
+    monkeypatch.setattr(
+        "isotrain.metrics.isoscore.isoscore", lambda x, precision="double": metric(x)
+    )
+    with pytest.raises(ValueError, match=message):
+        built("task=rte", "metric=[isoscore]")

@@ -63,6 +63,8 @@ class Cloud:
     x: Tensor | None = None
 
     def __init__(self, x: Tensor, min_rows: int = 2) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
         check_shape(x, min_rows)
         if x.is_complex():
             raise ValueError(
@@ -84,8 +86,7 @@ class Cloud:
         """`x` if it is a cloud, the cloud of `x` that is being shared, or a new one."""
         cloud = x if isinstance(x, Cloud) else _shared.get()
         if cloud is None or (cloud is not x and cloud.source is not x):
-            if not isinstance(x, Tensor):
-                raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
+            assert not isinstance(x, Cloud)
             return cls(x, min_rows)
         check_shape(cloud, min_rows)
         return cloud

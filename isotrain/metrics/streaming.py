@@ -141,8 +141,8 @@ class StreamingSuite(Metric):
         """Hash, label and group of each row in halves that a float64 holds, `[N, 6]`."""
         if ids is None:
             raise ValueError(
-                f"{', '.join(self.of_rows)} see a sample of rows; pass ids=[N], a number for each "
-                "row that no other row has, so that the sample is the same on any process"
+                f"a sample of rows is kept for {', '.join(self.of_rows)}; pass ids=[N], a number "
+                "for each row that no other row has: then any process keeps the same sample"
             )
         given = {"ids": ids}
         for name in self.needed:

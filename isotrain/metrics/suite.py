@@ -41,7 +41,7 @@ def suite(
             of them, or they are left out.
         labels: class number `[N]` of each row.
         groups: word or sentence number `[N]` of each row.
-        reference: rows `[N, D]` to compare with, row by row.
+        reference: rows `[N, D]` to compare with, row by row (for isoscore_star any rows `[M, D]`).
         positives: rows `[N, D]`, each the positive partner of the row in its place.
 
     Values share one graph where `x` requires gradients: add them up before `backward`.
@@ -66,6 +66,10 @@ def suite(
         value = given[need]
         if value is None:
             raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
+            )
         extras[name] = {need: value}
     if isinstance(x, Cloud):
         values, refusals = _measured(x, functions, extras)

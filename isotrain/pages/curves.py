@@ -43,7 +43,8 @@ def draw_curves(rows: Sequence[dict[str, float]], path: str | Path, title: str, 
                 style = "--" if place.view == "before" else "-"
                 label = f"{place.where}, {place.view}"
                 _line(axes[2], values, "around the isotropy layer", label=label, linestyle=style)
-        axes[2].legend(fontsize=8)
+        if axes[2].lines:
+            axes[2].legend(fontsize=8)
     if metrics:
         handles, labels = grid[1, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(7, len(labels)))

@@ -43,13 +43,16 @@ def isotropy_places(rows: Sequence[dict[str, float]]) -> dict[Place, Series]:
 
 
 def measured(places: Iterable[Place]) -> list[str]:
-    """The metrics among the places, without the counts of rows and the nulls of other metrics.
+    """The metrics among the places, without counts of rows, nulls of other metrics, and indices.
 
     >>> measured([Place("n_rows", "layer_00", "cls"), Place("isoscore", "layer_00", "cls")])
     ['isoscore']
     """
     metrics = {place.metric for place in places}
-    return sorted(m for m in metrics if not m.startswith("n_rows") and "_null_" not in m)
+    aside = ("_null_", "_index_")
+    return sorted(
+        m for m in metrics if not m.startswith("n_rows") and not any(a in m for a in aside)
+    )
 
 
 def chance(places: dict[Place, Series], place: Place) -> str:
