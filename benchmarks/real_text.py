@@ -3,10 +3,10 @@
     ISOTRAIN_DATA_DIR=<folder> python benchmarks/real_text.py > docs/minilm_on_real_text.md
 
 Reads <folder>/snli/dev.jsonl and <folder>/wikitext-2/valid.txt. A row is a token (specials and pads
-left out) of a sentence or paragraph; texts are taken once each, chosen by hash. Sampling error: the
-standard deviation of each value over random halves of the texts. With half of the texts left out
-that estimates the standard error of the whole, also for metrics that are no smooth function of means
-(ln I(W), TwoNN), and it keeps the tokens of a text together, which are not independent.
+left out) of a sentence or paragraph; texts are taken once each, chosen by hash. Sampling error:
+the standard deviation of each value over random halves of the texts. With half of the texts left
+out that estimates the standard error of the whole, also for metrics that are no smooth function of
+means (ln I(W), TwoNN), and it keeps the tokens of a text together, which are not independent.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def main() -> None:
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ).eval()
     print("# MiniLM on real text\n")
-    print(f"`ISOTRAIN_DATA_DIR=<folder> python benchmarks/real_text.py {' '.join(sys.argv[1:])}`".replace(" `", "`"))
+    command = ["ISOTRAIN_DATA_DIR=<folder>", "python", "benchmarks/real_text.py", *sys.argv[1:]]
+    print(f"`{' '.join(command)}`")
     print(f"\nEncoder: {encoder.source_id}; D = {encoder.width}.")
     print("Rows are tokens without specials; layer 0 is the embedding output, where a word at one")
     print("place is one vector however often it comes. Behind each value its standard error, from")

@@ -66,7 +66,7 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
     centred_ND.div_(spread)
     size = max(1, BLOCK_BYTES // (n * 4))
     rough_ND = centred_ND.float()
-    if not _rounds_once(rough_ND, min(size, len(query_Q))):
+    if not _rounds_once(rough_ND, min(size, len(query_Q), 256)):
         rough_ND, size = centred_ND, max(1, size // 2)
     precision = torch.finfo(rough_ND.dtype)
     # (D + 16) unit roundoffs bound input, product and sum; 2|x·y| ≤ ‖x‖² + ‖y‖².

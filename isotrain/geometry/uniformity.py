@@ -6,10 +6,12 @@ N rows, D dimensions, P pairs, R rows not yet paired, B of a block.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 BLOCK_BYTES = 1 << 23  # of the largest array of a block
@@ -28,7 +30,13 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
     starts = range(0, n - 1, size)  # the last row alone has no pair left
-    parts = _of_blocks(lambda x_ND, start: _log_sum(x_ND[start:], size, t), x_ND, starts)
+    if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
+        parts = [
+            checkpoint(_log_sum, x_ND[s:], size, t, use_reentrant=False, preserve_rng_state=False)
+            for s in starts
+        ]
+    else:
+        parts = [_log_sum(x_ND[s:], size, t) for s in starts]
     return torch.logsumexp(torch.stack(parts), dim=0) - math.log(n * (n - 1) / 2)
 
 
@@ -39,25 +47,21 @@ def sampled_log_mean_potential(
 
     Pairs i ≠ j are drawn evenly, with replacement, by `generator`, which lives on the CPU. The
     error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given rows,
-    whose pairs are sampled. Differentiable in `x`; differences are computed again in the backward
-    pass, so a gradient too holds a few numbers per pair, and rows of one block.
+    whose pairs are sampled. Differentiable in `x`, once; differences are computed again in the
+    backward pass, so a gradient too holds a few numbers per pair, and the rows of one block.
 
     >>> x = torch.eye(3, dtype=torch.float64)
     >>> value, error = sampled_log_mean_potential(x, 2.0, 10, torch.Generator().manual_seed(0))
     >>> round(value.item(), 6), error.item()
     (-4.0, 0.0)
     """
-    n, d = x_ND.shape
+    n = len(x_ND)
     first_P = torch.randint(n, (n_pairs,), generator=generator)
     second_P = torch.randint(n - 1, (n_pairs,), generator=generator)
     second_P = second_P + (second_P >= first_P)  # any row but the first
-    size = max(1, BLOCK_BYTES // (d * x_ND.element_size()))
-
-    def squared(x_ND: Tensor, start: int) -> Tensor:
-        i, j = (p[start : start + size].to(x_ND.device) for p in (first_P, second_P))
-        return (x_ND[i] - x_ND[j]).square().sum(dim=1)
-
-    exponent_P = -t * torch.cat(_of_blocks(squared, x_ND, range(0, n_pairs, size)))
+    pair_2P = torch.stack([first_P, second_P]).to(x_ND.device)
+    squared_P: Tensor = _SquaredDistances.apply(x_ND, pair_2P)  # type: ignore[no-untyped-call]
+    exponent_P = -t * squared_P
     largest = exponent_P.detach().max()
     potential_P = (exponent_P - largest).exp()
     mean = potential_P.mean()
@@ -65,16 +69,36 @@ def sampled_log_mean_potential(
     return largest + mean.log(), error
 
 
-def _of_blocks(
-    function: Callable[[Tensor, int], Tensor], x_ND: Tensor, starts: range
-) -> list[Tensor]:
-    """`function(x, start)` of each block, computed again in the backward pass if there is one."""
-    if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
-        return [
-            checkpoint(function, x_ND, start, use_reentrant=False, preserve_rng_state=False)
-            for start in starts
-        ]
-    return [function(x_ND, start) for start in starts]
+class _SquaredDistances(torch.autograd.Function):
+    """‖x_i − x_j‖² of pairs of rows, in blocks both ways.
+
+    By hand: checkpointed blocks each add an [N, D] gradient, and their small results, kept between
+    large passing ones, leave the heap as large as all differences.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, pair_2P: Tensor) -> Tensor:
+        ctx.save_for_backward(x_ND, pair_2P)
+        squared_P = x_ND.new_empty(pair_2P.shape[1])
+        for squared_B, (i_B, j_B) in _blocks(x_ND, squared_P, pair_2P):
+            squared_B.copy_((x_ND[i_B] - x_ND[j_B]).square_().sum(dim=1))
+        return squared_P
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_P: Tensor) -> tuple[Tensor, None]:
+        x_ND, pair_2P = ctx.saved_tensors
+        gradient_ND = torch.zeros_like(x_ND)
+        for gradient_B, (i_B, j_B) in _blocks(x_ND, gradient_P, pair_2P):
+            towards_BD = (x_ND[i_B] - x_ND[j_B]).mul_(2.0 * gradient_B[:, None])
+            gradient_ND.index_add_(0, i_B, towards_BD).index_add_(0, j_B, towards_BD, alpha=-1.0)
+        return gradient_ND, None
+
+
+def _blocks(x_ND: Tensor, value_P: Tensor, pair_2P: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Values and pairs, as many at a time as rows fill a block."""
+    size = max(1, BLOCK_BYTES // (x_ND.shape[1] * x_ND.element_size()))
+    return zip(torch.split(value_P, size), torch.split(pair_2P, size, dim=1), strict=True)
 
 
 def _log_sum(rest_RD: Tensor, size: int, t: float) -> Tensor:

@@ -16,12 +16,13 @@ def cluster_label_nmi(
     """Agreement of k-means clusters of the rows of `x [N, D]` with labels; 1 = the same, 0 = none.
 
     `nmi` = MI/((H(clusters) + H(labels))/2) in [0, 1] is the normalised mutual information,
-    `ari` ≤ 1 the Rand index of pairs, adjusted so that unrelated partitions average 0. A layer
-    that subtracts cluster means deletes what they agree on, so `n_clusters` is by default what
-    that layer uses. More clusters than classes cannot reach 1: K even parts of C even classes
-    give an nmi of 2·ln C/(ln C + ln K) at most. `labels [N]` are whole class numbers. Unitless;
-    unchanged, up to the local optimum that k-means finds, by rotation, translation and scale;
-    exactly by the naming of classes. Nmi is biased up, by about (K − 1)(C − 1)/(2N) nats of MI.
+    `ari` the Rand index of pairs, adjusted so that unrelated partitions average 0: at most 1, and
+    below 0 where they agree less than by chance. A layer that subtracts cluster means deletes what
+    they agree on, so `n_clusters` is by default what that layer uses. More clusters than classes
+    cannot reach 1: K even parts of C even classes give an nmi of 2·ln C/(ln C + ln K) at most.
+    `labels [N]` are whole class numbers. Unitless; unchanged, up to the local optimum that k-means
+    finds, by rotation, translation and scale; exactly by the naming of classes. Nmi is biased up,
+    by about (K − 1)(C − 1)/(2N) nats of MI.
 
     The start of k-means (k-means++, one start) is drawn with `seed` and by position, so the
     order of the rows can choose another local optimum.
@@ -30,7 +31,8 @@ def cluster_label_nmi(
         ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
             per row, fewer than two classes, or `n_clusters` < 1.
 
-    Strehl and Ghosh 2002, in the form with arithmetic mean; Hubert and Arabie 1985.
+    Vinh et al. 2010, normalised by the arithmetic mean (NMI_sum there); ari: Hubert and Arabie
+    1985.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1]])
     >>> found = cluster_label_nmi(x, torch.tensor([5, 5, 3, 3]), n_clusters=2)

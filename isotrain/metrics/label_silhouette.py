@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
@@ -28,6 +27,7 @@ def label_silhouette(x: Tensor, labels: Tensor, max_rows: int = 4096, seed: int 
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 
+    >>> import torch
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1]])
     >>> label_silhouette(x, torch.tensor([0, 0, 1, 1])).item() > 0.98
     True

@@ -14,7 +14,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
 
-FLOOR = 1e-4  # least r_i/r_m that counts; 1e-8 between squared distances
+FLOOR = 1e-4  # least r_i/r_m that counts
 ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords of unit rows, and of equal distances
 
 
@@ -27,42 +27,17 @@ def lid(
     max_queries: int | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """Mean local intrinsic dimension of the rows of `x [N, D]`; in (0, ∞), up to D if isotropic.
-
-    LID(q) = −[(1/m) Σ_{i≤m} ln(r_i/r_m)]⁻¹ with r_i the distance from q to its i-th nearest other
-    row and m = `n_neighbors`, averaged over the queries q: every row, or `max_queries` rows drawn
-    without replacement by a CPU generator of `seed` (then the value depends on the order of rows).
-    Neighbours are searched among all rows, exactly; see `isotrain.geometry.neighbours`. Unitless.
-
-    - `distance="euclidean"`: unchanged by rotation, translation and scale.
-    - `distance="cosine"`: the chord √(2(1 − cos)), i.e. the Euclidean distance of unit rows;
-      unchanged by rotation and row length. A zero row stays at the origin.
-    - `squared=True` puts squared distances in the formula (for cosine 1 − cos, half the squared
-      chord): exactly half the value. The convention of Cai et al. 2021, whose released numbers
-      are those of `distance="cosine", squared=True`; twice that is the usual dimension.
-    - `aggregate="harmonic"`: 1/mean(1/LID) instead of the mean, which is above it.
-
-    Ratios r_i/r_m below 1e-4 count as 1e-4, so a duplicate of the query costs 9.2 in the sum and
-    not infinity (Cai et al. put 1e-8 for 1 − cos ≤ 0; relative to r_m the floor has no unit).
-    Equal distances to all m neighbours mean infinity and count as D. A query whose m neighbours
-    all coincide with it has no dimension and is left out.
-
-    For finite m it is high by m/(m − 2) where the density is even (harmonic: m/(m − 1)); for finite
-    N it is low where D is large: a Gaussian with D = 20 gives about 14 at N = 3,000, m = 100. It
-    sees neither the mean cone nor, with Euclidean distances, the scale. Carries no gradient.
+    """The `value` of `lid_estimate`, with the same options; in (0, ∞), up to D if isotropic.
 
     Raises:
-        ValueError: not `[N, D]`, N ≤ m, m < 2, a NaN or infinity, another `distance` or
-            `aggregate`, `max_queries` < 1, or every query at distance zero from its neighbours.
-
-    Levina and Bickel 2004 (there 1/(m − 1)); Amsaleg et al. 2015; Cai et al. 2021; MacKay and
-    Ghahramani for the harmonic mean.
+        ValueError: as `lid_estimate`.
 
     >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     >>> round(lid(x, n_neighbors=20).item(), 1)
     3.5
     """
-    return lid_estimate(x, n_neighbors, distance, squared, aggregate, max_queries, seed)["value"]
+    found = lid_estimate(x, n_neighbors, distance, squared, aggregate, max_queries, seed)
+    return found["value"]
 
 
 def lid_estimate(
@@ -74,15 +49,35 @@ def lid_estimate(
     max_queries: int | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """`value` of `lid`, its `standard_error`, and `n_queries`, the queries that have a dimension.
+    """Mean local intrinsic dimension of `x [N, D]`: `value`, `standard_error`, `n_queries`.
 
-    The standard error treats queries as independent: sd/√Q (for the harmonic mean by the delta
-    method). That is the spread over draws of Q queries of a much larger cloud; of all N rows of
-    the cloud it is a factor √(1 − Q/N) too wide, and neighbourhoods that overlap make it too
-    narrow for a new cloud. One query has no spread: infinity.
+    `value` in (0, ∞), up to D if isotropic, is the mean over queries q of
+    LID(q) = −[(1/m) Σ_{i≤m} ln(r_i/r_m)]⁻¹, with r_i the distance from q to its i-th nearest
+    other row and m = `n_neighbors`; `aggregate="harmonic"` gives 1/mean(1/LID), which is lower.
+    Queries are all rows, or `max_queries` drawn with `seed` (then the order of rows matters); all
+    rows are searched, exactly. Unitless. It sees neither the mean cone nor, with Euclidean
+    distances, the scale: these are unchanged by rotation, translation and scale. Cosine distances
+    are chords of unit rows, √(2(1 − cos)): unchanged by rotation and row length. No gradient.
+
+    `squared=True` puts r² in the formula, exactly half the value: the published convention of
+    Cai et al. 2021. Their released default is squared Euclidean; their option cosine, 1 − cos, is
+    half a squared chord. scikit-dimension has (m − 1)/m of this formula in each point, aggregated
+    harmonically.
+
+    The value is high by m/(m − 2) where the density is even (harmonic: m/(m − 1)), and low for
+    finite N where D is large: about 14 for a Gaussian with D = 20, N = 3,000 and m = 100.
+
+    Ratios below 1e-4 count as 1e-4, so a duplicate costs 9.2 in the sum and not infinity. Equal
+    distances to all m neighbours count as D. A query that coincides with all m has no dimension;
+    `n_queries` are the others. The standard error, sd/√Q (harmonic: by the delta method), treats
+    them as independent draws from a much larger cloud; one query has infinity.
 
     Raises:
-        ValueError: as `lid`.
+        ValueError: not `[N, D]`, N ≤ m, m < 2, a NaN or infinity, another `distance` or
+            `aggregate`, `max_queries` < 1, or every query at distance zero from its neighbours.
+
+    Amsaleg et al. 2015, with the estimator of Levina and Bickel 2004 (there 1/(m − 1)); harmonic:
+    MacKay and Ghahramani 2005.
 
     >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     >>> found = lid_estimate(x, n_neighbors=20, max_queries=100)

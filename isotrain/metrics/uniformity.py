@@ -23,7 +23,7 @@ def uniformity(
 
     Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
     pairs i ≠ j drawn with replacement by a CPU generator of `seed` (then the value depends on the
-    order of rows). Differentiable.
+    order of rows). Differentiable (the drawn form once).
 
     Raises:
         ValueError: not `[N, D]`, N < 2, a NaN or infinity, `t` not positive and finite, or

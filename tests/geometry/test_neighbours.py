@@ -141,26 +141,62 @@ def test_any_cloud(n, d, seed, coarse):
     check(x, int(torch.randint(1, n, (), generator=generator)))
 
 
+def as_bfloat16(x):
+    return x.bfloat16().float()
+
+
+def as_tf32(x):
+    return ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
 @pytest.mark.parametrize("autocast", [False, True])
-@pytest.mark.parametrize(("precision", "expected"), [("highest", "float32"), ("medium", "float64")])
-def test_products_are_never_coarser_than_float32(precision, expected, autocast, monkeypatch):
+@pytest.mark.parametrize(
+    ("rounded", "expected"), [(None, "float32"), (as_tf32, "float64"), (as_bfloat16, "float64")]
+)
+def test_products_are_never_coarser_than_float32(rounded, expected, autocast, monkeypatch):
     dtypes = []
     original = torch.addmm
 
-    def watched(*arguments, **options):
-        product = original(*arguments, **options)
-        dtypes.extend(str(a.dtype) for a in (*arguments, product))
+    def watched(c, a, b, **options):
+        if rounded and a.dtype == torch.float32:
+            a, b = rounded(a), rounded(b)
+        product = original(c, a, b, **options)
+        dtypes.append({str(part.dtype) for part in (c, a, b, product)})
         return product
 
     monkeypatch.setattr(torch, "addmm", watched)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        check(cloud(400, 3, seed=9), 15)
+    assert dtypes[0] == {"torch.float32"}  # the one that is measured
+    assert len(dtypes) > 1
+    assert all(found == {f"torch.{expected}"} for found in dtypes[1:])
+
+
+@pytest.fixture(params=["", "cuda.matmul", "mkldnn.matmul"])
+def low_precision(request):
+    """One of the settings that let products round coarsely, and that forbid to ask for all."""
+    owner = torch.backends
+    for name in filter(None, request.param.split(".")):
+        owner = getattr(owner, name)
+    kept = getattr(owner, "fp32_precision", None)
+    if kept is None:
+        pytest.skip("this torch has no such setting")
+    owner.fp32_precision = "bf16" if "mkldnn" in request.param else "tf32"
+    yield
+    owner.fp32_precision = kept
+
+
+def test_every_setting_of_the_precision_is_borne(low_precision):
+    check(cloud(400, 64, seed=9), 15)
+
+
+def test_the_setting_of_old_is_borne():
     kept = torch.get_float32_matmul_precision()
     try:
-        torch.set_float32_matmul_precision(precision)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            check(cloud(400, 3, seed=9), 15)
+        torch.set_float32_matmul_precision("medium")
+        check(cloud(400, 64, seed=9), 15)
     finally:
         torch.set_float32_matmul_precision(kept)
-    assert set(dtypes) == {f"torch.{expected}"}
 
 
 def test_float64_comes_back_without_a_gradient_and_the_input_is_left_alone():

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.scatter import class_ids, class_scatter, stratified_folds
 
 light = settings(max_examples=25, deadline=None, derandomize=True)
@@ -82,6 +83,13 @@ def test_folds_follow_the_seed_and_nothing_else():
     torch.manual_seed(2)
     assert torch.equal(stratified_folds(classes, 5, seed=4), first)
     assert not torch.equal(stratified_folds(classes, 5, seed=5), first)
+
+
+def test_folds_deal_out_the_hashed_order_class_by_class():
+    classes = torch.arange(40) % 3
+    order = sorted(hashed_order(40, seed=7).tolist(), key=lambda i: int(classes[i]))
+    folds = stratified_folds(classes, 4, seed=7)
+    assert folds[order].tolist() == [place % 4 for place in range(40)]
 
 
 def test_too_many_folds_say_how_many_rows_there_are():

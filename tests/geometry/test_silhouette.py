@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_samples
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from isotrain.geometry import silhouette
 from isotrain.geometry.silhouette import silhouette_values
@@ -53,6 +54,30 @@ def test_block_size_changes_nothing(entries, monkeypatch):
     expected = silhouette_values(x, labels)
     monkeypatch.setattr(silhouette, "BLOCK_ENTRIES", entries)
     torch.testing.assert_close(silhouette_values(x, labels), expected, rtol=0, atol=1e-13)
+
+
+class Largest(TorchDispatchMode):
+    """The most bytes that a tensor made under it has."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.bytes = max(self.bytes, made.nbytes)
+        return made
+
+
+@pytest.mark.parametrize("n_distinct", [2, 9, 100, 512])
+def test_near_pairs_take_no_more_than_a_block(n_distinct, monkeypatch):
+    n = 512
+    place = (torch.arange(n) % (n_distinct + 6)).clamp_max(n_distinct - 1)  # many are the last one
+    x, labels = cloud(n_distinct, 8, seed=8)[place], labels_of(n, 3)
+    monkeypatch.setattr(silhouette, "BLOCK_ENTRIES", 32 * n)
+    with Largest() as largest:
+        found = silhouette_values(x, labels)
+    assert largest.bytes <= 8 * 32 * n
+    torch.testing.assert_close(found, double_loop(x, labels), rtol=0, atol=1e-12)
 
 
 @given(st.integers(4, 30), st.integers(1, 8), st.integers(0, 10_000))

@@ -108,9 +108,29 @@ def test_the_standard_error_is_the_spread_of_draws():
     assert 0.90 <= covered <= 0.99
 
 
-def test_sampled_blocks_change_nothing(monkeypatch):
-    x = cloud(30, 4, seed=6)
+@pytest.mark.parametrize("block", [1, 8 * 4 * 10, 8 * 4 * 332])
+def test_sampled_blocks_change_nothing_forwards_or_backwards(block, monkeypatch):
+    x = cloud(30, 4, seed=6).requires_grad_()
     expected = sampled_log_mean_potential(x, 2.0, 333, draw())
-    monkeypatch.setattr(uniformity, "BLOCK_BYTES", 8 * 4 * 10)
-    for found, value in zip(sampled_log_mean_potential(x, 2.0, 333, draw()), expected, strict=True):
-        assert found.item() == pytest.approx(value.item(), rel=1e-13)
+    (gradient,) = torch.autograd.grad(expected[0], x)
+    monkeypatch.setattr(uniformity, "BLOCK_BYTES", block)
+    found = sampled_log_mean_potential(x, 2.0, 333, draw())
+    for one, other in zip(found, expected, strict=True):
+        assert one.item() == pytest.approx(other.item(), rel=1e-13)
+    again = torch.autograd.grad(found[0], x)[0]
+    torch.testing.assert_close(again, gradient, rtol=1e-11, atol=1e-15)
+
+
+def test_a_gradient_keeps_numbers_of_pairs_and_no_rows_of_them():
+    d, n_pairs = 64, 5000
+    x, kept = cloud(100, d).requires_grad_(), []
+
+    def keep(saved):
+        kept.append(saved.numel())
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        value, _ = sampled_log_mean_potential(x, 2.0, n_pairs, draw())
+    assert max(kept) <= 2 * n_pairs
+    assert sum(kept) <= x.numel() + 12 * n_pairs
+    assert value.requires_grad

@@ -74,6 +74,23 @@ def test_no_more_rows_are_measured_than_asked_for(monkeypatch):
     assert sizes == [(10, 10), (39, 39), (40, 40), (40, 40)]
 
 
+def test_a_seed_is_not_another_one_some_rows_on(monkeypatch):
+    kept = []
+
+    def keeping(x, labels):
+        kept.append(set(x[:, 0].long().tolist()))
+        return silhouette_values(x, labels)
+
+    monkeypatch.setattr(module, "silhouette_values", keeping)
+    shift, n = 1 << 20, 1 << 18
+    row = torch.arange(shift + n, dtype=torch.float64)
+    for seed in (0, 1):
+        label_silhouette(row[:, None], row.long() % 2, max_rows=500, seed=seed)
+    tail = {i - shift for i in kept[0] if i >= shift}
+    assert len(tail) > 50
+    assert len(tail & kept[1]) < 3
+
+
 def test_equal_rows_score_zero():
     x = torch.full((200, 5), 0.1)
     assert label_silhouette(x, torch.arange(200) % 2).item() == 0.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import skdim
 import torch
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,15 @@ def test_equals_the_formula_row_by_row(n, d, m, distance, squared):
     assert found["n_queries"].item() == n
     harmonic = lid(x, aggregate="harmonic", **options).item()
     assert harmonic == pytest.approx(1.0 / (1.0 / values).mean(), rel=1e-9)
+
+
+def test_the_file_of_the_metric_gives_its_error_too(composed):
+    x = cloud(150, 4)
+    found = instantiate(composed("metric=[lid]", "monitor.headline=lid_value").metric.lid.function)(
+        x
+    )
+    assert set(found) == {"value", "standard_error", "n_queries"}
+    assert found["value"].item() == lid(x).item()
 
 
 @pytest.mark.parametrize("m", [10, 100])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import hyp0f1
@@ -33,6 +34,14 @@ def loop(x, t=2.0):
 def test_equals_the_loop(n, d, mean, t):
     x = cloud(n, d, seed=n, mean=mean)
     assert uniformity(x, t).item() == pytest.approx(loop(x, t), rel=1e-11, abs=1e-14)
+
+
+def test_the_file_of_the_metric_gives_its_error_too(composed):
+    x = cloud(50, 4)
+    node = composed("metric=[uniformity]").metric.uniformity
+    found = instantiate(node.function)(x, max_rows=40, n_pairs=300)
+    assert set(found) == {"value", "standard_error", "n_pairs"}
+    assert found["standard_error"].item() > 0.0
 
 
 @pytest.mark.parametrize(("n", "d"), [(3000, 2), (3000, 16), (2000, 768)])

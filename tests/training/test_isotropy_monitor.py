@@ -195,8 +195,8 @@ def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
     with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls.*n_neighbors"):
         values = measured(experiment)
     assert "isotropy/isoscore/layer_00/cls" in values
-    assert "isotropy/lid/layer_00/cls" not in values
-    assert "isotropy/lid/layer_00/tokens" in values
+    assert "isotropy/lid_value/layer_00/cls" not in values
+    assert "isotropy/lid_value/layer_00/tokens" in values
     measured(experiment)  # told once: a second warning would be an error here
 
 
