@@ -197,17 +197,25 @@ class Cloud:
         Sums over blocks are float64 in any case. Only the blocks on and above the diagonal are
         computed.
         """
-        d = self.d
-        upper_DD = self.mean_D.new_zeros(d, d)
-        # Squares of float32 leave its range early.
-        narrow = 1.0 if precision == torch.float64 else self.shrink / self.unit
-        with torch.autocast(upper_DD.device.type, enabled=False):
-            for block_BD in self._centred_blocks(PRODUCT_ROWS):
-                y_BD = (block_BD * narrow).to(precision)
+        d, exact = self.d, precision == torch.float64
+        product_DD = self.mean_D.new_zeros(d, d)
+        fits = exact or 2.0**-26 < self.shrink < 2.0**26  # squares leave float32's range early
+        narrow = 1.0 if fits else self.shrink / self.unit
+        with torch.autocast(product_DD.device.type, enabled=False):
+            for y_BD in self._centred_blocks(PRODUCT_ROWS if exact else 4 * PRODUCT_ROWS):
+                if not exact:
+                    y_BD = (y_BD if fits else y_BD * narrow).to(precision)
                 for first in range(0, d, PRODUCT_COLUMNS):
                     past = first + PRODUCT_COLUMNS
-                    upper_DD[first:past, first:] += y_BD[:, first:past].T @ y_BD[:, first:]
-        return (upper_DD.triu() + upper_DD.triu(1).T) / narrow**2
+                    rows_CB, columns_BE = y_BD[:, first:past].T, y_BD[:, first:]
+                    if exact:
+                        product_DD[first:past, first:].addmm_(rows_CB, columns_BE)
+                    else:
+                        product_DD[first:past, first:] += rows_CB @ columns_BE
+        for first in range(PRODUCT_COLUMNS, d, PRODUCT_COLUMNS):
+            past = first + PRODUCT_COLUMNS
+            product_DD[first:past, :first] = product_DD[:first, first:past].T
+        return product_DD if fits else product_DD / narrow**2
 
     @property
     def _given(self) -> Tensor:
