@@ -10,36 +10,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.moments import Moments
+from isotrain.geometry.moments import (
+    Moments,
+    ShapeSums,
+    UnitSums,
+    rounding_of,
+    shape_sums,
+    unit_sums,
+)
 from isotrain.geometry.rows import check_finite, check_shape, has_scatter
 from isotrain.geometry.spectrum import Spectrum, spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
 PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed
 Metric = TypeVar("Metric", bound=Callable[..., Any])
-
-
-class ShapeSums(NamedTuple):
-    """Sums over centred rows y: y², y³ and y⁴ by coordinate, ‖y‖²·y, and ‖y‖⁴."""
-
-    square_D: Tensor
-    cube_D: Tensor
-    fourth_D: Tensor
-    norm_cube_D: Tensor
-    norm_fourth: Tensor
-
-
-class UnitSums(NamedTuple):
-    """Sums over unit rows u: u, and u² by coordinate. A zero row adds nothing."""
-
-    sum_D: Tensor
-    square_D: Tensor
 
 
 class Cloud:
@@ -172,13 +161,13 @@ class Cloud:
     @cached_property
     def shape_sums(self) -> ShapeSums:
         """Second to fourth moments by coordinate, third and fourth of the norms."""
-        return ShapeSums(*_summed(_shape_sums, self._centred_blocks(self._sum_rows)))
+        return shape_sums(self._centred_blocks(self._sum_rows))
 
     @cached_property
     def unit_sums(self) -> UnitSums:
         """First and second moments of unit rows, by coordinate."""
         blocks = (block_BD.double() for block_BD in torch.split(self._given, self._sum_rows))
-        return UnitSums(*_summed(_unit_sums, blocks))
+        return unit_sums(blocks)
 
     @property
     def moments(self) -> Moments:
@@ -241,43 +230,6 @@ def to_one(largest: float) -> float:
     (0.125, 1.0)
     """
     return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
-
-
-def rounding_of(mean_D: Tensor, n: int) -> Tensor:
-    """Σ y² of each coordinate that rounding alone leaves of n equal rows, at most.
-
-    >>> bool(rounding_of(torch.tensor([1.0]), 100) < 1e-24)
-    True
-    """
-    return n * (8.0 * torch.finfo(torch.float64).eps * mean_D).square()
-
-
-def _summed(terms: Callable[[Tensor], list[Tensor]], blocks: Iterator[Tensor]) -> list[Tensor]:
-    total = terms(next(blocks))
-    for block in blocks:
-        total = [a + b for a, b in zip(total, terms(block), strict=True)]
-    return total
-
-
-def _shape_sums(y_BD: Tensor) -> list[Tensor]:
-    square_BD = y_BD.square()
-    norm_B = square_BD.sum(dim=1)
-    return [
-        square_BD.sum(dim=0),
-        (square_BD * y_BD).sum(dim=0),
-        square_BD.square().sum(dim=0),
-        norm_B @ y_BD,
-        norm_B @ norm_B,
-    ]
-
-
-def _unit_sums(x_BD: Tensor) -> list[Tensor]:
-    square_BD = x_BD.square()
-    length_B = square_BD.sum(dim=1)  # squared
-    if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
-        unit_BD = unit_rows(x_BD)
-        return [unit_BD.sum(dim=0), unit_BD.square().sum(dim=0)]
-    return [length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD]
 
 
 _shared: ContextVar[Cloud | None] = ContextVar("shared", default=None)

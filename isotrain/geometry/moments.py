@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from isotrain.geometry.cosine import unit_rows
+
+
+class ShapeSums(NamedTuple):
+    """Sums over centred rows y: y², y³ and y⁴ by coordinate, ‖y‖²·y, and ‖y‖⁴."""
+
+    square_D: Tensor
+    cube_D: Tensor
+    fourth_D: Tensor
+    norm_cube_D: Tensor
+    norm_fourth: Tensor
+
+
+class UnitSums(NamedTuple):
+    """Sums over unit rows u: u, and u² by coordinate. A zero row adds nothing."""
+
+    sum_D: Tensor
+    square_D: Tensor
 
 
 class Moments(NamedTuple):
@@ -91,3 +111,59 @@ def _added(a: Moments, b: Moments) -> Moments:
     """Sums about the same mean."""
     total = Moments(*(left + right for left, right in zip(a, b, strict=True)))
     return total._replace(mean_D=a.mean_D)
+
+
+def rounding_of(mean_D: Tensor, n: int) -> Tensor:
+    """Σ y² of each coordinate that rounding alone leaves of n equal rows, at most.
+
+    >>> bool(rounding_of(torch.tensor([1.0]), 100) < 1e-24)
+    True
+    """
+    return n * (8.0 * torch.finfo(torch.float64).eps * mean_D).square()
+
+
+def shape_sums(blocks: Iterable[Tensor]) -> ShapeSums:
+    """The sums over blocks of centred rows `[B, D]`.
+
+    >>> shape_sums([torch.tensor([[1.0], [2.0]]), torch.tensor([[-3.0]])]).cube_D.tolist()
+    [-18.0]
+    """
+    return ShapeSums(*_summed(_shape_terms, blocks))
+
+
+def unit_sums(blocks: Iterable[Tensor]) -> UnitSums:
+    """The sums over blocks of rows `[B, D]` that are scaled to length 1.
+
+    >>> unit_sums([torch.tensor([[2.0, 0.0], [0.0, 0.0]])]).sum_D.tolist()
+    [1.0, 0.0]
+    """
+    return UnitSums(*_summed(_unit_terms, blocks))
+
+
+def _summed(terms: Callable[[Tensor], list[Tensor]], blocks: Iterable[Tensor]) -> list[Tensor]:
+    total: list[Tensor] = []
+    for block in blocks:
+        part = terms(block)
+        total = [a + b for a, b in zip(total, part, strict=True)] if total else part
+    return total
+
+
+def _shape_terms(y_BD: Tensor) -> list[Tensor]:
+    square_BD = y_BD.square()
+    norm_B = square_BD.sum(dim=1)
+    return [
+        square_BD.sum(dim=0),
+        (square_BD * y_BD).sum(dim=0),
+        square_BD.square().sum(dim=0),
+        norm_B @ y_BD,
+        norm_B @ norm_B,
+    ]
+
+
+def _unit_terms(x_BD: Tensor) -> list[Tensor]:
+    square_BD = x_BD.square()
+    length_B = square_BD.sum(dim=1)  # squared
+    if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
+        unit_BD = unit_rows(x_BD)
+        return [unit_BD.sum(dim=0), unit_BD.square().sum(dim=0)]
+    return [length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD]

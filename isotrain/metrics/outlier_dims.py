@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments, rounding_of
+from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.moments import rounding_of
 
 
 @from_moments
