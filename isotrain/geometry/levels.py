@@ -1,0 +1,46 @@
+"""How far dominant directions stand above the rest of a cloud.
+
+N rows, D dimensions, R directions, S = R + 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def bulk_level(centred_ND: Tensor, direction_DR: Tensor) -> tuple[Tensor, Tensor]:
+    """Root of the bulk level of a cloud, and the share of each direction that is above it.
+
+    The bulk level is the mean eigenvalue of the covariance outside of the orthonormal
+    `direction` (zero columns do not count); direction i with variance λ_i is at that level once
+    the share 1 − √(bulk/λ_i) of its coordinate is taken away; a weaker one has nothing above it.
+
+    >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> level, share_R = bulk_level(x, torch.tensor([[1.0], [0.0]]))
+    >>> share_R.tolist()
+    [0.75]
+    """
+    n_directions = int(direction_DR.square().sum().round())
+    spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
+    left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
+    freedom = len(centred_ND) - 1
+    bulk = left / max(1, min(freedom, centred_ND.shape[1]) - n_directions)  # of Σ(x·v)²
+    kept_R = (bulk / torch.where(spread_R > 0, spread_R, 1.0)).sqrt().clamp(max=1.0)
+    share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
+    return (bulk / max(1, freedom)).sqrt(), share_R
+
+
+def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
+    """The first R of R + 1 columns: floor(rho·(N − 1)) at most, and one less than the rank.
+
+    >>> capped_basis(torch.eye(4), rho=0.5, n_rows=3).sum(dim=0).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    n_components = max(0, basis_DS.shape[1] - 1)
+    cap = math.floor(rho * (n_rows - 1) + 1e-9)
+    rank = int(basis_DS.square().sum().round())
+    kept_R = torch.arange(n_components, device=basis_DS.device) < min(cap, rank - 1)
+    return basis_DS[:, :n_components] * kept_R
