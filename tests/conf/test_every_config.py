@@ -28,7 +28,7 @@ COUNTS = {
     "freezing": 4,
     "isotropy": 8,
     "logger": 2,
-    "metric": 3,
+    "metric": 32,
     "objective": 1,
     "optimizer": 1,
     "pooling": 4,
