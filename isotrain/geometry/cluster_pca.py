@@ -69,6 +69,7 @@ class ClusterPCAStats(NamedTuple):
     clip_mean_D: Tensor | None = None  # of a clip of all rows that comes first; None = no clip
     clip_DJ: Tensor | None = None
     clip_J: Tensor | None = None
+    scale: Tensor | None = None  # what results are multiplied by; None = 1
     assignment_N: Tensor | None = None  # of the rows it was fitted on
 
 

@@ -44,3 +44,12 @@ def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
     rank = int(basis_DS.square().sum().round())
     kept_R = torch.arange(n_components, device=basis_DS.device) < min(cap, rank - 1)
     return basis_DS[:, :n_components] * kept_R
+
+
+def rms_distance(x_ND: Tensor) -> Tensor:
+    """Root of the mean squared distance of rows from their mean.
+
+    >>> rms_distance(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).item()
+    1.0
+    """
+    return (x_ND - x_ND.mean(dim=0)).square().sum(dim=1).mean().sqrt()

@@ -23,6 +23,7 @@ from isotrain.geometry.cluster_pca import (
     fit_cluster_pca,
 )
 from isotrain.geometry.kmeans import kmeans, reseed_empty
+from isotrain.geometry.levels import rms_distance
 from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
 from isotrain.transforms.row_queue import Capacity
 
@@ -42,6 +43,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         centre: none | global | cluster | shrink: what a row loses; shrink leaves the offset of its
             cluster from the mean of all, cut to the bulk level.
         removal: project takes directions out | clip shrinks them to the bulk level.
+        keep_scale: multiply results so that their rms distance from their mean is that of the rows.
         strength: how far a row goes from what it was to the result, in [0, 1].
         rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters borrow the statistics of all rows.
@@ -70,6 +72,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     clip_mean_D: Tensor
     clip_DJ: Tensor
     clip_J: Tensor
+    scale: Tensor
 
     @checked
     def __init__(
@@ -80,6 +83,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         n_clipped: Annotated[int, Bounds(0)] = 0,
         centre: Centre = "cluster",
         removal: Removal = "project",
+        keep_scale: bool = False,
         strength: Annotated[float, Bounds(least=0, most=1)] = 1.0,
         rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
         min_rows: Annotated[int, Bounds(1)] = 4,
@@ -101,19 +105,20 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             torch.zeros(width),
             torch.zeros(width, n_clipped),
             torch.zeros(n_clipped),
+            torch.ones(()),
         )
         super().__init__(width, empty, stats, eval_stats, queue_rows)
         self.n_clusters, self.n_components = n_clusters, n_components
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
         self.n_clipped, self.centre, self.removal = n_clipped, centre, removal
-        self.strength, self.seed = strength, seed
+        self.keep_scale, self.strength, self.seed = keep_scale, strength, seed
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.register_buffer("is_warm", torch.tensor(False))
 
     def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> ClusterPCAStats:
         """Clusters and their statistics; frozen ones, under `stats="batch"`, cap as batches did."""
         as_batches = to_freeze and self.stats == "batch"
-        effective = int(self.queue.batch_rows) if as_batches else len(rows_ND)
+        effective = (int(self.queue.batch_rows) if as_batches else 0) or len(rows_ND)
         clip = fit_clip(rows_ND, self.n_clipped, self.rho, min(effective, len(rows_ND)))
         warm_KD = self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None
         stats = fit_cluster_pca(
@@ -129,9 +134,13 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             generator=torch.Generator().manual_seed(self.seed),
             init=None if warm_KD is None else apply_clip(warm_KD, clip),
         )
-        return stats._replace(
-            clip_mean_D=clip.mean_D, clip_DJ=clip.direction_DJ, clip_J=clip.share_J
-        )
+        scale = rows_ND.new_ones(())
+        if self.keep_scale:
+            result_ND = apply_cluster_pca(apply_clip(rows_ND, clip), stats, stats.assignment_N)
+            before, after = (rms_distance(x.detach()) for x in (rows_ND, result_ND))
+            scale = torch.where(after > 0, before / torch.where(after > 0, after, 1.0), 1.0)
+        mean_D, direction_DJ, share_J = clip
+        return stats._replace(clip_mean_D=mean_D, clip_DJ=direction_DJ, clip_J=share_J, scale=scale)
 
     def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
         """Rows without the mean and the dominant directions of their cluster."""
@@ -139,6 +148,8 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
         clip = Clip(stats.clip_mean_D, stats.clip_DJ, stats.clip_J)  # type: ignore[arg-type]
         result_ND = apply_cluster_pca(apply_clip(rows_ND, clip), stats, own_N)
+        if self.keep_scale and stats.scale is not None:
+            result_ND = result_ND * stats.scale
         if self.strength == 1.0:
             return result_ND
         return rows_ND + self.strength * (result_ND - rows_ND)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from isotrain.geometry.cluster_pca import Clip, apply_clip, fit_clip
+from isotrain.geometry.levels import rms_distance
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
@@ -167,3 +168,18 @@ def test_gradcheck_through_clip_and_shrink():
     stats = fit_cluster_pca(x.detach(), 1, 1, centre="shrink", removal="clip", rho=1.0)
     clip = fit_clip(x.detach(), 1, 1.0, 8)
     assert torch.autograd.gradcheck(lambda r: apply_cluster_pca(apply_clip(r, clip), stats), x)
+
+
+@pytest.mark.parametrize("options", [{"removal": "clip"}, {"n_clipped": 2}, {}])
+def test_scale_is_kept_where_asked(options):
+    x = cloud().float()
+    layer = ClusterPCA(12, n_clusters=1, n_components=2, stats="batch", keep_scale=True, **options)
+    plain = ClusterPCA(12, n_clusters=1, n_components=2, stats="batch", **options)
+    y = layer(x)
+    torch.testing.assert_close(rms_distance(y), rms_distance(x))
+    factor = rms_distance(x) / rms_distance(plain(x))
+    torch.testing.assert_close(y, plain(x) * factor)
+    assert factor > 1.2
+    layer.fit(x)
+    torch.testing.assert_close(layer.eval()(x), y, rtol=1e-4, atol=1e-4)
+    assert torch.equal(layer.eval()(torch.ones(1, 12)), layer(torch.ones(1, 12)))
