@@ -26,7 +26,7 @@ COUNTS = {
     "encoder": 7,
     "experiment": 2,
     "freezing": 4,
-    "isotropy": 8,
+    "isotropy": 16,
     "logger": 2,
     "metric": 32,
     "objective": 1,

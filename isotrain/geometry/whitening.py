@@ -1,0 +1,151 @@
+"""Inverse square roots of covariances, for whitening. G groups of S dimensions, N rows, D width.
+
+C = XᵀX/(N − 1) of centred rows, its eigenvalues λ with mean λ̄ = tr C/D. A root takes centred
+rows `[G, N, S]` and a floor that is added to every eigenvalue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.rows import has_scatter
+
+Root = Callable[[Tensor, Tensor], Tensor]
+
+
+def whole_groups(width: int, group_size: int | None) -> int:
+    """The number of dimensions per group: `group_size`, or the width where that is smaller.
+
+    Raises:
+        ValueError: a group size that does not divide the width.
+
+    >>> whole_groups(768, 64), whole_groups(16, 64), whole_groups(16, None)
+    (64, 16, 16)
+    """
+    if group_size is None or group_size >= width:
+        return width
+    if width % group_size:
+        below = max(s for s in range(1, group_size) if width % s == 0)
+        raise ValueError(
+            f"group_size must divide width={width}, got {group_size}; take {below}, or null for "
+            "one group"
+        )
+    return group_size
+
+
+def whitening_map(
+    x_ND: Tensor,
+    epsilon: float,
+    keep_scale: bool,
+    root: Root,
+    group_size: int | None = None,
+    differentiable: bool = False,
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Mean `[D]` and matrix `[D, D]` of the map (x − mean) @ matrix, and the counters.
+
+    `root` gets each group of `group_size` neighbouring dimensions, and the floor ε·λ̄ with the
+    λ̄ of all D dimensions; covariances between groups are left out. With `keep_scale` the matrix
+    is multiplied by √λ̄. A cloud without scatter (one row, equal rows) gets the identity and is
+    counted. The mean carries a gradient, the matrix only if `differentiable`.
+
+    >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> mean_D, matrix_DD, _ = whitening_map(x, 0.0, True, inverse_root)
+    >>> torch.allclose(matrix_DD, torch.eye(2))
+    True
+    """
+    n, d = x_ND.shape
+    passes = not has_scatter(x_ND.detach())
+    counters = {"rows_passed_through": torch.tensor(float(n if passes else 0))}
+    if passes:
+        return x_ND.new_zeros(d), torch.eye(d, dtype=x_ND.dtype, device=x_ND.device), counters
+    mean_D = x_ND.mean(dim=0)
+    centred_ND = x_ND - mean_D if differentiable else (x_ND - mean_D).detach()
+    size = centred_ND.detach().abs().amax()  # divided out: squares neither overflow nor vanish
+    unit_ND = centred_ND / size
+    mean_value = unit_ND.square().sum() / ((n - 1) * d)
+    group_GNS = unit_ND.reshape(n, -1, group_size or d).transpose(0, 1)
+    root_GSS = root(group_GNS, epsilon * mean_value)
+    own_GG = x_ND.new_ones(len(root_GSS)).diag()  # puts the groups on a block diagonal
+    matrix_DD = (own_GG[:, None, :, None] * root_GSS[:, :, None]).reshape(d, d)
+    return mean_D, matrix_DD * mean_value.sqrt() if keep_scale else matrix_DD / size, counters
+
+
+def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
+    """(C + floor·1)^−1/2 `[G, S, S]` of centred rows: symmetric, positive.
+
+    By the exact eigenproblem of the smaller side, `[N, N]` for N ≤ S, where null directions have
+    the factor floor^−1/2. With floor 0 directions whose eigenvalue is within rounding of zero
+    have the factor 0 (the pseudo-inverse). Give it detached rows: the backward of `eigh` is not
+    finite for repeated eigenvalues.
+
+    >>> x = torch.tensor([[[1.0], [-1.0]]])
+    >>> round(inverse_root(x, torch.tensor(0.25)).item(), 5)  # C = 2
+    0.66667
+    """
+    n, s = x_GNS.shape[1:]
+    if n > s:
+        value_GS, vector_GSS = torch.linalg.eigh(x_GNS.mT @ x_GNS / (n - 1))
+        factor_GS = _positive(value_GS, floor, max(n, s)).rsqrt()
+        root_GSS: Tensor = (vector_GSS * factor_GS[:, None]) @ vector_GSS.mT
+        return root_GSS
+    value_GN, vector_GNN = torch.linalg.eigh(x_GNS @ x_GNS.mT / (n - 1))
+    # f(C) = f(0)·1 + Xᵀ g(XXᵀ) X with g(λ) = (f(λ) − f(0))/λ, which needs no division by λ.
+    upper_GN, lower = _positive(value_GN, floor, max(n, s)).sqrt(), floor.sqrt()
+    weight_GN = -1.0 / (upper_GN * lower * (upper_GN + lower))
+    weight_GN = torch.where(floor > 0, weight_GN, upper_GN**-3) / (n - 1)
+    image_GSN = x_GNS.mT @ vector_GNN
+    null_SS = x_GNS.new_ones(s).diag() * torch.where(floor > 0, floor.rsqrt(), 0.0)
+    root_GSS = null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT
+    return root_GSS
+
+
+def _positive(value: Tensor, floor: Tensor, size: int) -> Tensor:
+    """Eigenvalues plus floor; infinite, for a factor of 0, where both are within rounding of 0."""
+    rounding = 4.0 * torch.finfo(value.dtype).eps * size**0.5 * value.amax(dim=-1, keepdim=True)
+    is_null = (value <= rounding) & (floor == 0)
+    return torch.where(is_null, torch.inf, value.clamp_min(0.0) + floor)
+
+
+def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tensor:
+    """(C + floor·1)^−1/2 `[G, S, S]` of centred rows by matrix products alone. Differentiable.
+
+    The coupled Newton–Schulz iteration from Y = A, Z = 1 with A = (C + floor·1)/‖C + floor·1‖_F:
+    M = (3·1 − Z Y)/2, Y ← Y M, Z ← M Z; then Z → A^−1/2. The smallest eigenvalue of A grows by
+    2.25 an iteration until it is near 1, so ln(1/λ_min(A))/0.81 + 5 iterations are enough.
+
+    >>> x = torch.tensor([[[1.0], [-1.0]]])
+    >>> round(newton_inverse_root(x, torch.tensor(0.25), 15).item(), 5)  # C = 2
+    0.66667
+    """
+    n, s = x_GNS.shape[1:]
+    one_SS = x_GNS.new_ones(s).diag()
+    sum_GSS = x_GNS.mT @ x_GNS / (n - 1) + floor * one_SS
+    norm_G11 = sum_GSS.square().sum(dim=(1, 2), keepdim=True).sqrt()
+    y_GSS, z_GSS = sum_GSS / norm_G11, one_SS.expand_as(sum_GSS)
+    for _ in range(n_iterations):
+        m_GSS = 1.5 * one_SS - 0.5 * z_GSS @ y_GSS
+        y_GSS, z_GSS = y_GSS @ m_GSS, m_GSS @ z_GSS
+    return z_GSS / norm_G11.sqrt()
+
+
+def principal_root(x_1ND: Tensor, floor: Tensor, n_components: int) -> Tensor:
+    """U diag((λ + floor)^−1/2) `[1, D, D]` of the leading directions, further columns 0.
+
+    Columns stand in falling order of λ; the largest entry of each is positive. Columns past the
+    rank of the rows are 0.
+
+    >>> x = torch.tensor([[[0.0, -1.0], [0.0, 1.0]]])
+    >>> principal_root(x, torch.tensor(2.0), 2).abs().tolist()  # λ = 2, 0
+    [[[0.0, 0.0], [0.5, 0.0]]]
+    """
+    x_ND = x_1ND[0]
+    basis_DR = leading_directions(x_ND, n_components)
+    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    value_R = (x_ND @ basis_DR).square().sum(dim=0) / (len(x_ND) - 1)
+    factor_R = torch.where(value_R > 0, (value_R + floor).rsqrt(), 0.0)
+    root_DR = basis_DR * largest_1R.sign() * factor_R
+    return torch.nn.functional.pad(root_DR, (0, len(root_DR) - n_components))[None]

@@ -1,0 +1,180 @@
+"""IsoBn against NumPy's correlations, closed forms, and its contract. N rows, D width."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.transforms.iso_bn import IsoBn, IsoBnStats, apply_iso_bn, fit_iso_bn
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def cloud(n, d, seed=0, mean=2.0, dtype=torch.float64):
+    """Correlated dimensions of unequal variance."""
+    generator = torch.Generator().manual_seed(seed)
+    mixing_DD = torch.randn(d, d, generator=generator, dtype=torch.float64)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64) @ mixing_DD
+    return (x * torch.linspace(0.2, 3.0, d, dtype=torch.float64) + mean).to(dtype)
+
+
+def reference(x, beta, epsilon):
+    """Zhou, Lin and Ren 2021, dimension by dimension."""
+    points = x.double().numpy()
+    sd = points.std(axis=0)
+    rho = np.atleast_2d(np.corrcoef(points, rowvar=False))
+    scale = np.empty(len(sd))
+    for i in range(len(sd)):
+        gamma = sum(rho[i, j] ** 2 for j in range(len(sd))) / len(sd)
+        scale[i] = (gamma * sd[i] + epsilon * sd.mean()) ** -beta
+    return torch.from_numpy(scale * np.sqrt((sd**2).sum() / (sd**2 * scale**2).sum()))
+
+
+def total_variance(x):
+    return x.var(dim=0, correction=0).sum()
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (50, 8), (16, 40)])
+@pytest.mark.parametrize(("beta", "epsilon"), [(0.5, 1e-3), (1.0, 0.1), (0.25, 1e-6)])
+def test_equals_the_published_formula(n, d, beta, epsilon):
+    x = cloud(n, d)
+    y = IsoBn(d, beta=beta, epsilon=epsilon, stats="batch")(x)
+    torch.testing.assert_close(y, x * reference(x, beta, epsilon))
+
+
+def test_uncorrelated_dimensions_of_variance_one_stay_as_they_are():
+    x = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]).double()
+    torch.testing.assert_close(IsoBn(2, stats="batch")(x), x)
+
+
+def test_with_beta_one_dimensions_that_repeat_each_other_count_less():
+    # Two copies of one dimension beside another: γ = 2/3, 2/3, 1/3, so scales 1 : 1 : 2.
+    a = torch.tensor([1.0, 1.0, -1.0, -1.0]).double()
+    b = torch.tensor([1.0, -1.0, 1.0, -1.0]).double()
+    scale_D = fit_iso_bn(torch.stack([a, a, b], dim=1), beta=1.0, epsilon=1e-12).scale_D
+    torch.testing.assert_close(scale_D / scale_D[0], torch.tensor([1.0, 1.0, 2.0]).double())
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 10_000), st.floats(1e-3, 1e3))
+@light
+def test_total_variance_is_kept_and_uniform_scale_goes_through(n, d, seed, scale):
+    x = cloud(n, d, seed)
+    layer = IsoBn(d, stats="batch")
+    y = layer(x)
+    torch.testing.assert_close(total_variance(y), total_variance(x))
+    torch.testing.assert_close(layer(scale * x), scale * y)
+    shifted = fit_iso_bn(x + 5.0).scale_D
+    torch.testing.assert_close(shifted, fit_iso_bn(x).scale_D)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 512])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_equal_rows_pass_through_and_are_counted(n, dtype):
+    x = cloud(1, 12, dtype=dtype).repeat(n, 1)
+    layer = IsoBn(12, stats="batch")
+    assert torch.equal(layer(x), x)
+    assert layer.counters["rows_passed_through"].item() == n
+
+
+def test_a_dimension_that_does_not_vary_is_finite_and_changes_no_other():
+    x = cloud(64, 6, dtype=torch.float32)
+    x[:, 2] = 0.0
+    scale_D = fit_iso_bn(x).scale_D
+    assert bool(torch.isfinite(scale_D).all())
+    assert scale_D.argmax() == 2
+    x[:, 2] = 1234.567  # varies by rounding at most
+    torch.testing.assert_close(fit_iso_bn(x).scale_D, scale_D, rtol=2e-2, atol=0)
+
+
+def test_duplicates_count_like_the_rows_they_repeat():
+    x, layer = cloud(6, 9), IsoBn(9, stats="batch")
+    torch.testing.assert_close(layer(x.repeat(5, 1))[:6], layer(x))
+    assert layer.counters["rows_passed_through"].item() == 0
+
+
+def test_few_rows_bias_gamma_by_one_over_n_minus_one():
+    # γ of independent dimensions: 1/D + (1 − 1/D)/(N − 1), as the docstring says.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 20, 64, generator=generator, dtype=torch.float64)
+    rho = torch.stack([torch.corrcoef(one.T) for one in x])
+    assert rho.square().mean().item() == pytest.approx(1 / 64 + (63 / 64) / 19, rel=0.01)
+
+
+def test_gradient_is_scaled_and_nothing_else():
+    x = cloud(16, 5).requires_grad_()
+    upstream = cloud(16, 5, seed=1)
+    IsoBn(5, stats="batch")(x).backward(upstream)
+    torch.testing.assert_close(x.grad, upstream * fit_iso_bn(x).scale_D)
+
+
+def test_gradcheck_of_apply():
+    fixed = IsoBnStats(fit_iso_bn(cloud(6, 3)).scale_D, {})
+    x = cloud(6, 3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows: apply_iso_bn(rows, fixed), x)
+
+
+def test_queue_statistics_join_the_queue_and_the_batch():
+    old, new = cloud(40, 6), cloud(10, 6, seed=1, mean=-1.0)
+    layer = IsoBn(6, stats="queue").double()
+    layer.observe(old)
+    torch.testing.assert_close(layer(new), new * fit_iso_bn(torch.cat([old, new])).scale_D)
+
+
+@pytest.mark.parametrize("stats", ["batch", "queue"])
+def test_training_then_frozen_evaluation_that_survives_a_state_dict(stats):
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(8, 8)
+    layer = IsoBn(8, stats=stats, queue_rows=512)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.002)
+    x, losses = cloud(64, 8, dtype=torch.float32), []
+    for _ in range(20):
+        rows = encoder(x)
+        loss = (layer(rows) - 1.0).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        layer.observe(rows)
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    layer.fit()
+    layer.eval()
+    other = torch.cat([x[:16], cloud(48, 8, seed=3, mean=90.0, dtype=torch.float32)])
+    assert torch.equal(layer(other)[:16], layer(x)[:16])
+    twin = IsoBn(8, stats=stats, queue_rows=512)
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin.eval()(x), layer(x))
+    assert torch.equal(twin.train()(x), layer.train()(x))
+
+
+def test_a_row_with_a_nan_stays_out_of_statistics_and_queue():
+    x = cloud(32, 4, dtype=torch.float32)
+    keep = torch.arange(32) != 3
+    expected = IsoBn(4, stats="batch")(x[keep])
+    x[3, 1] = float("nan")
+    layer = IsoBn(4, stats="batch", queue_rows=512)
+    assert torch.equal(layer(x)[keep], expected)
+    layer.observe(x)
+    assert bool(torch.isfinite(layer.queue.rows()).all())
+
+
+def test_bfloat16_autocast_changes_nothing():
+    x, layer = cloud(32, 8, dtype=torch.float32), IsoBn(8, stats="batch")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x)
+    assert torch.equal(found, layer(x))
+    assert torch.equal(layer(x.bfloat16()), layer(x.bfloat16().float()).bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"width": 0}, "width must be at least 1"),
+        ({"beta": -1.0}, "beta must be at least 0"),
+        ({"epsilon": 0.0}, "epsilon must be above 0"),
+        ({"stats": "ema"}, "stats must be batch or queue"),
+    ],
+)
+def test_errors_name_the_option(options, words):
+    with pytest.raises(ValueError, match=words):
+        IsoBn(**{"width": 8, **options})
