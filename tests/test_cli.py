@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,8 +32,8 @@ def start(*command, cwd=ROOT):
 def test_help_lists_groups_and_keys(command):
     found = start(*command, "--help")
     assert found.returncode == 0, found.stderr
-    for part in ("isotropy: all_but_the_top, cluster_mean, cluster_pca", "max_rows: 2048", "seed"):
-        assert part in found.stdout
+    for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 2048", "seed"):
+        assert re.search(part, found.stdout), part
 
 
 @pytest.mark.parametrize("argument", ["--help", "site=[]"])
