@@ -54,7 +54,7 @@ def _source(cfg: DictConfig) -> Source | None:
         keys = OmegaConf.to_container(cfg.source, resolve=True)
         assert isinstance(keys, dict)
         made = get_object(target)(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
-    except Exception:  # of whatever stands there
+    except Exception:  # wrong keys, which the check tells, or code of the user's that build tells
         return None
     return made if hasattr(made, "missing") else None
 

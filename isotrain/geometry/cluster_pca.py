@@ -34,12 +34,11 @@ def fit_clip(x_ND: Tensor, n_directions: int, rho: float, effective_rows: int) -
     >>> fit_clip(x, 1, rho=1.0, effective_rows=4).share_J.tolist()
     [0.75]
     """
+    none_DJ = x_ND.new_zeros(x_ND.shape[1], n_directions)
+    if n_directions == 0 or not has_scatter(x_ND.detach()):
+        return Clip(x_ND.new_zeros(x_ND.shape[1]), none_DJ, none_DJ[0])
     mean_D = x_ND.detach().mean(dim=0)
     centred_ND = x_ND.detach() - mean_D
-    if n_directions == 0 or not has_scatter(x_ND.detach()):
-        return Clip(
-            mean_D, centred_ND.new_zeros(len(mean_D), n_directions), mean_D[:n_directions] * 0
-        )
     basis_DJ = leading_directions(centred_ND, n_directions + 1)
     basis_DJ = capped_basis(basis_DJ, rho, effective_rows)
     return Clip(mean_D, basis_DJ, bulk_level(centred_ND, basis_DJ)[1])

@@ -148,7 +148,8 @@ class StreamingSuite(Metric):
         for name in self.needed:
             value = more[name]
             if value is None:
-                raise ValueError(f"a metric needs {name}; pass {name}=[N]")
+                of = ", ".join(k for k, f in self.of_rows.items() if needs(f) == name)
+                raise ValueError(f"{of} needs {name}; pass {name}=[N] to update, or leave it out")
             given[name] = value
         for name, value in given.items():
             whole = not value.is_floating_point() or bool((value == value.round()).all())
