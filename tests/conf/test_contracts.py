@@ -126,6 +126,30 @@ def test_a_row_does_not_depend_on_its_batch_mates_once_frozen(layer):
 
 
 @over_layers
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_row_that_is_not_finite_stays_out_of_statistics_and_queue(layer, bad):
+    x = cloud(32)
+    keep = torch.arange(32) != 3
+    layer.stats = "batch"
+    expected = layer.train()(x[keep])
+    x[3, 1] = bad
+    assert torch.equal(layer(x)[keep], expected)
+    layer.observe(x)
+    if layer.has_statistics:
+        assert len(layer.queue.rows()) == 31
+        assert bool(torch.isfinite(layer.queue.rows()).all())
+
+
+@over_layers
+def test_bfloat16_autocast_changes_nothing(layer):
+    x = cloud(32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer.train()(x)
+    assert torch.equal(found, layer(x))
+    assert torch.equal(layer(x.bfloat16()), layer(x.bfloat16().float()).bfloat16())
+
+
+@over_layers
 def test_training_depends_on_batch_mates_unless_it_is_the_identity(layer):
     layer.train()
     first, second = cloud(32, seed=2), cloud(32, seed=3)

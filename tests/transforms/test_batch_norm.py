@@ -142,25 +142,6 @@ def test_weights_train_and_evaluation_is_frozen_and_survives_a_state_dict(stats)
     assert torch.equal(twin.train()(x), layer.train()(x))
 
 
-def test_a_row_with_a_nan_stays_out_of_statistics_and_queue():
-    x = cloud(32, 4, dtype=torch.float32)
-    keep = torch.arange(32) != 3
-    expected = BatchNorm(4)(x[keep])
-    x[3, 1] = float("nan")
-    layer = BatchNorm(4, queue_rows=512)
-    assert torch.equal(layer(x)[keep], expected)
-    layer.observe(x)
-    assert bool(torch.isfinite(layer.queue.rows()).all())
-
-
-def test_bfloat16_autocast_changes_nothing():
-    x, layer = cloud(32, 8, dtype=torch.float32), BatchNorm(8)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = layer(x)
-    assert torch.equal(found, layer(x))
-    assert torch.equal(layer(x.bfloat16()), layer(x.bfloat16().float()).bfloat16())
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -166,28 +166,6 @@ def test_frozen_rows_do_not_depend_on_batch_mates_and_survive_a_state_dict():
     assert torch.equal(twin.train()(x), layer.train()(x))
 
 
-def test_a_row_with_a_nan_stays_out_of_statistics_and_queue():
-    x = cloud(32, 4, dtype=torch.float32)
-    keep = torch.arange(32) != 3
-    expected = Standardize(4, stats="batch")(x[keep])
-    x[3, 1] = float("nan")
-    layer = Standardize(4, stats="batch", queue_rows=512)
-    assert torch.equal(layer(x)[keep], expected)
-    layer.observe(x)
-    assert bool(torch.isfinite(layer.queue.rows()).all())
-    assert len(layer.queue.rows()) == 31
-
-
-def test_bfloat16_autocast_changes_nothing():
-    x = cloud(32, 8, dtype=torch.float32)
-    layer = Standardize(8, stats="batch")
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(layer(x), layer(x.clone()))
-        found = layer(x)
-    assert torch.equal(found, layer(x))
-    assert torch.equal(layer(x.bfloat16()), layer(x.bfloat16().float()).bfloat16())
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
