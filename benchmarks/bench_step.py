@@ -56,7 +56,7 @@ def step(
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    model.observe({site: rows[0].detach() for site, rows in output.site_rows.items()})
+    model.observe({s: (rows.before.detach(), rows.labels) for s, rows in output.site_rows.items()})
     return time.perf_counter() - started
 
 

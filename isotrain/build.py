@@ -99,6 +99,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         warmup_fraction=cfg.training.warmup_fraction,
         head_lr_factor=cfg.training.head_lr_factor,
         prefill_batches=cfg.training.prefill_batches,
+        refit_rows=cfg.training.refit_rows,
     )
     data = TaskData(
         task,

@@ -10,7 +10,8 @@ class LinearHead(nn.Module):
     """Logits from one vector (P = 1), or from a pair as (u, v, |u − v|, u·v) (P = 2).
 
     The pair features are those of Conneau et al. 2017. Weights start as BERT's head does,
-    normal with standard deviation 0.02.
+    normal with standard deviation 0.02, and biases at `bias`: where outputs lie around a known
+    value, the encoder need not learn an offset that a centring layer would take away again.
 
     Raises:
         ValueError: `n_vectors` other than 1 or 2.
@@ -19,7 +20,9 @@ class LinearHead(nn.Module):
     torch.Size([5, 3])
     """
 
-    def __init__(self, width: int, n_vectors: int, n_outputs: int, dropout: float = 0.1) -> None:
+    def __init__(
+        self, width: int, n_vectors: int, n_outputs: int, dropout: float = 0.1, bias: float = 0.0
+    ) -> None:
         super().__init__()
         if n_vectors not in (1, 2):
             raise ValueError(f"this head takes 1 or 2 vectors per example, got {n_vectors}")
@@ -27,7 +30,7 @@ class LinearHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width * (1 if n_vectors == 1 else 4), n_outputs)
         nn.init.normal_(self.linear.weight, std=0.02)
-        nn.init.zeros_(self.linear.bias)
+        nn.init.constant_(self.linear.bias, bias)
 
     def forward(self, pooled_BPD: Tensor) -> Tensor:
         """`[B, C]`."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from isotrain.geometry.gather import batch_places, gather_in_order, n_processes
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
-from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform
+from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform, SiteRows
 
 TokenRows = Literal["all", "no_special"]
 
@@ -79,25 +79,30 @@ class IsotropicModel(nn.Module):
         mask_AT = batch.attention_mask.bool()
         if self.rows == "no_special":
             mask_AT = mask_AT & ~batch.special_mask.bool()
-        site_rows: dict[str, tuple[Tensor, Tensor]] = {}
-        site_ids: dict[str, Tensor] = {}
-        site_places: dict[str, Tensor] = {}
+        site_rows: dict[str, SiteRows] = {}
 
         def at_site(
-            site: str, before_ND: Tensor, ids_N: Tensor, places: Callable[[], Tensor]
+            site: str,
+            before_ND: Tensor,
+            ids_N: Tensor,
+            labels_N: Tensor,
+            places: Callable[[], Tensor],
         ) -> Tensor:
-            site_ids[site] = ids_N
-            if n_processes() > 1:
-                site_places[site] = places().to(ids_N.device)
-            after_ND = self._transformed(site, before_ND, site_places.get(site))
-            site_rows[site] = before_ND, after_ND
+            places_N = places().to(ids_N.device) if n_processes() > 1 else None
+            after_ND = self._transformed(site, before_ND, labels_N, places_N)
+            site_rows[site] = SiteRows(before_ND, after_ND, ids_N, labels_N, places_N)
             return after_ND
 
         def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
             before_ND = take_rows(hidden_ATD, mask_AT)
             shape = len(batch.index), batch.n_sequences, mask_AT.shape[1]
+            labels_A = batch.labels.repeat(batch.n_sequences)
             after_ND = at_site(
-                site, before_ND, ids_AT[mask_AT], lambda: batch_places(*shape)[mask_AT.cpu()]
+                site,
+                before_ND,
+                ids_AT[mask_AT],
+                labels_A[:, None].expand_as(mask_AT)[mask_AT],
+                lambda: batch_places(*shape)[mask_AT.cpu()],
             )
             return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)
 
@@ -118,24 +123,33 @@ class IsotropicModel(nn.Module):
                 "pooled",
                 pooled_BPD.flatten(0, 1),
                 ids_N,
+                batch.labels.repeat_interleave(n_vectors),
                 lambda: batch_places(n, 1, n_vectors).flatten(),
             )
             pooled_BPD = after_ND.reshape(*pooled_BPD.shape[:2], -1)
         logits_BC = self.head(pooled_BPD)
-        return ModelOutput(
-            states.hidden_states, pooled_BPD, logits_BC, site_rows, site_ids, site_places
-        )
+        return ModelOutput(states.hidden_states, pooled_BPD, logits_BC, site_rows)
 
-    def _transformed(self, site: str, before_ND: Tensor, places_N: Tensor | None) -> Tensor:
+    def _transformed(
+        self, site: str, before_ND: Tensor, labels_N: Tensor, places_N: Tensor | None
+    ) -> Tensor:
         """The rows after the layer; statistics of training may span all processes."""
         layer = self.transforms[site]
+        known = [labels_N] if layer.training and reads_labels(layer) else []
         if places_N is None or not (self.sync and self.training):
-            return layer(before_ND)  # type: ignore[no-any-return]
+            return layer(before_ND, *known)  # type: ignore[no-any-return]
         all_ND, own_N = gather_in_order(before_ND, places_N)
-        return layer(all_ND)[own_N]  # type: ignore[no-any-return]
+        known = [gather_in_order(labels, places_N)[0] for labels in known]
+        return layer(all_ND, *known)[own_N]  # type: ignore[no-any-return]
 
     @torch.no_grad()
-    def observe(self, rows: Mapping[str, Tensor]) -> None:
-        """Feed each isotropy layer the rows that stood before it."""
-        for site, transform in self.transforms.items():
-            transform.observe(rows[site])  # type: ignore[operator]
+    def observe(self, rows: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """Feed each isotropy layer the rows that stood before it, and their labels."""
+        for site, layer in self.transforms.items():
+            before_ND, labels_N = rows[site]
+            layer.observe(before_ND, *[labels_N] * reads_labels(layer))  # type: ignore[operator]
+
+
+def reads_labels(layer: nn.Module) -> bool:
+    """Whether a layer is to be given the labels of training rows."""
+    return bool(getattr(layer, "reads_labels", False))

@@ -59,6 +59,16 @@ class EncoderOutput(NamedTuple):
     last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm
 
 
+class SiteRows(NamedTuple):
+    """The rows around one isotropy layer in one forward pass."""
+
+    before: Tensor  # [N, D]
+    after: Tensor  # [N, D]
+    ids: Tensor  # [N] unique id of each row
+    labels: Tensor  # [N] label of the example that the row comes from
+    places: Tensor | None = None  # [N] order over processes, if several
+
+
 @dataclass(frozen=True)
 class ModelOutput:
     """One forward pass, with the rows before and after each isotropy layer."""
@@ -66,11 +76,7 @@ class ModelOutput:
     hidden_states: tuple[Tensor, ...]  # 0 = embedding output, l = after block l
     pooled: Tensor  # [B, P, D] after the isotropy layer
     logits: Tensor  # [B, C]
-    site_rows: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # (before, after)
-    site_ids: dict[str, Tensor] = field(default_factory=dict)  # [N] unique id of each row
-    site_places: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # [N] order over processes, if several
+    site_rows: dict[str, SiteRows] = field(default_factory=dict)
 
 
 Edit = Callable[[Tensor], Tensor]
@@ -105,7 +111,11 @@ class Pooling(Protocol):
 
 
 class RowTransform(Protocol):
-    """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state."""
+    """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state.
+
+    One with `reads_labels = True` is given those of the rows as a second argument, in training
+    alone; one with `eval_stats = "refit"` is fitted on all training rows.
+    """
 
     has_statistics: bool  # whether `fit` has anything to freeze
     counters: dict[str, Tensor]  # what the last forward did, for the log; never read back
@@ -114,7 +124,7 @@ class RowTransform(Protocol):
         """Transformed rows."""
 
     def observe(self, x_ND: Tensor) -> None:
-        """Remember recent rows; called once per optimizer step."""
+        """Remember recent rows; called once per optimizer step, in training mode."""
 
     def fit(self, x_ND: Tensor | None = None) -> None:
         """Freeze the statistics that evaluation applies."""

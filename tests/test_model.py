@@ -85,7 +85,7 @@ def test_without_transforms_it_is_encoder_pooling_head():
     assert torch.equal(out.pooled, pooled)
     assert torch.equal(out.logits, m.head(pooled))
     assert len(out.hidden_states) == 3
-    assert (out.site_rows, out.site_ids) == ({}, {})
+    assert out.site_rows == {}
 
 
 @pytest.mark.parametrize("site", ["pooled", "tokens", "layer_1", "layer_2"])
@@ -95,21 +95,21 @@ def test_identity_at_any_site_changes_nothing_and_is_recorded(site, q):
     plain, out = model({}, q)(data), model({site: Identity(WIDTH)}, q)(data)
     assert torch.equal(out.logits, plain.logits)
     assert torch.equal(out.pooled, plain.pooled)
-    before, after = out.site_rows[site]
+    before, after = out.site_rows[site][:2]
     assert torch.equal(before, after)
-    assert len(out.site_ids[site]) == len(before)
+    assert len(out.site_rows[site].ids) == len(before)
 
 
 @pytest.mark.parametrize("q", [1, 2])
 def test_pooled_site(q):
     data = batch(q=q)
     out, plain = model({"pooled": Shift(1.0)}, q)(data), model({}, q)(data)
-    before, after = out.site_rows["pooled"]
+    before, after = out.site_rows["pooled"][:2]
     assert torch.equal(before, plain.pooled.reshape(-1, WIDTH))
     assert torch.equal(after, before + 1.0)
     assert torch.equal(out.pooled, plain.pooled + 1.0)
     ids = [i * (1 << 20) + p for i in data.index.tolist() for p in range(q)]
-    assert out.site_ids["pooled"].tolist() == ids
+    assert out.site_rows["pooled"].ids.tolist() == ids
 
 
 @pytest.mark.parametrize("q", [1, 2])
@@ -134,7 +134,7 @@ def test_tokens_site_touches_chosen_rows_only(q, rows):
                 k += 1
     assert torch.equal(captured[0], expected)
     assert torch.equal(captured[0][~chosen], last[~chosen])  # pads, bit for bit
-    assert out.site_ids["tokens"].tolist() == ids
+    assert out.site_rows["tokens"].ids.tolist() == ids
     assert len(out.site_rows["tokens"][1]) == k
 
 
@@ -172,8 +172,8 @@ def test_several_sites_act_in_order():
 
 def test_site_ids_name_each_row_once():
     out = model({"tokens": Shift(0.0), "pooled": Shift(0.0)}, q=2)(batch(b=6, q=2))
-    for site, ids in out.site_ids.items():
-        assert len(ids.unique()) == len(ids) == len(out.site_rows[site][0])
+    for rows in out.site_rows.values():
+        assert len(rows.ids.unique()) == len(rows.ids) == len(rows.before) == len(rows.labels)
 
 
 def test_gradient_reaches_the_encoder_through_every_site():
@@ -188,7 +188,7 @@ def test_observe_and_fit_reach_every_site():
     layers = {site: Shift(0.0) for site in ("layer_1", "tokens", "pooled")}
     m = model(layers)
     out = m(batch())
-    m.observe({site: before for site, (before, _) in out.site_rows.items()})
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
     for site in m.sites:
         m.transforms[site].fit()
     for site, layer in layers.items():
@@ -203,7 +203,7 @@ def test_cluster_pca_at_two_sites_trains_fits_and_evaluates():
     with pytest.raises(RuntimeError, match="fit"):
         m.eval()(data)
     out = m.train()(data)
-    m.observe({site: before for site, (before, _) in out.site_rows.items()})
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
     for site in m.sites:
         m.transforms[site].fit()
     m.eval()
@@ -217,7 +217,7 @@ def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
     m = model({"tokens": ClusterPCA(WIDTH, 2, 1), "pooled": ClusterPCA(WIDTH, 1, 1)})
     data = batch(b=6)
     out = m(data)
-    m.observe({site: before for site, (before, _) in out.site_rows.items()})
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
     for site in m.sites:
         m.transforms[site].fit()
     m.eval()

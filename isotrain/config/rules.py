@@ -21,6 +21,7 @@ LEAST = {  # smallest legal value of a number; those of a part stand in its anno
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
     "training.prefill_batches": 1,
+    "training.refit_rows": 2,
     "training.warmup_fraction": 0,
     "training.head_lr_factor": 0,
     "monitor.max_rows": 2,
@@ -166,6 +167,14 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
                 "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
                 "spans, or rows=all"
+            )
+    if content["isotropy"].get("protect") == "labels":
+        form = content["task"].get("form")
+        if [*site] != ["pooled"] or form == "bi" or reads == "spans":
+            mistakes.append(
+                f"isotropy.protect=labels needs rows that own a label, and site={site}, "
+                f"task.form={form}, pooling.reads={reads} gives several rows to an example; use "
+                "site=[pooled], task.form=cross and a pooling of one vector, or protect=none"
             )
     task = content["task"]["_target_"]
     mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])

@@ -39,6 +39,7 @@ class TrainingConfig:
     warmup_fraction: float = 0.1
     head_lr_factor: float = 1.0
     prefill_batches: int = 8
+    refit_rows: int = 16384
 
 
 @dataclass

@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from isotrain.geometry.rows import finite_rows
+
 
 def bulk_level(centred_ND: Tensor, direction_DR: Tensor) -> tuple[Tensor, Tensor]:
     """Root of the bulk level of a cloud, and the share of each direction that is above it.
@@ -17,20 +19,30 @@ def bulk_level(centred_ND: Tensor, direction_DR: Tensor) -> tuple[Tensor, Tensor
     The bulk level is the mean eigenvalue of the covariance outside of the orthonormal
     `direction` (zero columns do not count); direction i with variance λ_i is at that level once
     the share 1 − √(bulk/λ_i) of its coordinate is taken away; a weaker one has nothing above it.
+    Differentiable in the rows.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> level, share_R = bulk_level(x, torch.tensor([[1.0], [0.0]]))
     >>> share_R.tolist()
     [0.75]
     """
-    n_directions = int(direction_DR.square().sum().round())
+    n_directions = int(direction_DR.detach().square().sum().round())
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
     left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
     freedom = len(centred_ND) - 1
     bulk = left / max(1, min(freedom, centred_ND.shape[1]) - n_directions)  # of Σ(x·v)²
-    kept_R = (bulk / torch.where(spread_R > 0, spread_R, 1.0)).sqrt().clamp(max=1.0)
+    kept_R = root(bulk / torch.where(spread_R > 0, spread_R, 1.0)).clamp(max=1.0)
     share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
-    return (bulk / max(1, freedom)).sqrt(), share_R
+    return root(bulk / max(1, freedom)), share_R
+
+
+def root(x: Tensor) -> Tensor:
+    """√x with gradient 0, not infinity, where x is 0.
+
+    >>> root(torch.tensor([4.0, 0.0])).tolist()
+    [2.0, 0.0]
+    """
+    return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
 def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
@@ -47,9 +59,22 @@ def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
 
 
 def rms_distance(x_ND: Tensor) -> Tensor:
-    """Root of the mean squared distance of rows from their mean.
+    """Root of the mean squared distance of rows from their mean. Differentiable.
 
     >>> rms_distance(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).item()
     1.0
     """
-    return (x_ND - x_ND.mean(dim=0)).square().sum(dim=1).mean().sqrt()
+    return root((x_ND - x_ND.mean(dim=0)).square().sum(dim=1).mean())
+
+
+@torch.no_grad()
+def energy_kept(before_ND: Tensor, after_ND: Tensor) -> Tensor:
+    """Scatter of the finite rows after over that before, about their means; 1 without scatter.
+
+    >>> energy_kept(torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [-1.0]])).item()
+    0.25
+    """
+    finite_NE = finite_rows(torch.cat([before_ND, after_ND], dim=1))
+    pair = finite_NE.tensor_split([before_ND.shape[1]], dim=1)
+    before, after = (rms_distance(x_ND).square() for x_ND in pair)
+    return torch.where(before > 0, after / torch.where(before > 0, before, 1.0), 1.0)

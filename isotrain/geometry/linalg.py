@@ -42,14 +42,16 @@ def leading_directions_of_each(
     n_directions: int,
     rest_ND: Tensor | None = None,
     n_settled: int | None = None,
+    exact: bool = False,
 ) -> list[Tensor]:
-    """`leading_directions` of several centred clouds, the large ones by subspace iteration.
+    """`leading_directions` of several centred clouds, large ones by iteration unless `exact`.
 
     With `rest_ND` the list starts with the directions of everything together: scatter
     Σ X_gᵀX_g + RᵀR. With R the rows of further clouds and the offsets √n_g·(m_g − m) of all
     their means, that is the scatter of the union of clouds.
 
-    Clouds whose smaller side exceeds 128 iterate together on their scatter matrices, until
+    Clouds whose smaller side exceeds 128 iterate together on their scatter matrices (subspace
+    iteration), until
     the first `n_settled` eigenpairs (all by default) have a residual ‖Cv − λv‖ ≤ 1e-3·λ; a cloud
     that has not settled after 36 rounds is solved exactly. On tokens of a trained encoder (K = 8
     clusters, R = 3) 12 rounds do; the projector is then within 0.3 % and the removed energy
@@ -64,7 +66,7 @@ def leading_directions_of_each(
             for x in ([*clouds] if rest_ND is None else [rest_ND, *clouds])
         ]
     small = EXACT_BELOW if n_directions + OVERSAMPLING <= EXACT_BELOW // 2 else math.inf
-    large = [g for g, x in enumerate(clouds) if min(x.shape) > small]
+    large = [g for g, x in enumerate(clouds) if min(x.shape) > small and not exact]
     union = [] if rest_ND is None else [-1]
     found: dict[int, Tensor | None] = {}  # by cloud; −1 is all of them together
     if large and len(large + union) > 1:
@@ -82,6 +84,25 @@ def leading_directions_of_each(
             basis_DR = leading_directions(torch.cat(rows), n_directions)
         bases.append(basis_DR)
     return bases
+
+
+def random_directions(
+    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator | None
+) -> list[Tensor]:
+    """Orthonormal bases `[D, R]` of subspaces drawn uniformly, of the type and device of `x`.
+
+    Raises:
+        ValueError: no generator (the global random state is never read).
+
+    >>> v_DR = random_directions(torch.zeros(1, 3), 1, 2, torch.Generator().manual_seed(0))[0]
+    >>> bool(torch.allclose(v_DR.T @ v_DR, torch.eye(2), atol=1e-6))
+    True
+    """
+    if generator is None:
+        raise ValueError("random directions are drawn: pass generator=torch.Generator()")
+    size = n_sets, x_ND.shape[1], n_directions
+    drawn_GDR = torch.randn(size, generator=generator, dtype=torch.float64)
+    return list(torch.linalg.qr(drawn_GDR)[0].to(x_ND))
 
 
 def _subspace_iteration(

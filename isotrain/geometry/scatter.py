@@ -9,6 +9,8 @@ from torch import Tensor
 
 from isotrain.geometry.groups import hashed_order
 
+N_SLICES = 5  # classes that scores are cut into
+
 
 def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
     """Labels as class numbers 0…C−1 `[N]` int64, in the order of the labels.
@@ -41,6 +43,23 @@ def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
             f"at least two classes are needed, got {len(value_C)} in {n_rows} rows; "
             "measure rows of several classes together"
         )
+    return class_N
+
+
+def label_classes(labels_N: Tensor) -> Tensor:
+    """Class numbers 0…C−1 `[N]` of labels: themselves, or of scores the slice at their quantiles.
+
+    Labels with fractions are scores, and are cut into five slices of about as many rows each.
+
+    >>> label_classes(torch.tensor([7, -1, 7])).tolist()
+    [1, 0, 1]
+    >>> label_classes(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    if bool((labels_N % 1 != 0).any()):
+        share_S = torch.arange(1, N_SLICES, device=labels_N.device, dtype=labels_N.dtype) / N_SLICES
+        labels_N = torch.bucketize(labels_N, torch.quantile(labels_N, share_S))
+    class_N: Tensor = torch.unique(labels_N, return_inverse=True)[1]
     return class_N
 
 

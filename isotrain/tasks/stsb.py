@@ -44,11 +44,11 @@ class STSB(PairTask):
         return float(row["score"]) / HIGHEST
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
-        """The cosine of the pair (bi), or a linear score (cross)."""
+        """The cosine of the pair (bi), or a linear score that starts at mid-scale (cross)."""
         return (
             CosineHead()
             if self.form == "bi"
-            else LinearHead(width, n_vectors, n_outputs=1, dropout=self.head_dropout)
+            else LinearHead(width, n_vectors, 1, dropout=self.head_dropout, bias=0.5)
         )
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:

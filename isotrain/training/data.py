@@ -199,8 +199,8 @@ class TaskData(pl.LightningDataModule):
         rank, world = self._process()
         return self._loader("train", self._epoch_batches(rank, world, self.start))
 
-    def first_batches(self, n: int) -> Iterator[Batch]:
-        """The first batches of training, whole in every process."""
+    def first_batches(self, n: int | None) -> Iterator[Batch]:
+        """The first batches of training (None: all of an epoch), whole in every process."""
         batches = self._epoch_batches(0, 1, (0, 0))
         return islice(self._loader("train", batches), n)
 

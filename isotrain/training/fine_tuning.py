@@ -18,6 +18,7 @@ from isotrain.geometry.gather import (
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import KEY
 from isotrain.training.faults import refuse_non_finite
+from isotrain.training.layer_statistics import fit_layers
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, ModelOutput, Objective, Task
 
@@ -35,6 +36,7 @@ class FineTuning(pl.LightningModule):
         head_lr_factor: learning rate of the head over that of the encoder.
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
+        refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class FineTuning(pl.LightningModule):
         warmup_fraction: float,
         head_lr_factor: float,
         prefill_batches: int,
+        refit_rows: int,
     ) -> None:
         super().__init__()
         self.model, self.task = model, task
@@ -58,9 +61,10 @@ class FineTuning(pl.LightningModule):
         self.n_views = max([1, *(o.n_views for o in self.objectives.values())])
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
-        self.head_lr_factor = head_lr_factor
+        self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
         self.scores = torch.nn.ModuleDict({"val_": task.metrics(), "test_": task.metrics()})
-        self._pending: list[dict[str, Tensor]] = []  # rows since the last optimizer step
+        # rows of each site, and their labels, since the last optimizer step
+        self._pending: list[dict[str, tuple[Tensor, Tensor]]] = []
         self._rows_of_step: list[Tensor] = []  # data set rows since then, on the device
         self._parts: dict[str, Tensor] = {}  # of the newest loss
         self._observed_step = 0
@@ -99,8 +103,13 @@ class FineTuning(pl.LightningModule):
         """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
-            rows = {s: torch.cat([rows[s] for rows in self._pending]) for s in self._pending[0]}
-            self.model.observe(rows)
+            self.model.observe(
+                {
+                    site: (torch.cat(rows), torch.cat(labels))
+                    for site in self.model.sites
+                    for rows, labels in [zip(*(p[site] for p in self._pending), strict=True)]
+                }
+            )
             self._pending.clear()
             self._rows_of_step.clear()
 
@@ -111,11 +120,11 @@ class FineTuning(pl.LightningModule):
 
     def on_validation_start(self) -> None:
         """Freeze the statistics that evaluation uses."""
-        self._fit_transforms()
+        self._fit_layers()
 
     def on_test_start(self) -> None:
         """Freeze the statistics that evaluation uses."""
-        self._fit_transforms()
+        self._fit_layers()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Scores on dev; the output goes to the callbacks."""
@@ -203,47 +212,27 @@ class FineTuning(pl.LightningModule):
     def _remember(self, output: ModelOutput, batch: Batch, parts: dict[str, Tensor]) -> None:
         """Keep the rows of a micro-batch, of all processes, for the queues."""
         rows = {}
-        for site, (before_ND, _) in output.site_rows.items():
-            rows[site] = before_ND.detach()
-            if n_processes() > 1:
-                rows[site] = gather_in_order(rows[site], output.site_places[site])[0]
+        for site, found in output.site_rows.items():
+            known = found.before.detach(), found.labels
+            if found.places is not None:
+                known = tuple(gather_in_order(x, found.places)[0] for x in known)  # type: ignore[assignment]
+            rows[site] = known
         self._pending.append(rows)
         self._rows_of_step.append(batch.index)
         self._parts = parts
 
-    @torch.no_grad()
-    def _fit_transforms(self) -> None:
-        """Freeze the layers' statistics, in the order of the forward pass.
+    def _fit_layers(self) -> None:
+        first = self.trainer.global_step == 0 and not self._prefilled
+        fit_layers(self.model, self._outputs, self.prefill_batches, self.refit_rows, prefill=first)
+        self._prefilled = True
 
-        The first site is fitted on its queue. What stands before a later site depends on the
-        frozen layers below it, so its rows are collected anew behind them.
-        """
-        layers = self.model.transforms
-        if not any(layer.has_statistics for layer in layers.values()):
-            return
-        modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-        first, *later = self.model.sites
-        layers.train()  # statistics of the batch: none are frozen yet
-        if self.trainer.global_step == 0 and not self._prefilled:
-            for rows in self._rows_of_training_batches():
-                self.model.observe(rows)
-            self._prefilled = True
-        layers[first].fit()  # type: ignore[operator]
-        for below, site in zip(self.model.sites, later, strict=False):
-            layers[below].eval()
-            rows_ND = torch.cat([rows[site] for rows in self._rows_of_training_batches()])
-            layers[site].fit(rows_ND)  # type: ignore[operator]
-        for module, mode in modes:
-            module.training = mode
-
-    def _rows_of_training_batches(self) -> Iterator[dict[str, Tensor]]:
-        """Rows before each site, of the first `prefill_batches` training batches."""
+    def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
+        """The model's output on the first training batches, whole in every process."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        for batch in data.first_batches(self.prefill_batches):
+        for batch in data.first_batches(n_batches):
             with self.trainer.precision_plugin.forward_context():
                 output = self.model(batch.to(self.device))
-            yield {site: before_ND for site, (before_ND, _) in output.site_rows.items()}
+            yield output
 
 
 def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:

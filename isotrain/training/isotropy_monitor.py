@@ -17,6 +17,7 @@ from isotrain.geometry.cloud import shared
 from isotrain.geometry.reservoir import Reservoir
 from isotrain.geometry.rows import index_of, row_ids
 from isotrain.metrics.suite import flat, needs
+from isotrain.training.site_measures import site_measures
 from isotrain.types import Batch, ModelOutput, RowMetric
 
 VIEWS = ("cls", "tokens")  # first token of each sequence; every non-pad token
@@ -24,6 +25,8 @@ VIEWS = ("cls", "tokens")  # first token of each sequence; every non-pad token
 
 class IsotropyMonitor(pl.Callback):
     """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
+
+    Of each site also `val/<site>/<name>`: what `site_measures` finds.
 
     At most `max_rows` rows are kept per view and site, those whose (row, position) hashes
     lowest: the same ones at every validation and for any batch size. Memory is
@@ -54,12 +57,13 @@ class IsotropyMonitor(pl.Callback):
         self.metrics, self.max_rows, self.headline = dict(metrics), max_rows, headline
         self.of_labels = {name for name, metric in metrics.items() if needs(metric) == "labels"}
         self._reservoirs: dict[str, Reservoir] = {}
+        self._owned: dict[str, bool] = {}  # whether each row of a site is an example of its own
         self._told: set[str] = set()
 
     def budget_bytes(self, width: int, n_blocks: int, n_sites: int) -> int:
         """Bytes held at most between two validations."""
         rows = width * (len(VIEWS) * (n_blocks + 1) + 2 * n_sites)
-        labels = len(VIEWS) + n_sites if self.of_labels else 0
+        labels = n_sites + (len(VIEWS) if self.of_labels else 0)
         return self.max_rows * 4 * (rows + labels)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -88,8 +92,9 @@ class IsotropyMonitor(pl.Callback):
             ids_N = ids_AT.flatten()[places[view]]
             self._reservoir(view).add(ids_N, flat_states, places[view])
         for site, rows in output.site_rows.items():
-            ids_N = output.site_ids[site]
-            self._reservoir(site + "_site").add(ids_N, [*rows, *self._labels(ids_N, batch)])
+            self._owned[site] = len(rows.ids) == len(batch.labels)
+            clouds = [rows.before, rows.after, rows.labels[:, None]]
+            self._reservoir(site + "_site").add(rows.ids, clouds)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the kept rows and log every value."""
@@ -98,12 +103,15 @@ class IsotropyMonitor(pl.Callback):
             if trainer.world_size > 1:
                 reservoir.exchange()
             clouds = reservoir.clouds()
-            labels_N = clouds.pop()[:, 0].long() if self.of_labels else None
+            site = name.removesuffix("_site")
+            labels_N = clouds.pop()[:, 0] if self.of_labels or site != name else None
+            if site != name:
+                values |= self._site(pl_module, site, clouds, labels_N)
             for number, rows_ND in enumerate(clouds):
                 if name in VIEWS:
                     place = f"layer_{number:02d}/{name}"
                 else:
-                    place = f"{name.removesuffix('_site')}/{('before', 'after')[number]}"
+                    place = f"{site}/{('before', 'after')[number]}"
                 values |= self._measure(rows_ND, labels_N, place)
         self._reservoirs = {}
         values = {key: value.to(pl_module.device) for key, value in values.items()}
@@ -119,6 +127,17 @@ class IsotropyMonitor(pl.Callback):
         if name not in self._reservoirs:
             self._reservoirs[name] = Reservoir(self.max_rows)
         return self._reservoirs[name]
+
+    def _site(
+        self, module: Any, site: str, clouds: list[Tensor], labels_N: Tensor | None
+    ) -> dict[str, Tensor]:
+        """What the layer of a site did, and how its queue compares."""
+        layer = module.model.transforms[site]
+        queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
+        before_ND, after_ND = clouds
+        labels_N = labels_N if self._owned[site] else None
+        found = site_measures(before_ND, after_ND, labels_N, queue_MD)
+        return {f"val/{site}/{name}": value.float() for name, value in found.items()}
 
     def _labels(self, ids_N: Tensor, batch: Batch) -> list[Tensor]:
         """The class of the example of each id, as one more cloud `[N, 1]`, where it is needed."""
@@ -141,7 +160,8 @@ class IsotropyMonitor(pl.Callback):
             for name, metric in self.metrics.items():
                 labels = labels_N if name in self.of_labels else None
                 try:
-                    found = metric(rows_ND) if labels is None else metric(rows_ND, labels=labels)
+                    known = {} if labels is None else {"labels": labels.long()}
+                    found = metric(rows_ND, **known)
                 except (ValueError, RuntimeError) as error:
                     self._tell(name, place, error)
                     continue

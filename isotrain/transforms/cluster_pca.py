@@ -1,60 +1,65 @@
 """Cluster centring and removal of dominant directions, as one isotropy layer.
 
 Mean, all-but-the-top, cluster mean and cluster PCA are this one class with other numbers: see
-the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions.
+the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions, J spared directions.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.cluster_pca import (
-    Centre,
-    Clip,
-    ClusterPCAStats,
-    Removal,
-    apply_clip,
-    apply_cluster_pca,
-    fit_clip,
-    fit_cluster_pca,
-)
+from isotrain.geometry.assignment import Assign
+from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
-from isotrain.geometry.levels import rms_distance
+from isotrain.geometry.spared import N_BETWEEN
 from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
 from isotrain.transforms.row_queue import Capacity
+
+Protect = Literal["none", "labels"]
 
 
 class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """Isotropy layer `[N, D] -> [N, D]`: cluster centring, then removal of directions.
 
-    `FittedTransform` says where the statistics come from: the batch, as published, or a queue.
+    `FittedTransform` says where the statistics come from: the batch, as published, or a queue;
+    `fit_cluster_pca` what they are. With `grad="detach"` the gradient passes rows and means, and
+    takes assignments, directions and levels as constants.
 
     Args:
         width: D.
         n_clusters: K; 1 = no clustering.
         n_components: R directions removed per cluster; 0 = centring only.
-        n_clipped: leading directions of all rows that are shrunk to the bulk level first, before
-            rows are clustered: what fine-tuning has put there (a label) is then shrunk as a whole
-            and not deleted with the mean of a cluster.
+        n_clipped: leading directions of all rows that are set aside first, shrunk to the bulk
+            level and given back last: what fine-tuning has put there (a label) is not deleted.
+        protect: none | labels: the between-class directions (4 at most; scores are cut into five
+            classes) are set aside so too. Training rows then come with their labels.
+        assign: kmeans | spherical (by cosine) | gmm (diagonal Gaussians, by likelihood).
+        softness: 0 = a row belongs to one cluster; above, to all by softmax(−distance/softness).
         centre: none | global | cluster | shrink: what a row loses; shrink leaves the offset of its
             cluster from the mean of all, cut to the bulk level.
+        directions: principal | random (a control: as many, drawn once from `seed`).
         removal: project takes directions out | clip shrinks them to the bulk level.
         keep_scale: multiply results so that their rms distance from their mean is that of the rows.
         strength: how far a row goes from what it was to the result, in [0, 1].
+        warmup_steps: steps (`observe` in training mode) over which strength rises from 0.
         rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters borrow the statistics of all rows.
+        grad: detach | full: directions and levels carry their exact gradient too, at the cost of
+            one [D, D] eigenproblem per cluster and step.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
-        n_iterations: k-means iterations at most per fit.
+        n_iterations: rounds of k-means (or EM) at most per fit.
         seed: of the first k-means start; later ones continue from the queue's centroids.
 
     Raises:
-        ValueError: an illegal number or name. RuntimeError: frozen evaluation before `fit`.
+        ValueError: an illegal number or name, or options that contradict each other.
+        RuntimeError: frozen evaluation before `fit`.
 
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
 
@@ -65,14 +70,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
 
     warm_KD: Tensor
     is_warm: Tensor
-    anchor_KD: Tensor
-    centre_KD: Tensor
-    direction_KDR: Tensor
-    removed_KR: Tensor
-    clip_mean_D: Tensor
-    clip_DJ: Tensor
-    clip_J: Tensor
-    scale: Tensor
+    n_steps: Tensor
 
     @checked
     def __init__(
@@ -81,12 +79,18 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         n_clusters: Annotated[int, Bounds(1)] = 8,
         n_components: Annotated[int, Bounds(0)] = 3,
         n_clipped: Annotated[int, Bounds(0)] = 0,
+        protect: Protect = "none",
+        assign: Assign = "kmeans",
+        softness: Annotated[float, Bounds(least=0)] = 0.0,
         centre: Centre = "cluster",
+        directions: Directions = "principal",
         removal: Removal = "project",
         keep_scale: bool = False,
         strength: Annotated[float, Bounds(least=0, most=1)] = 1.0,
+        warmup_steps: Annotated[int, Bounds(0)] = 0,
         rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
         min_rows: Annotated[int, Bounds(1)] = 4,
+        grad: Grad = "detach",
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,
@@ -96,63 +100,92 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         for name, number in (("n_components", n_components), ("n_clipped", n_clipped)):
             if number >= width:
                 raise ValueError(f"{name} must be below width={width}, got {number}; lower {name}")
+        if protect == "labels" and eval_stats == "batch":
+            raise ValueError(
+                "protect=labels cannot go with eval_stats=batch: evaluation would read its own "
+                "labels; use eval_stats=frozen or refit"
+            )
+        if grad == "full" and (directions == "random" or n_components == 0):
+            raise ValueError(
+                "grad=full is the gradient of principal directions, and there are none with "
+                f"directions={directions}, n_components={n_components}; use grad=detach"
+            )
+        n_spared = n_clipped + N_BETWEEN * (protect == "labels")
+        n_mixture = n_clusters if assign == "gmm" and n_clusters > 1 else 0
         empty = ClusterPCAStats(
             torch.zeros(n_clusters, width),
             torch.zeros(n_clusters, width),
             torch.zeros(n_clusters, width, n_components),
             {},
-            torch.ones(n_clusters, n_components),
-            torch.zeros(width),
-            torch.zeros(width, n_clipped),
-            torch.zeros(n_clipped),
-            torch.ones(()),
+            removed_KR=torch.ones(n_clusters, n_components),
+            spared_mean_D=torch.zeros(width),
+            spared_DJ=torch.zeros(width, n_spared),
+            kept_J=torch.ones(n_spared),
+            scale=torch.ones(()),
+            variance_KD=torch.ones(n_mixture, width),
+            log_weight_K=torch.zeros(n_mixture),
+            unit=torch.ones(()),
+            assign=assign,
+            softness=softness,
         )
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, stats, eval_stats, queue_rows, protect == "labels")
         self.n_clusters, self.n_components = n_clusters, n_components
+        self.n_clipped, self.assign, self.softness = n_clipped, assign, softness
+        self.centre, self.directions, self.removal = centre, directions, removal
+        self.keep_scale, self.strength, self.warmup_steps = keep_scale, strength, warmup_steps
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
-        self.n_clipped, self.centre, self.removal = n_clipped, centre, removal
-        self.keep_scale, self.strength, self.seed = keep_scale, strength, seed
+        self.grad, self.seed = grad, seed
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.register_buffer("is_warm", torch.tensor(False))
+        self.register_buffer("n_steps", torch.tensor(0))
 
-    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> ClusterPCAStats:
+    def estimate(
+        self, rows_ND: Tensor, to_freeze: bool = False, labels_N: Tensor | None = None
+    ) -> ClusterPCAStats:
         """Clusters and their statistics; frozen ones, under `stats="batch"`, cap as batches did."""
         as_batches = to_freeze and self.stats == "batch"
-        effective = (int(self.queue.batch_rows) if as_batches else 0) or len(rows_ND)
-        clip = fit_clip(rows_ND, self.n_clipped, self.rho, min(effective, len(rows_ND)))
-        warm_KD = self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None
-        stats = fit_cluster_pca(
-            apply_clip(rows_ND, clip),
+        return fit_cluster_pca(
+            rows_ND,
             self.n_clusters,
             self.n_components,
+            n_clipped=self.n_clipped,
+            labels_N=labels_N,
+            assign=self.assign,
+            softness=self.softness,
             centre=self.centre,
+            directions=self.directions,
             removal=self.removal,
+            keep_scale=self.keep_scale,
             rho=self.rho,
             min_rows=self.min_rows,
-            effective_rows=effective if as_batches else None,
-            n_iterations=100 if to_freeze else self.n_iterations,
+            grad="detach" if to_freeze else self.grad,
+            effective_rows=(int(self.queue.batch_rows) if as_batches else 0) or None,
             generator=torch.Generator().manual_seed(self.seed),
-            init=None if warm_KD is None else apply_clip(warm_KD, clip),
+            init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
+            n_iterations=100 if to_freeze else self.n_iterations,
+            exact=to_freeze,
         )
-        scale = rows_ND.new_ones(())
-        if self.keep_scale:
-            result_ND = apply_cluster_pca(apply_clip(rows_ND, clip), stats, stats.assignment_N)
-            before, after = (rms_distance(x.detach()) for x in (rows_ND, result_ND))
-            scale = torch.where(after > 0, before / torch.where(after > 0, after, 1.0), 1.0)
-        mean_D, direction_DJ, share_J = clip
-        return stats._replace(clip_mean_D=mean_D, clip_DJ=direction_DJ, clip_J=share_J, scale=scale)
 
     def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
         """Rows without the mean and the dominant directions of their cluster."""
         known = are_last and stats.assignment_N is not None
         own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
-        clip = Clip(stats.clip_mean_D, stats.clip_DJ, stats.clip_J)  # type: ignore[arg-type]
-        result_ND = apply_cluster_pca(apply_clip(rows_ND, clip), stats, own_N)
-        if self.keep_scale and stats.scale is not None:
-            result_ND = result_ND * stats.scale
-        if self.strength == 1.0:
+        result_ND = apply_cluster_pca(rows_ND, stats, own_N)
+        strength = self.strength_now()
+        if strength == 1.0:
             return result_ND
-        return rows_ND + self.strength * (result_ND - rows_ND)
+        return rows_ND + strength * (result_ND - rows_ND)
+
+    def strength_now(self) -> float:
+        """The strength at this step: it rises linearly over the warm-up."""
+        if self.warmup_steps == 0:
+            return self.strength
+        return self.strength * min(1.0, int(self.n_steps) / self.warmup_steps)
+
+    def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
+        """Push rows into the queue; in training mode that is a step of the warm-up."""
+        super().observe(x_ND, labels_N)
+        self.n_steps += self.training
 
     def follow(self, rows_MD: Tensor) -> None:
         """Move the centroids that k-means starts from."""

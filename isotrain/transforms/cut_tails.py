@@ -90,7 +90,7 @@ class CutTails(FittedTransform[CutTailsStats]):
         threshold: |mean| of a dimension, in rms over all entries, above which it is cut.
         variance_factor: variance, × the mean variance over dimensions, above which it is cut.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 
     Raises:

@@ -6,17 +6,17 @@ N rows, D width, M rows in the queue.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
 from isotrain.transforms.row_queue import RowQueue
 
 TrainStats = Literal["batch", "queue"]
-EvalStats = Literal["frozen", "batch"]
+EvalStats = Literal["frozen", "refit", "batch"]
 
 
 class _Statistics(Protocol):
@@ -36,22 +36,30 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
 
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
-    and a queue of recent rows (`stats="queue"`). In evaluation mode they are frozen by `fit`
-    (`eval_stats="frozen"`: a row's result does not depend on its batch-mates) or taken from the
-    batch (`eval_stats="batch"`). `forward` changes no state; `observe` feeds the queue. Half
-    precision is computed in float32 and cast back, float64 stays; a row with a NaN is left out of
-    all statistics.
+    and a queue of recent rows (`stats="queue"`); their gradient then is that of statistics of the
+    rows alone, since the queue will follow the batches: an encoder that is rewarded for moving
+    what the layer takes away later runs ahead of it. In evaluation mode they are frozen by `fit`
+    (`eval_stats="frozen"`: a row's result does not depend on its batch-mates; `"refit"`: the same,
+    and the trainer fits on all training rows, not on the queue) or taken from the batch
+    (`eval_stats="batch"`). `forward` changes no state; `observe` feeds the queue. Half precision
+    is computed in float32 and cast back, float64 stays; a row with a NaN is left out of all
+    statistics. In training the counter `energy_kept` is the scatter of the results over that of
+    the rows.
+
+    A layer with `reads_labels` takes the labels of the rows (numbers `[N]`) as a second argument
+    of `forward` in training, of `observe` and of `fit`; `estimate` gets them as `labels_N`.
 
     Args:
         width: D.
         empty: statistics of zeros; each tensor in them becomes a buffer of that name, which `fit`
             fills.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
+        reads_labels: whether the statistics follow from labels too.
 
     Raises:
-        RuntimeError: frozen evaluation before `fit`.
+        ValueError: labels are missing. RuntimeError: frozen evaluation before `fit`.
     """
 
     has_statistics = True
@@ -59,13 +67,19 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     is_fitted: Tensor
 
     def __init__(
-        self, width: int, empty: S, stats: TrainStats, eval_stats: EvalStats, queue_rows: int
+        self,
+        width: int,
+        empty: S,
+        stats: TrainStats,
+        eval_stats: EvalStats,
+        queue_rows: int,
+        reads_labels: bool = False,
     ) -> None:
         super().__init__()
-        self.stats, self.eval_stats = stats, eval_stats
+        self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
         self.counters: dict[str, Tensor] = {}
-        self.queue = RowQueue(queue_rows, width)
-        self._statistics: Callable[..., S] = type(empty)
+        self.queue = RowQueue(queue_rows, width + reads_labels)  # a label is one more column
+        self._empty = empty
         self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]
         for name in self._names:
             self.register_buffer(name, getattr(empty, name))
@@ -82,44 +96,75 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def follow(self, rows_MD: Tensor) -> None:
         """Take what later estimates start from out of the queue's rows; nothing, by default."""
 
-    def forward(self, x_ND: Tensor) -> Tensor:
+    def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
         """Transformed rows; the class says where the statistics come from."""
         with torch.autocast(x_ND.device.type, enabled=False):
             rows_ND, are_last = wide(x_ND), False
-            if not self.training and self.eval_stats == "frozen":
+            if not self.training and self.eval_stats != "batch":
                 stats = self._frozen(rows_ND.dtype)
             else:
-                finite_ND = finite_rows(rows_ND)
+                finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
                 if len(finite_ND) == 0:  # nothing to estimate from
                     self.counters = {}
                     return x_ND
                 recent = self.training and self.stats == "queue"
                 known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
-                stats = self.estimate(torch.cat([known_ND, finite_ND]))
+                # The queue follows the batches, and so does what statistics will be: they move
+                # with the rows of the batch as if these stood for all.
+                weight = 1.0 + len(known_ND) / len(finite_ND)
+                moving_ND = finite_ND.detach() + weight * (finite_ND - finite_ND.detach())
+                stats = self._estimate(torch.cat([known_ND, moving_ND]))
                 are_last = len(finite_ND) == len(rows_ND)
-            self.counters = stats.counters
-            return self.transform(rows_ND, stats, are_last).to(x_ND.dtype)
+            result_ND = self.transform(rows_ND, stats, are_last)
+            self.counters = dict(stats.counters)
+            if self.training:
+                self.counters["energy_kept"] = energy_kept(rows_ND, result_ND)
+            return result_ND.to(x_ND.dtype)
 
     @torch.no_grad()
-    def observe(self, x_ND: Tensor) -> None:
+    def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push rows into the queue, and `follow` it."""
-        self.queue.push(x_ND)
-        rows_MD = wide(self.queue.rows())
+        self.queue.push(self._labelled(wide(x_ND), labels_N))
+        rows_MD = wide(self.recent_rows())
         if len(rows_MD):
             with torch.autocast(rows_MD.device.type, enabled=False):
                 self.follow(rows_MD)
 
     @torch.no_grad()
-    def fit(self, x_ND: Tensor | None = None) -> None:
+    def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
         """Freeze the statistics of evaluation: of the given finite rows, or of the queue."""
-        rows_ND = finite_rows(wide(self.queue.rows() if x_ND is None else x_ND.detach()))
+        given_ND = self.queue.rows() if x_ND is None else self._labelled(x_ND.detach(), labels_N)
+        rows_ND = finite_rows(wide(given_ND))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
         with torch.autocast(rows_ND.device.type, enabled=False):
-            stats = self.estimate(rows_ND, to_freeze=True)
+            stats = self._estimate(rows_ND, to_freeze=True)
         for name in self._names:
-            self.get_buffer(name).copy_(getattr(stats, name))
+            if (value := getattr(stats, name)) is not None:  # None: this layer has no such part
+                self.get_buffer(name).copy_(value)
         self.is_fitted.fill_(True)
+
+    def recent_rows(self) -> Tensor:
+        """The rows of the queue, `[≤ M, D]`, without labels."""
+        return self._unlabelled(self.queue.rows())[0]
+
+    def _estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> S:
+        rows_ND, known = self._unlabelled(rows_ND)
+        return self.estimate(rows_ND, to_freeze, **known)
+
+    def _labelled(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor:
+        """The rows, with their labels as a last column where the layer reads them."""
+        if not self.reads_labels:
+            return x_ND
+        if labels_N is None:
+            raise ValueError("this layer reads labels: give those of the rows, layer(rows, labels)")
+        return torch.cat([x_ND, labels_N[:, None].to(x_ND)], dim=1)
+
+    def _unlabelled(self, rows_ND: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rows alone, and what the layer knows of them."""
+        if not self.reads_labels:
+            return rows_ND, {}
+        return rows_ND[:, :-1], {"labels_N": rows_ND[:, -1].detach()}
 
     def _frozen(self, dtype: torch.dtype) -> S:
         if not bool(self.is_fitted):
@@ -128,4 +173,4 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                 "trainer does so before each evaluation), or set eval_stats=batch"
             )
         frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
-        return self._statistics(**frozen, counters={})
+        return self._empty._replace(**frozen, counters={})  # type: ignore[no-any-return, attr-defined]

@@ -85,7 +85,7 @@ class IterNorm(FittedTransform[IterNormStats]):
         grad: full | detached, whether the matrix carries a gradient.
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 
     Raises:

@@ -89,7 +89,7 @@ class Standardize(FittedTransform[StandardizeStats]):
             vary is 0, not noise.
         keep_scale: whether the rms norm of the rows is kept.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 
     Raises:

@@ -74,7 +74,7 @@ class Whitening(FittedTransform[WhiteningStats]):
         n_components: R leading directions kept; None = all D.
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 
     Raises:

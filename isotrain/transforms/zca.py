@@ -64,7 +64,7 @@ class ZCA(FittedTransform[ZCAStats]):
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats: batch | queue, the source of training statistics.
-        eval_stats: frozen | batch.
+        eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 
     Raises:

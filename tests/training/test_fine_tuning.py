@@ -41,7 +41,7 @@ def observations(model):
     seen, observe = [], model.observe
 
     def record(rows):
-        seen.append({site: part.clone() for site, part in rows.items()})
+        seen.append({site: before.clone() for site, (before, _) in rows.items()})
         observe(rows)
 
     model.observe = record

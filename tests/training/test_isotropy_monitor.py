@@ -42,7 +42,7 @@ def offline(experiment):
             for layer, hidden in enumerate(output.hidden_states):
                 parts[f"layer_{layer:02d}/cls"] = hidden[:, 0]
                 parts[f"layer_{layer:02d}/tokens"] = hidden[real]
-            for site, (before, after) in output.site_rows.items():
+            for site, (before, after, *_) in output.site_rows.items():
                 parts[f"{site}/before"], parts[f"{site}/after"] = before, after
             for place, rows in parts.items():
                 clouds.setdefault(place, []).append(rows)
@@ -101,7 +101,7 @@ def test_the_budget_is_kept(built, max_rows):
     counts = {key: n for key, n in values.items() if "/n_rows/" in key}
     assert len(counts) == 2 * 3 + 2 * 3
     budget = monitor.budget_bytes(width=16, n_blocks=2, n_sites=3)
-    assert budget == max_rows * 16 * 4 * 12
+    assert budget == max_rows * 4 * (16 * 12 + 3)  # 2 views of 3 layers, 2 × 3 sites, labels
     if max_rows < 32:
         assert set(counts.values()) == {max_rows}
         assert held.n_bytes == budget

@@ -93,10 +93,8 @@ def test_gradcheck_of_apply():
     assert torch.autograd.gradcheck(lambda x, w, b: apply_batch_norm(x, stats, w, b), leaves)
 
 
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-def test_gradcheck_of_training(stats):
-    layer, _ = pair(3, stats=stats)
-    layer.observe(cloud(8, 3, seed=4))
+def test_gradcheck_of_training():
+    layer, _ = pair(3, stats="batch")
     assert torch.autograd.gradcheck(layer, cloud(5, 3).requires_grad_())
 
 

@@ -49,7 +49,7 @@ def test_training_estimates_from_the_batch_or_the_queue_and_the_batch(stats, n):
     assert layer(ROWS).tolist() == CENTRED
     assert layer.asked == [(n, False)]
     assert layer.are_last
-    assert layer.counters == {"n": n}
+    assert layer.counters == {"n": n, "energy_kept": 1.0}
     assert layer.followed == [2]
 
 

@@ -93,10 +93,19 @@ def test_the_full_gradient_is_finite_and_right_with_repeated_eigenvalues():
     assert torch.autograd.gradcheck(layer, x)
 
 
-def test_the_full_gradient_with_a_queue_is_that_of_the_batch_rows():
-    layer = IterNorm(4, stats="queue").double()
-    layer.observe(cloud(20, 4, seed=1))
+def test_the_full_gradient_is_exact():
+    layer = IterNorm(4, stats="batch").double()
     assert torch.autograd.gradcheck(layer, cloud(6, 4, seed=2).requires_grad_())
+
+
+def test_with_a_queue_that_repeats_the_batch_the_gradient_is_that_of_the_batch():
+    x, upstream = cloud(6, 4, seed=2).requires_grad_(), cloud(6, 4, seed=3)
+    queue, batch = IterNorm(4, stats="queue").double(), IterNorm(4, stats="batch").double()
+    for _ in range(3):
+        queue.observe(x)
+    (expected,) = torch.autograd.grad(batch(x), x, upstream)
+    (found,) = torch.autograd.grad(queue(x), x, upstream)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)  # the queue is float32
 
 
 def test_the_full_gradient_is_blind_to_a_common_factor():

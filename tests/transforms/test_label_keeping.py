@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from isotrain.geometry.cluster_pca import Clip, apply_clip, fit_clip
+from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.levels import rms_distance
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
-from isotrain.transforms.cluster_pca import ClusterPCA, apply_cluster_pca, fit_cluster_pca
+from isotrain.transforms.cluster_pca import ClusterPCA
 
 N, D, RADIUS, RMS = 2000, 768, 8.0, 15.0
 
@@ -67,10 +67,20 @@ def test_clipping_cannot_save_what_cluster_centring_deletes(two_classes, k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 8])
-def test_a_clip_before_clustering_keeps_the_label_for_any_number_of_clusters(two_classes, k):
+@pytest.mark.parametrize("way", ["n_clipped", "protect"])
+def test_what_is_set_aside_keeps_the_label_for_any_number_of_clusters(two_classes, k, way):
     x, labels = two_classes
-    probe, ln_i, score = measured(of_layer(x, n_clusters=k, n_components=1, n_clipped=1), labels)
-    assert probe > 1.0 - 0.01
+    layer = ClusterPCA(
+        D,
+        n_clusters=k,
+        n_components=1,
+        n_clipped=int(way == "n_clipped"),
+        protect="labels" if way == "protect" else "none",
+        stats="batch",
+    )
+    y = layer(x, labels) if way == "protect" else layer(x)
+    probe, ln_i, score = measured(y, labels)
+    assert probe > 1.0 - 0.005
     assert ln_i > -1.0
     assert score > 0.7
 
@@ -81,10 +91,10 @@ def cloud(n=200, d=12, seed=0):
     return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + 3.0
 
 
-def test_clip_equals_the_eigenvectors_and_can_be_undone():
+def test_spared_directions_come_back_at_the_bulk_level_and_can_be_undone():
     x = cloud()
-    clip = fit_clip(x, 3, rho=0.25, effective_rows=200)
-    y = apply_clip(x, clip)
+    stats = fit_cluster_pca(x, 1, 0, n_clipped=3, centre="none")
+    y = apply_cluster_pca(x, stats)
     value, vector = torch.linalg.eigh(torch.cov(x.T))
     bulk = value[:-3].sum() / (12 - 3)
     factor = torch.ones_like(value)
@@ -92,21 +102,31 @@ def test_clip_equals_the_eigenvectors_and_can_be_undone():
     mean = x.mean(dim=0)
     expected = (x - mean) @ (vector * factor) @ vector.T + mean
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(
-        torch.linalg.eigvalsh(torch.cov(y.T))[-3:].max(), torch.maximum(bulk, value[-4])
-    )
-    back = Clip(clip.mean_D, clip.direction_DJ, 1.0 - 1.0 / (1.0 - clip.share_J))
-    torch.testing.assert_close(apply_clip(y, back), x, rtol=1e-9, atol=1e-9)
+    back = apply_cluster_pca(y, stats._replace(kept_J=1.0 / stats.kept_J))
+    torch.testing.assert_close(back, x, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("x", [torch.ones(5, 4), torch.randn(1, 4), torch.zeros(3, 4)])
-def test_a_cloud_without_scatter_is_not_clipped(x):
-    assert torch.equal(apply_clip(x, fit_clip(x, 2, 0.25, len(x))), x)
+def test_a_cloud_without_scatter_passes(x):
+    stats = fit_cluster_pca(x, 1, 0, n_clipped=2, labels_N=torch.arange(len(x)) % 2)
+    assert torch.equal(apply_cluster_pca(x, stats), x)
 
 
-def test_clip_is_capped_by_rho():
-    shares = fit_clip(cloud(), 8, rho=0.25, effective_rows=13).share_J
-    assert int((shares > 0).sum()) == 3  # floor(0.25·12)
+def test_spared_directions_are_capped_by_rho():
+    stats = fit_cluster_pca(cloud(), 1, 0, n_clipped=8, effective_rows=13)
+    assert int(stats.spared_DJ.square().sum().round()) == 3  # floor(0.25·12)
+
+
+def test_no_removal_touches_what_is_spared():
+    x = torch.cat([cloud(120, seed=1), cloud(80, seed=2) + 20.0])
+    generator = torch.Generator().manual_seed(0)
+    stats = fit_cluster_pca(x, 3, 2, n_clipped=2, generator=generator)
+    y = apply_cluster_pca(x, stats)
+    spared = (x - x.mean(dim=0)) @ stats.spared_DJ * stats.kept_J
+    torch.testing.assert_close((y @ stats.spared_DJ), spared, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        stats.direction_KDR.mT @ stats.spared_DJ, torch.zeros(3, 2, 2).double(), atol=1e-9, rtol=0
+    )
 
 
 @pytest.mark.parametrize("centre", ["none", "global", "cluster", "shrink"])
@@ -163,11 +183,12 @@ def test_frozen_statistics_survive_a_state_dict_and_other_batch_mates(options):
     assert not torch.equal(layer(x), x)
 
 
-def test_gradcheck_through_clip_and_shrink():
+def test_gradcheck_through_what_is_spared_clipped_and_shrunk():
     x = cloud(8, 5).requires_grad_()
-    stats = fit_cluster_pca(x.detach(), 1, 1, centre="shrink", removal="clip", rho=1.0)
-    clip = fit_clip(x.detach(), 1, 1.0, 8)
-    assert torch.autograd.gradcheck(lambda r: apply_cluster_pca(apply_clip(r, clip), stats), x)
+    stats = fit_cluster_pca(
+        x.detach(), 1, 1, n_clipped=1, centre="shrink", removal="clip", keep_scale=True, rho=1.0
+    )
+    assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, stats), x)
 
 
 @pytest.mark.parametrize("options", [{"removal": "clip"}, {"n_clipped": 2}, {}])

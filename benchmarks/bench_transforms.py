@@ -1,0 +1,186 @@
+"""Cost of the isotropy layers: ratios of interleaved runs, medians with quartiles.
+
+    python benchmarks/bench_transforms.py [--part a|b|c] [--rounds 9] [--threads 2]
+
+(a) the published method offline against scikit-learn's loop over clusters, (b) every layer of
+conf/isotropy on a batch of 32 rows, (c) the step time of MiniLM with every layer over that without
+(RTE, batch 32; needs ISOTRAIN_DATA_DIR).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+from functools import partial
+from pathlib import Path
+
+import bench_step
+import numpy as np
+import torch
+from bench_metrics import interleaved, line
+from hydra.utils import instantiate
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_limits
+
+from isotrain.config.compose import compose_run, conf_folder
+from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.model import IsotropicModel, reads_labels
+from isotrain.run import quiet
+from isotrain.training.optim import parameter_groups
+
+N_CLUSTERS, N_COMPONENTS, N_ITERATIONS = 27, 12, 10
+LAYERS = sorted(file.stem for file in Path(conf_folder(), "isotropy").glob("*.yaml"))
+
+
+def heavy_rows(n: int, d: int) -> torch.Tensor:
+    """float32 rows in 20 groups of falling size; falling spectra, Student's t of 3 degrees."""
+    rng = np.random.default_rng(0)
+    share = 1.0 / np.arange(1, 21)
+    owner = rng.choice(20, n, p=share / share.sum())
+    centres = 4.0 * rng.standard_normal((20, d))
+    scales = rng.permuted(np.tile(2.0 * np.arange(1, d + 1) ** -0.7, (20, 1)), axis=1)
+    tails = np.sqrt(3.0 / rng.chisquare(3, n))[:, None]
+    rows = centres[owner] + rng.standard_normal((n, d)) * scales[owner] * tails
+    return torch.from_numpy(rows).float()
+
+
+def loop(x: np.ndarray, assignment: np.ndarray, solver: str) -> np.ndarray:
+    """Per cluster: mean and leading directions of scikit-learn's PCA taken out."""
+    y = np.zeros_like(x)
+    for c in np.unique(assignment):
+        own = assignment == c
+        rows = x[own]
+        k = min(N_COMPONENTS, len(rows) - 1)
+        pca = PCA(k, svd_solver=solver, random_state=0).fit(rows) if k else None
+        rows = rows - rows.mean(axis=0)
+        y[own] = rows - rows @ pca.components_.T @ pca.components_ if pca else rows
+    return y
+
+
+def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
+    x = heavy_rows(rows, width)
+    array = x.numpy()
+
+    def ours(**start: object) -> torch.Tensor:
+        stats = fit_cluster_pca(
+            x, N_CLUSTERS, N_COMPONENTS, rho=1.0, min_rows=1, exact=True, **start
+        )
+        return apply_cluster_pca(x, stats, stats.assignment_N)
+
+    def seeded() -> dict[str, object]:
+        return {"generator": torch.Generator().manual_seed(0), "n_iterations": N_ITERATIONS}
+
+    def theirs_whole(solver: str) -> np.ndarray:
+        means = KMeans(N_CLUSTERS, n_init=1, max_iter=N_ITERATIONS, tol=0.0, random_state=0)
+        return loop(array, means.fit_predict(array), solver)
+
+    found = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, **seeded())
+    given = {"init": found.anchor_KD, "n_iterations": 0}  # the centroids give the same clusters
+    assert found.assignment_N is not None
+    assignment = found.assignment_N.numpy()
+    # A smaller cluster loses fewer directions in isotrain, which never deletes all of a row.
+    large = torch.from_numpy(np.bincount(assignment)[assignment] > N_COMPONENTS + 1)
+    expected, y = torch.from_numpy(loop(array, assignment, "full"))[large], ours(**given)[large]
+    error = float((y - expected).norm() / expected.norm())
+    assert error < 1e-4, f"not the same result: {error}"
+    print(
+        f"\nOffline, [{rows}, {width}] float32, K = {N_CLUSTERS}, R = {N_COMPONENTS}; equal to "
+        f"the loop to {error:.0e} in the {int(large.sum())} rows of large enough clusters\n"
+    )
+    print("| what | scikit-learn, ms | isotrain, ms | times faster (quartiles) | wanted |")
+    print("| --- | --- | --- | --- | --- |")
+    arms = {
+        "k-means, fit and apply": (lambda: ours(**seeded()), theirs_whole),
+        "fit and apply, clusters given": (
+            lambda: ours(**given),
+            lambda solver: loop(array, assignment, solver),
+        ),
+    }
+    for what, (mine, theirs) in arms.items():
+        solvers = {name: partial(theirs, name) for name in ("full", "auto")}
+        seconds = interleaved(rounds, ours=mine, **solvers)
+        line(f"{what}; svd_solver=full", seconds, "full", "ours", "≥ 6")
+        line(f"{what}; svd_solver=auto (approximate)", seconds, "auto", "ours", "–")
+
+
+def layer_of(name: str, width: int) -> torch.nn.Module:
+    return instantiate(compose_run([f"isotropy={name}"]).isotropy)(width=width)
+
+
+def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
+    leaf = heavy_rows(rows, width).requires_grad_()
+    print(f"\nTraining mode, stats=batch, [{rows}, {width}] float32\n")
+    print("| isotropy layer | forward, ms (quartiles) | with backward, ms | forward wanted |")
+    print("| --- | --- | --- | --- |")
+    forward = {}
+    for name in LAYERS:
+        layer = layer_of(name, width).train()
+        layer.stats = "batch"
+        labels = [torch.arange(rows) % 2] * reads_labels(layer)
+        forward[name] = partial(layer, leaf, *labels)
+    seconds = interleaved(rounds, **forward)
+    both = {name: lambda run=run: run().sum().backward() for name, run in forward.items()}
+    longer = interleaved(rounds, **both)
+    for name in LAYERS:
+        low, middle, high = (1e3 * s for s in statistics.quantiles(seconds[name], n=4))
+        both_ms = 1e3 * statistics.median(longer[name])
+        print(f"| {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {both_ms:.2f} | < 2 |")
+
+
+def part_c(rounds: int, batches: int = 32) -> None:
+    """Every layer at its default on pooled rows, behind a full queue."""
+    quiet()
+    module, found = bench_step.built(["isotropy=none"])
+    shared, task = module.model, module.task
+    optimizer = module.optimizer(parameter_groups(shared))
+    models = {}
+    for name in LAYERS:
+        layer = layer_of(name, shared.encoder.width)
+        models[name] = IsotropicModel(
+            shared.encoder, shared.pooling, shared.head, {"pooled": layer}
+        )
+    for batch in found[:batches]:
+        with torch.no_grad():
+            rows = shared(batch).site_rows["pooled"]
+        for model in models.values():
+            model.observe({"pooled": (rows.before, rows.labels)})
+
+    turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
+    steps = {
+        name: lambda name=name: bench_step.step(models[name], task, optimizer, next(turns[name]))
+        for name in LAYERS
+    }
+    seconds = interleaved(rounds, **steps)
+    print(f"\nRTE, MiniLM, batch 32, site=[pooled], {rounds} steps an arm\n")
+    print("| isotropy layer | step, ms (median) | over none (median of ratios, quartiles) |")
+    print("| --- | --- | --- |")
+    for name, values in seconds.items():
+        ratios = [a / b for a, b in zip(values, seconds["none"], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        step_ms = 1e3 * statistics.median(values)
+        print(f"| {name} | {step_ms:.0f} | {middle:.3f} ({low:.3f} to {high:.3f}) |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--part", choices=["a", "b", "c"], help="one part; all by default")
+    parser.add_argument("--rounds", type=int, default=9, help="5 at least; part c takes 3 times it")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"{arguments.threads} threads, {arguments.rounds} rounds, torch {torch.__version__}")
+    with threadpool_limits(arguments.threads):  # of NumPy and scikit-learn
+        if arguments.part in (None, "a"):
+            part_a(arguments.rounds)
+        if arguments.part in (None, "b"):
+            part_b(10 * arguments.rounds)  # a forward takes about a millisecond
+        if arguments.part in (None, "c"):
+            part_c(3 * arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Which cluster a row belongs to, or how much of each. N rows, D width, K clusters."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.kmeans import kmeans, nearest_centroid
+from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
+from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
+
+Assign = Literal["kmeans", "spherical", "gmm"]
+
+
+class Anchors(NamedTuple):
+    """What a row is compared with: centroids, unit centroids, or a mixture of Gaussians."""
+
+    anchor_KD: Tensor
+    variance_KD: Tensor  # of a mixture; [0, D] otherwise
+    log_weight_K: Tensor  # of a mixture; [0] otherwise
+    unit: Tensor  # the mean of what softness is relative to
+    assign: Assign
+
+
+@torch.no_grad()
+def fit_anchors(
+    x_ND: Tensor,
+    n_clusters: int,
+    assign: Assign = "kmeans",
+    *,
+    generator: torch.Generator | None = None,
+    init: Tensor | None = None,
+    n_iterations: int = 10,
+) -> tuple[Anchors, Tensor]:
+    """The anchors of K clusters, and the cluster `[N]` of each row.
+
+    k-means by Euclidean distance (`kmeans`), by cosine (`spherical`), or a mixture of Gaussians
+    with diagonal covariances (`gmm`, which starts from k-means; a row belongs to the component
+    most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster asks for
+    nothing: all rows are in it.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> fit_anchors(x, 2, generator=torch.Generator().manual_seed(0))[1].sum().item()
+    2
+    """
+    options = {"generator": generator, "init": init, "n_iterations": n_iterations}
+    none_ZD = x_ND.new_zeros(0, x_ND.shape[1])
+    if assign == "gmm" and n_clusters > 1:
+        mixture = fit_mixture(x_ND, n_clusters, **options)  # type: ignore[arg-type]
+        anchors = Anchors(*mixture, x_ND.new_ones(()), assign)
+        return anchors, nearest(x_ND, anchors)
+    cluster = spherical_kmeans if assign == "spherical" and n_clusters > 1 else kmeans
+    found = cluster(x_ND, n_clusters, **options)  # type: ignore[arg-type]
+    anchors = Anchors(found.centroid_KD, none_ZD, none_ZD[:, 0], x_ND.new_ones(()), assign)
+    own_N = _energy(x_ND, anchors).gather(1, found.assignment_N[:, None])
+    return anchors._replace(unit=own_N.mean()), found.assignment_N
+
+
+def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:
+    """The cluster `[N]` of each row.
+
+    >>> none = torch.zeros(0, 1)
+    >>> anchors = Anchors(torch.tensor([[0.0], [1.0]]), none, none[:, 0], torch.ones(()), "kmeans")
+    >>> nearest(torch.tensor([[0.9]]), anchors).tolist()
+    [1]
+    """
+    if anchors.assign == "gmm":
+        return _energy(x_ND.detach(), anchors).argmin(dim=1)
+    find = nearest_direction if anchors.assign == "spherical" else nearest_centroid
+    return find(x_ND.detach(), anchors.anchor_KD)
+
+
+def memberships(x_ND: Tensor, anchors: Anchors, softness: float) -> Tensor:
+    """How much of each row belongs to each cluster, `[N, K]`; rows sum to 1.
+
+    softmax(−e/(softness·ē)) with e the squared distance (of unit vectors, for `spherical`) to an
+    anchor and ē the mean of the fitted rows' e to their own; for `gmm`, e = −ln(weight·density)
+    and ē = 1, so that 1 gives the posterior. Softness 0 is the nearest anchor alone. The gradient
+    runs through the distances.
+
+    >>> none = torch.zeros(0, 1)
+    >>> anchors = Anchors(torch.tensor([[0.0], [2.0]]), none, none[:, 0], torch.ones(()), "kmeans")
+    >>> memberships(torch.tensor([[1.0]]), anchors, softness=1.0).tolist()
+    [[0.5, 0.5]]
+    """
+    n_clusters = len(anchors.anchor_KD)
+    if softness == 0.0 or n_clusters == 1:
+        own_N = nearest(x_ND, anchors)
+        return torch.nn.functional.one_hot(own_N, n_clusters).to(x_ND.dtype)
+    unit = torch.where(anchors.unit > 0, anchors.unit, 1.0)
+    return torch.softmax(-_energy(x_ND, anchors) / (softness * unit), dim=1)
+
+
+def _energy(x_ND: Tensor, anchors: Anchors) -> Tensor:
+    if anchors.assign == "gmm" and len(anchors.variance_KD):
+        mixture = Mixture(anchors.anchor_KD, anchors.variance_KD, anchors.log_weight_K)
+        return -log_joint(x_ND, mixture)
+    anchor_KD = anchors.anchor_KD
+    if anchors.assign == "spherical" and len(anchor_KD) > 1:
+        unit_ND = torch.nn.functional.normalize(x_ND, dim=1)
+        return 2.0 - 2.0 * unit_ND @ anchor_KD.T
+    offset_D = anchor_KD.mean(dim=0)  # products lose digits far from the origin
+    x_ND, anchor_KD = x_ND - offset_D, anchor_KD - offset_D
+    square_N = x_ND.square().sum(dim=1, keepdim=True)
+    distance_NK = square_N + anchor_KD.square().sum(dim=1) - 2.0 * (x_ND @ anchor_KD.T)
+    return distance_NK.clamp_min(0.0)

@@ -1,0 +1,129 @@
+"""What the rows of each cluster lose: a mean, and dominant directions.
+
+N rows, D width, K clusters, R directions of a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.kmeans import cluster_means
+from isotrain.geometry.levels import bulk_level, capped_basis
+from isotrain.geometry.linalg import leading_directions_of_each, random_directions
+from isotrain.geometry.removal import removal_matrix
+from isotrain.geometry.rows import has_scatter
+
+Centre = Literal["none", "global", "cluster", "shrink"]
+Directions = Literal["principal", "random"]
+Removal = Literal["project", "clip"]
+Grad = Literal["detach", "full"]
+
+
+class ClusterRemoval(NamedTuple):
+    """What is subtracted from the rows of a cluster, and what is taken out of them then."""
+
+    centre_KD: Tensor
+    direction_KDR: Tensor  # orthonormal columns; zero columns past the cap
+    removed_KR: Tensor  # share of each direction that is taken out
+    counters: dict[str, Tensor]
+    matrix_KDD: Tensor | None  # Σ removed·v·vᵀ with a gradient
+
+
+def fit_cluster_removal(
+    x_ND: Tensor,
+    assignment_N: Tensor,
+    n_clusters: int,
+    n_components: int,
+    *,
+    centre: Centre,
+    directions: Directions,
+    removal: Removal,
+    rho: float,
+    min_rows: int,
+    grad: Grad,
+    effective_rows: int,
+    generator: torch.Generator | None,
+    exact: bool,
+) -> ClusterRemoval:
+    """Means and directions of clusters that are given; `fit_cluster_pca` has the rules."""
+    n, detached_ND = len(x_ND), x_ND.detach()
+    mean_KD, count_K = cluster_means(x_ND, assignment_N, n_clusters)
+    counts = [int(c) for c in count_K.tolist()]
+    members = [detached_ND[assignment_N == c] for c in range(n_clusters)]
+    borrows = [
+        count * effective_rows / n < min_rows or not has_scatter(rows_CD)
+        for count, rows_CD in zip(counts, members, strict=True)
+    ]
+    mean_D = (count_K @ mean_KD) / n
+    clouds = [x - mean_KD[c].detach() for c, x in enumerate(members)]
+    alone = [c for c, borrow in enumerate(borrows) if not borrow]
+    rest_ND = None
+    if any(borrows):  # then the first basis is that of all rows, for the small clusters
+        offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
+        rest_ND = torch.cat([*(clouds[c] for c, borrow in enumerate(borrows) if borrow), offset_KD])
+    # One direction more than is removed tells whether anything would be left.
+    wanted = n_components + 1 if n_components > 0 else 0
+    if directions == "random":
+        bases = random_directions(x_ND, len(alone) + any(borrows), wanted, generator)
+    else:
+        bases = leading_directions_of_each(
+            [clouds[c] for c in alone], wanted, rest_ND, n_settled=n_components, exact=exact
+        )
+    owners = [n] * any(borrows) + [counts[c] for c in alone]
+    bases = [
+        capped_basis(basis_DS, rho, count * effective_rows / n)
+        for basis_DS, count in zip(bases, owners, strict=True)
+    ]
+    own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
+    scattered = not all(borrows) or has_scatter(detached_ND)
+    direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
+    borrow_K = torch.tensor(borrows, device=x_ND.device)
+    centre_KD = torch.where(borrow_K[:, None], mean_D, mean_KD)
+    removed_KR = torch.ones_like(direction_KDR[:, 0])
+    follows = grad == "full" and x_ND.requires_grad and n_components > 0
+    owned = []  # the clouds again, with a gradient, where it is asked for
+    if follows or removal == "clip" or centre == "shrink":
+        owned = [
+            x_ND - mean_D if borrow else x_ND[assignment_N == c] - mean_KD[c]
+            for c, borrow in enumerate(borrows)
+        ]
+    if removal == "clip" or centre == "shrink":
+        spectra = [
+            bulk_level(cloud_CD, direction_DR)
+            for cloud_CD, direction_DR in zip(owned, direction_KDR, strict=True)
+        ]
+        if removal == "clip":
+            removed_KR = torch.stack([share_R for _, share_R in spectra])
+        if centre == "shrink":
+            offset_KD = centre_KD - mean_D
+            length_K = offset_KD.norm(dim=1)
+            level_K = torch.stack([level for level, _ in spectra])
+            kept_K = (level_K / torch.where(length_K > 0, length_K, 1.0)).clamp(max=1.0)
+            centre_KD = centre_KD - kept_K[:, None] * offset_KD
+    if centre in ("none", "global"):
+        centre_KD = mean_D.expand_as(centre_KD) * (centre == "global")
+    counters = {
+        "rows_passed_through": 0 if scattered else n,
+        "rows_borrowed": (n - sum(counts[c] for c in alone)) * scattered,
+        "clusters_empty": counts.count(0),
+        "directions_removed": float(direction_KDR.square().sum().round()),
+    }
+    matrix_KDD = None
+    if follows:
+        n_removed_K = direction_KDR.square().sum(dim=(1, 2)).round().long().tolist()
+        matrix_KDD = torch.stack(
+            [
+                removal_matrix(cloud_CD, n_removed, clip=removal == "clip")
+                for cloud_CD, n_removed in zip(owned, n_removed_K, strict=True)
+            ]
+        )
+    return ClusterRemoval(
+        centre_KD * scattered,
+        direction_KDR,
+        removed_KR,
+        {name: torch.tensor(float(value)) for name, value in counters.items()},
+        matrix_KDD,
+    )

@@ -1,0 +1,114 @@
+"""What removal takes from rows, with the exact gradient of its directions.
+
+N rows, D dimensions, T = min(N, D), R removed directions, B = T − R others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from isotrain.geometry.levels import bulk_level
+
+
+def removal_matrix(centred_ND: Tensor, n_removed: int, clip: bool = False) -> Tensor:
+    """The symmetric matrix M `[D, D]` that removal takes from rows: y = z − z @ M.
+
+    M = V·diag(r)·Vᵀ, V the `n_removed` leading principal directions of the centred rows X; those
+    whose eigenvalue λ of XᵀX is within rounding of zero do not count. Projection has r = 1;
+    `clip` has r_i = 1 − √(b/λ_i), at least 0, with b the bulk level as `bulk_level` has it.
+
+    The gradient to the rows goes through V, λ and b, once (no double backward); that of their
+    mean is the caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
+    Daleckii and Krein, f being r on the removed directions and 0 elsewhere. Only a gap g between
+    a removed and another direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype
+    (2.4e-5 in float32, 3.7e-11 in float64), so equal eigenvalues give a finite gradient where
+    that of `torch.linalg.eigh` is NaN. The damping is below rounding for gaps over 0.5 % of λ_1
+    in float32; at a tie between a removed and another direction M jumps and has no derivative.
+
+    M does not depend on the scale of the rows, so that rounding counts as scatter: where
+    `has_scatter` says that rows are equal, remove nothing. Call it outside of autocast.
+
+    `centred_ND`: finite float32 or float64 rows that sum to zero; the result has their dtype.
+
+    Raises:
+        ValueError: rows that are not `[N, D]`, or a negative `n_removed`.
+
+    >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> removal_matrix(x, 1).diagonal().tolist()
+    [1.0, 0.0]
+    >>> removal_matrix(x, 1, clip=True).diagonal().tolist()
+    [0.75, 0.0]
+    """
+    if centred_ND.ndim != 2:
+        raise ValueError(f"rows must be [N, D], got shape {tuple(centred_ND.shape)}; flatten them")
+    if n_removed < 0:
+        raise ValueError(f"n_removed must be at least 0, got {n_removed}; 0 removes nothing")
+    matrix_DD: Tensor = _Removal.apply(centred_ND, n_removed, clip)  # type: ignore[no-untyped-call]
+    return matrix_DD
+
+
+class _Removal(torch.autograd.Function):
+    """The eigenproblem of the smaller side, and divided differences instead of its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, n_removed: int, clip: bool) -> Tensor:
+        n, d = x_ND.shape
+        if n <= d:
+            value_T, vector_NT = torch.linalg.eigh(x_ND @ x_ND.T)
+            root_DT = x_ND.T @ vector_NT  # V·√Λ
+        else:
+            value_T, vector_DT = torch.linalg.eigh(x_ND.T @ x_ND)
+            root_DT = vector_DT * value_T.clamp_min(0.0).sqrt()
+        value_T, root_DT = value_T.flip(0), root_DT.flip(1)
+        precision = torch.finfo(x_ND.dtype)
+        # λ_1, and 0 without rows. Directions within rounding of zero as in leading_directions.
+        largest = value_T[:1].sum().clamp_min(precision.tiny)
+        real_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
+        n_real = int(real_T[:n_removed].sum())
+        basis_DR = torch.linalg.qr(root_DT[:, :n_real])[0]
+        share_R = bulk_level(x_ND, basis_DR)[1] if clip else value_T.new_ones(n_real)
+        ctx.save_for_backward(x_ND, basis_DR, share_R, value_T, root_DT[:, n_real:], largest)
+        matrix_DD: Tensor = (basis_DR * share_R) @ basis_DR.T
+        return matrix_DD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_DD: Tensor) -> tuple[Tensor, None, None]:
+        x_ND, basis_DR, share_R, value_T, root_DB, largest = ctx.saved_tensors
+        n, d = x_ND.shape
+        n_real = len(share_R)
+        level_R, level_B = (value_T / largest).split([n_real, len(value_T) - n_real])
+        image_DR = 0.5 * (gradient_DD + gradient_DD.T) @ basis_DR
+        inner_RR = basis_DR.T @ image_DR
+        image_DR = image_DR - basis_DR @ inner_RR
+        # Removed with another direction: r/(λ_i − λ_j) = r/λ_i·(1 + λ_j/(λ_i − λ_j)), whose first
+        # term is all there is in the null space, and the second needs no unit vectors.
+        other_BR = root_DB.T @ image_DR * _inverse(level_R - level_B[:, None]) / largest
+        half_DR = (image_DR + root_DB @ other_BR) * (share_R / level_R)
+        # Removed with removed: √b/(√λ_i·√λ_j·(√λ_i + √λ_j)), 0 for a projection. A clamped
+        # direction (r = 0) is like one of the others.
+        kept_R, root_R = 1.0 - share_R, level_R.sqrt()
+        smooth_RR = kept_R / (root_R[:, None] * (root_R[:, None] + root_R))
+        clamped_RR = (share_R - share_R[:, None]) * _inverse(level_R - level_R[:, None])
+        above_R = share_R > 0
+        within_RR = torch.where(above_R & above_R[:, None], smooth_RR, clamped_RR)
+        half_DR = (half_DR + basis_DR @ (0.5 * within_RR * inner_RR)) / largest
+        # Through b, the mean eigenvalue outside: dr_i/db = −1/(2·√(b·λ_i)), √(b/λ_i) = 1 − r_i.
+        moved_R = above_R & (kept_R > 0)  # at b = 0 the rows outside are 0, and so is their part
+        slope_R = torch.where(moved_R, -1.0 / torch.where(moved_R, kept_R, 1.0), 0.0) / level_R
+        slope = (slope_R * inner_RR.diagonal()).sum() / largest / max(1, min(n - 1, d) - n_real)
+        # dL/dS = half·Vᵀ + V·halfᵀ + slope/2·(I − V·Vᵀ) and dL/dX = 2·X·dL/dS.
+        along_NR = x_ND @ basis_DR
+        across_NR = 2.0 * (x_ND @ half_DR) - slope * along_NR
+        gradient_ND = across_NR @ basis_DR.T + 2.0 * (along_NR @ half_DR.T) + slope * x_ND
+        return gradient_ND, None, None
+
+
+def _inverse(gap: Tensor) -> Tensor:
+    """1/gap, damped where the gap, in units of λ_1, is near rounding."""
+    rounding: float = torch.finfo(gap.dtype).eps ** (2.0 / 3.0)
+    return gap / (gap.square() + rounding**2)

@@ -1,0 +1,66 @@
+"""Freezing the statistics of isotropy layers before an evaluation. N rows of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.geometry.reservoir import Reservoir
+from isotrain.model import IsotropicModel, reads_labels
+from isotrain.types import ModelOutput, SiteRows
+
+Outputs = Callable[[int | None], Iterator[ModelOutput]]
+"""Outputs of the model on the first n training batches; None = on all of them."""
+
+
+@torch.no_grad()
+def fit_layers(
+    model: IsotropicModel, outputs: Outputs, n_batches: int, refit_rows: int, prefill: bool
+) -> None:
+    """Freeze the layers' statistics, in the order of the forward pass.
+
+    The first site is fitted on its queue, which `n_batches` training batches fill if `prefill`.
+    What stands before a later site depends on the frozen layers below it, so its rows are
+    collected anew behind them, from as many batches. A layer with `eval_stats="refit"` is fitted
+    on the rows of all training batches, `refit_rows` at most, chosen by hash.
+    """
+    layers = model.transforms
+    if not any(layer.has_statistics for layer in layers.values()):
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    layers.train()  # statistics of the batch: none are frozen yet
+    if prefill:
+        for output in outputs(n_batches):
+            layers.eval()  # no step of training is made
+            model.observe({s: (rows.before, rows.labels) for s, rows in output.site_rows.items()})
+            layers.train()
+    for number, site in enumerate(model.sites):
+        layer = layers[site]
+        if getattr(layer, "eval_stats", None) == "refit":
+            _fit(layer, *_sampled(outputs(None), site, refit_rows))
+        elif number > 0:
+            rows = [output.site_rows[site] for output in outputs(n_batches)]
+            _fit(layer, torch.cat([r.before for r in rows]), torch.cat([r.labels for r in rows]))
+        else:
+            layer.fit()  # type: ignore[operator]
+        layer.eval()
+    for module, mode in modes:
+        module.training = mode
+
+
+def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
+    reservoir = Reservoir(most)
+    rows: SiteRows | None = None
+    for output in outputs:
+        rows = output.site_rows[site]
+        reservoir.add(rows.ids, [rows.before, rows.labels[:, None]])
+    assert rows is not None  # training has a batch
+    before_ND, labels_N1 = (cloud.to(rows.before.device) for cloud in reservoir.clouds())
+    return before_ND, labels_N1[:, 0]
+
+
+def _fit(layer: nn.Module, rows_ND: Tensor, labels_N: Tensor) -> None:
+    layer.fit(rows_ND, *[labels_N] * reads_labels(layer))  # type: ignore[operator]

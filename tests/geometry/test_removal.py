@@ -1,0 +1,330 @@
+"""The removal matrix and its gradient against NumPy, finite differences and `torch.linalg.eigh`.
+
+N rows, D dimensions, R removed directions.
+"""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.geometry.levels import bulk_level
+from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.removal import removal_matrix
+
+light = settings(max_examples=25, deadline=None, derandomize=True)
+SHAPES = [(12, 5), (6, 12), (6, 6), (40, 7), (7, 40)]
+both_ways = pytest.mark.parametrize("clip", [False, True])
+
+
+def draw(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def orthonormal(n, r, seed=0):
+    return torch.linalg.qr(draw(n, r, seed=seed))[0]
+
+
+def separated(n, d, seed=0, least=1.0):
+    """Centred rows whose singular values fall in even steps from 4 to `least`."""
+    rank = min(n - 1, d)
+    left_NT = draw(n, rank, seed=seed)
+    left_NT = torch.linalg.qr(left_NT - left_NT.mean(dim=0))[0]
+    value_T = torch.linspace(4.0, least, rank, dtype=torch.float64)
+    return left_NT * value_T @ orthonormal(d, rank, seed + 1).T
+
+
+def on_axes(*lengths):
+    """Two opposite rows on each axis: exact eigenvalues, and a mean of exactly zero."""
+    half = torch.diag(torch.tensor(lengths, dtype=torch.float64))
+    return torch.cat([half, -half])
+
+
+def by_numpy(x, n_removed, clip):
+    """By the whole D × D eigenproblem in float64."""
+    x = x.double().numpy()
+    value, vector = np.linalg.eigh(x.T @ x)
+    top, rest = slice(len(value) - n_removed, None), slice(0, len(value) - n_removed)
+    share = np.ones(n_removed)
+    if clip:
+        bulk = value[rest].sum() / max(1, min(len(x) - 1, x.shape[1]) - n_removed)
+        share = 1.0 - np.minimum(1.0, np.sqrt(bulk / value[top]))
+    return torch.from_numpy(vector[:, top] * share @ vector[:, top].T)
+
+
+def by_eigh(x, n_removed, clip):
+    """The same with the backward of `torch.linalg.eigh`, on the smaller side."""
+    n, d = x.shape
+    if n <= d:
+        value, vector = torch.linalg.eigh(x @ x.T)
+        vector = x.T @ vector[:, -n_removed:] / value[-n_removed:].sqrt()
+    else:
+        value, vector = torch.linalg.eigh(x.T @ x)
+        vector = vector[:, -n_removed:]
+    value = value[-n_removed:]
+    share = torch.ones_like(value)
+    if clip:
+        bulk = (x.square().sum() - value.sum()) / max(1, min(n - 1, d) - n_removed)
+        share = 1.0 - (bulk / value).sqrt()
+    return vector * share @ vector.T
+
+
+def by_svd(x, n_removed, clip):
+    return (v := torch.linalg.svd(x, full_matrices=False)[2][:n_removed]).T @ v
+
+
+def gradient(function, x, *options, seed=5):
+    """Of Σ W∘M for a random W that is not symmetric."""
+    x = x.detach().clone().requires_grad_()
+    matrix = function(x, *options)
+    (matrix * draw(*matrix.shape, seed=seed).to(x.dtype)).sum().backward()
+    return x.grad
+
+
+def relative(found, expected):
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+# Values
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("n_removed", [1, 2, 4])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+@both_ways
+def test_equals_numpy_and_what_the_layer_does(n, d, n_removed, dtype, tolerance, clip):
+    x = separated(n, d).to(dtype)
+    found = removal_matrix(x, n_removed, clip)
+    assert found.dtype == dtype
+    assert float((found.double() - by_numpy(x, n_removed, clip)).norm()) < tolerance
+    basis = leading_directions(x, n_removed)
+    share = bulk_level(x, basis)[1] if clip else torch.ones(n_removed, dtype=dtype)
+    torch.testing.assert_close(found, basis * share @ basis.T, atol=tolerance, rtol=0)
+
+
+def test_projection_leaves_nothing_there_and_clipping_the_bulk_level():
+    x = separated(60, 8)
+    value = torch.linalg.eigvalsh(x.T @ x)
+    y = x - x @ removal_matrix(x, 3)
+    torch.testing.assert_close(torch.linalg.eigvalsh(y.T @ y)[3:], value[:5])
+    assert torch.linalg.eigvalsh(y.T @ y)[:3].abs().max() < 1e-12
+    y = x - x @ removal_matrix(x, 3, clip=True)
+    level = value[:5].mean().expand(3)
+    expected = torch.cat([value[:5], level]).sort().values
+    torch.testing.assert_close(torch.linalg.eigvalsh(y.T @ y), expected)
+
+
+@pytest.mark.parametrize("n_removed", [3, 4, 50])
+@both_ways
+def test_directions_past_the_rank_do_not_count(n_removed, clip):
+    x = separated(4, 9)  # of rank 3
+    found = removal_matrix(x, n_removed, clip)
+    torch.testing.assert_close(found, by_numpy(x, 3, clip=False), atol=1e-6, rtol=0)
+    assert gradient(removal_matrix, x, n_removed, clip).isfinite().all()
+
+
+@pytest.mark.parametrize(("n", "d"), [(8, 40), (40, 8)])
+def test_stays_a_projection_in_float32_where_removed_eigenvalues_differ_a_lot(n, d):
+    value_T = torch.tensor([1.0, 0.1, 0.01, 0.005, 0.001], dtype=torch.float64)
+    x = (orthonormal(n, 5, seed=18) * value_T @ orthonormal(d, 5, seed=19).T).float()
+    matrix = removal_matrix(x, 4)
+    torch.testing.assert_close(matrix @ matrix, matrix, atol=1e-6, rtol=0)
+    assert float(matrix.trace()) == pytest.approx(4.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_removed", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (9, 3), (2, 5)])
+@both_ways
+def test_rows_without_scatter_give_zeros_and_no_gradient(n, d, dtype, n_removed, clip):
+    x = torch.zeros(n, d, dtype=dtype)
+    assert torch.equal(removal_matrix(x, n_removed, clip), torch.zeros(d, d, dtype=dtype))
+    assert torch.equal(gradient(removal_matrix, x, n_removed, clip), x)
+
+
+@both_ways
+def test_removing_no_direction_gives_zeros_and_no_gradient(clip):
+    x = separated(9, 4)
+    assert torch.equal(removal_matrix(x, 0, clip), torch.zeros(4, 4, dtype=x.dtype))
+    assert torch.equal(gradient(removal_matrix, x, 0, clip), torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("value", [0.1, -16_000.3])
+@both_ways
+def test_equal_rows_stay_finite_even_where_centring_leaves_rounding(value, clip):
+    x = torch.full((7, 5), value).requires_grad_()
+    centred = x - x.mean(dim=0)
+    y = centred - centred @ removal_matrix(centred, 2, clip)
+    y.square().sum().backward()
+    assert y.isfinite().all()
+    assert x.grad.isfinite().all()
+
+
+def test_errors_name_what_is_wrong():
+    with pytest.raises(ValueError, match=r"\[N, D\], got shape \(2, 3, 4\)"):
+        removal_matrix(torch.zeros(2, 3, 4), 1)
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        removal_matrix(torch.zeros(3, 4), -1)
+
+
+# Gradient
+
+
+@pytest.mark.parametrize(("n", "d"), [(12, 5), (5, 12), (6, 6)])
+@pytest.mark.parametrize("n_removed", [1, 3])
+@both_ways
+def test_gradcheck_through_the_mean_as_the_layer_uses_it(n, d, n_removed, clip):
+    def layer(rows):
+        z = rows - rows.mean(dim=0)
+        return z - z @ removal_matrix(z, n_removed, clip)
+
+    x = (separated(n, d, seed=3) + draw(d)).requires_grad_()
+    assert torch.autograd.gradcheck(layer, x)
+    assert torch.autograd.gradcheck(lambda z: removal_matrix(z, n_removed, clip), x - x.mean(0))
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("n_removed", [1, 2, 4])
+@both_ways
+def test_gradient_equals_that_of_eigh_where_eigenvalues_are_apart(n, d, n_removed, clip):
+    x = separated(n, d, seed=7)
+    expected = gradient(by_eigh, x, n_removed, clip)
+    assert relative(gradient(removal_matrix, x, n_removed, clip), expected) < 1e-10
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("n_removed", [1, 3])
+@both_ways
+def test_gradient_in_float32_is_near_that_in_float64(n, d, n_removed, clip):
+    x = separated(n, d, seed=8).float()
+    expected = gradient(removal_matrix, x.double(), n_removed, clip)
+    found = gradient(removal_matrix, x, n_removed, clip)
+    assert found.dtype == torch.float32
+    assert relative(found, expected) < 1e-4
+
+
+@pytest.mark.parametrize(("gap", "tolerance"), [(1e-2, 1e-4), (1e-3, 2e-3)])
+def test_the_damping_of_small_gaps_stays_small_in_float32(gap, tolerance):
+    x = on_axes(2.0, (4.0 - 4.0 * gap) ** 0.5, 1.0, 0.5).float()
+    expected = gradient(by_eigh, x.double(), 1, False)
+    assert relative(gradient(removal_matrix, x, 1), expected) < tolerance
+
+
+def test_detached_directions_give_another_gradient():
+    x = separated(32, 12, seed=9).requires_grad_()
+    seen = []
+    for matrix in (removal_matrix(x, 3), removal_matrix(x.detach(), 3)):
+        y = x - x @ matrix
+        seen += torch.autograd.grad((y * draw(32, 12)).sum(), x)
+    assert relative(seen[1], seen[0]) > 0.05
+
+
+INSIDE = [((3, 3, 2, 1, 0.5), 2), ((3, 3, 3, 1, 0.5), 3), ((3, 2, 2, 1, 0.5), 3)]
+OUTSIDE = [((3, 2, 1, 1, 1), 1), ((3, 2, 2, 0, 0), 1), ((3, 2, 0, 0, 0), 1)]
+ACROSS = [((3, 2, 2, 1, 0.5), 2), ((2, 2, 2, 2, 2), 2)]
+
+
+@pytest.mark.parametrize(("lengths", "n_removed"), INSIDE + OUTSIDE + ACROSS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@both_ways
+def test_repeated_eigenvalues_are_finite_here_and_nan_in_torch(lengths, n_removed, dtype, clip):
+    x = on_axes(*lengths).to(dtype)
+    assert gradient(by_eigh, x, n_removed, clip).isnan().any()
+    found = gradient(removal_matrix, x, n_removed, clip)
+    assert found.isfinite().all()
+    assert found.norm() < 10.0
+
+
+@pytest.mark.parametrize(("lengths", "n_removed"), INSIDE + OUTSIDE)
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+@both_ways
+def test_finite_differences_at_repeated_eigenvalues(lengths, n_removed, rotate, wide, clip):
+    x = on_axes(*lengths)
+    if rotate:  # then they are equal up to rounding only
+        x = x @ orthonormal(5, 5, seed=11).T
+    if wide:  # the Gram side, with a null space
+        x = x @ orthonormal(14, 5, seed=12).T
+    towards, weight, step = draw(*x.shape, seed=13), draw(x.shape[1], x.shape[1], seed=5), 1e-5
+    ahead, behind = (removal_matrix(x + h * towards, n_removed, clip) for h in (step, -step))
+    expected = ((ahead - behind) * weight).sum() / (2.0 * step)
+    found = (gradient(removal_matrix, x, n_removed, clip) * towards).sum()
+    assert float(found) == pytest.approx(float(expected), rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize(("lengths", "n_removed"), ACROSS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@both_ways
+def test_a_tie_up_to_rounding_across_the_boundary_is_bounded(lengths, n_removed, dtype, clip):
+    x = (on_axes(*lengths) @ orthonormal(5, 5, seed=11).T).to(dtype)
+    largest = 0.5 / torch.finfo(dtype).eps ** (2 / 3)  # of 1/gap, in units of λ_1
+    bound = (1.0 + largest) * 2.0 * 5 * float(x.norm()) * max(lengths) ** -2
+    assert gradient(removal_matrix, x, n_removed, clip).norm() < bound
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 3), (3, 8)])
+@both_ways
+def test_duplicate_rows(n, d, clip):
+    once = separated(n, d, seed=14)
+    twice = once.repeat(2, 1)
+    if not clip:  # the bulk level counts rows
+        expected = gradient(removal_matrix, once, 1) / 2.0
+        torch.testing.assert_close(gradient(removal_matrix, twice, 1), expected.repeat(2, 1))
+    expected = gradient(by_eigh, twice, 1, clip)
+    torch.testing.assert_close(gradient(removal_matrix, twice, 1, clip), expected)
+
+
+def test_duplicate_rows_are_nan_in_the_svd_of_torch():
+    x = on_axes(3.0, 0.0, 0.0, 2.0).repeat(2, 1)
+    assert gradient(by_svd, x, 1, False).isnan().any()
+    assert gradient(removal_matrix, x, 1).isfinite().all()
+
+
+@pytest.mark.parametrize("lengths", [(3.0, 1.0, 0.98, 0.97), (3.0, 2.0, 0.9, 0.9)])
+def test_the_derivative_follows_the_clamp(lengths):
+    # Rows that are not centred have a rank of N, so that the level can exceed a removed value.
+    x = orthonormal(4, 4, seed=15) * torch.tensor(lengths, dtype=torch.float64)
+    x = x @ orthonormal(4, 4, seed=16).T
+    share = bulk_level(x, leading_directions(x, 2))[1]
+    assert bool(share[1] == 0.0) == (lengths[1] < 1.5)
+    assert torch.autograd.gradcheck(lambda z: removal_matrix(z, 2, clip=True), x.requires_grad_())
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1e-12), (torch.float32, 1e12)])
+@both_ways
+def test_tiny_and_huge_rows(dtype, scale, clip):
+    x = separated(12, 5, seed=17)
+    torch.testing.assert_close(
+        removal_matrix((x * scale).to(dtype), 2, clip).double(),
+        removal_matrix(x, 2, clip),
+        atol=1e-5,
+        rtol=0,
+    )
+    expected = gradient(removal_matrix, x, 2, clip) / scale
+    assert relative(gradient(removal_matrix, (x * scale).to(dtype), 2, clip), expected) < 1e-4
+
+
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.integers(0, 6), st.booleans(), st.integers(0, 9999)
+)
+@light
+def test_invariances_of_any_cloud(n, d, n_removed, clip, seed):
+    x = draw(n, d, seed=seed)
+    x = x - x.mean(dim=0)
+    kept = x.clone()
+    matrix = removal_matrix(x, n_removed, clip)
+    assert torch.equal(matrix, removal_matrix(x, n_removed, clip))
+    torch.testing.assert_close(matrix, matrix.T)
+    value = torch.linalg.eigvalsh(matrix)
+    assert value.min() > -1e-9
+    assert value.max() < 1.0 + 1e-9
+    assert int((value > 1e-6).sum()) <= min(n_removed, n - 1, d)
+    if not clip:
+        torch.testing.assert_close(matrix @ matrix, matrix)
+    # M depends on XᵀX alone, and not on its scale: G·Xᵀ is symmetric, with a trace of zero.
+    product = gradient(removal_matrix, x, n_removed, clip) @ x.T
+    size = 1e-6 * (1.0 + float(product.norm()))
+    assert float((product - product.T).norm()) < size
+    assert abs(float(product.trace())) < size
+    assert torch.equal(x, kept)

@@ -1,0 +1,150 @@
+"""Every isotropy layer under torch.compile: the same values, gradients and counters.
+
+Statistics depend on the data, so a layer breaks into several graphs: that is allowed, other values
+and compiling for ever are not. N rows, D dimensions.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from torch._dynamo.testing import CompileCounterWithBackend
+
+LAYERS = sorted(
+    file.stem for file in (Path(__file__).parents[2] / "conf" / "isotropy").glob("*.yaml")
+)
+WIDTH = 16
+
+# Dynamo looks at .grad of the tensors that flow from one graph to the next.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def built_layer(composed):
+    def build(name, **options):
+        return instantiate(composed(f"isotropy={name}").isotropy)(width=WIDTH, **options)
+
+    return build
+
+
+def cloud(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.linspace(0.2, 3.0, WIDTH)
+    scale_D[-1] = 12.0  # a tail
+    return torch.randn(n, WIDTH, generator=generator) * scale_D + 1.5
+
+
+def known_labels(layer, x):
+    return [torch.arange(len(x)) % 2] * getattr(layer, "reads_labels", False)
+
+
+def results(layer, call, x):
+    """Rows, gradients of rows and parameters, and counters of one forward and backward."""
+    layer.zero_grad()
+    rows = x.clone().requires_grad_()
+    y = call(rows, *known_labels(layer, x) * layer.training)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(9))
+    (y * weight).sum().backward()
+    gradients = [p.grad.clone() for p in (rows, *layer.parameters())]
+    return {"rows": y.detach(), **dict(enumerate(gradients)), **layer.counters}
+
+
+def assert_same(layer, compiled, x, tolerance):
+    expected, found = results(layer, layer, x), results(layer, compiled, x)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        largest = value.abs().max().item() or 1.0
+        assert (found[name] - value).abs().max().item() <= tolerance * largest, name
+
+
+def train(layer, compiled, sizes, tolerance, seed=0):
+    """A forward, a backward and an observed batch of each size."""
+    layer.train()
+    for step, n in enumerate(sizes):
+        x = cloud(n, seed + step)
+        assert_same(layer, compiled, x, tolerance)
+        layer.observe(x, *known_labels(layer, x))
+
+
+def evaluate(layer, compiled, tolerance):
+    if layer.has_statistics:
+        x = cloud(64, seed=5)
+        layer.fit(x, *known_labels(layer, x))
+    layer.eval()
+    assert_same(layer, compiled, cloud(32, seed=6), tolerance)
+
+
+def compiled_layer(layer, backend="eager"):
+    counter = CompileCounterWithBackend(backend)
+    return torch.compile(layer, backend=counter), counter
+
+
+@pytest.mark.parametrize("name", ["none", "cluster_pca", "whitening", "batch_norm"])
+def test_frozen_evaluation(built_layer, name):
+    layer = built_layer(name)
+    compiled, counter = compiled_layer(layer)
+    evaluate(layer, compiled, 1e-6)
+    assert (counter.frame_count > 0) == layer.has_statistics  # the identity is no graph
+
+
+def test_a_training_step(built_layer):
+    layer = built_layer("batch_norm")
+    train(layer, compiled_layer(layer)[0], [32], 1e-6)
+
+
+def test_another_layer_is_told_apart(built_layer):
+    """The comparison can fail."""
+    layer, other = built_layer("standardize"), built_layer("standardize", epsilon=1.0)
+    with pytest.raises(AssertionError, match=r"^rows"):
+        train(layer, compiled_layer(other)[0], [32], 1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_in_training_and_evaluation(built_layer, name):
+    layer = built_layer(name)
+    compiled, _ = compiled_layer(layer, "aot_eager")
+    train(layer, compiled, [32, 24], 1e-5)
+    evaluate(layer, compiled, 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "allowed"), [("zca", 0), ("published", 8), ("cluster_pca", 8)])
+def test_compiling_comes_to_an_end(built_layer, name, allowed):
+    """Graphs are compiled in the first steps; new batch sizes and a longer queue need no more.
+
+    But dynamo specialises on which clusters are empty, of one row, or borrow, up to its limit of
+    8 graphs a function.
+    """
+    layer = built_layer(name)
+    compiled, counter = compiled_layer(layer)
+    train(layer, compiled, [32, 32, 24, 28, 32, 30, 26, 32], 1e-6)
+    warm = counter.frame_count
+    train(layer, compiled, [32, 23, 29, 31, 27, 32, 25, 22], 1e-6, seed=20)
+    assert counter.frame_count - warm <= allowed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # in its imports
+@pytest.mark.parametrize(("name", "training"), [("batch_norm", True), ("cluster_pca", False)])
+def test_the_real_compiler(built_layer, monkeypatch, tmp_path, name, training):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    layer = built_layer(name)
+    layer.fit(cloud(64, seed=5))
+    with torch._inductor.config.patch(compile_threads=1):
+        compiled = torch.compile(layer.train(training))
+        for seed in (6, 7):
+            assert_same(layer, compiled, cloud(32, seed=seed), 1e-5)
+    assert any(tmp_path.rglob("*.so"))  # something was compiled
