@@ -64,9 +64,8 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     array = x.numpy()
 
     def ours(**start: object) -> torch.Tensor:
-        stats = fit_cluster_pca(
-            x, N_CLUSTERS, N_COMPONENTS, rho=1.0, min_rows=1, exact=True, **start
-        )
+        start |= {"rho": 1.0, "min_rows": 1, "exact": True}
+        stats = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, **start)
         return apply_cluster_pca(x, stats, stats.assignment_N)
 
     def seeded() -> dict[str, object]:
@@ -91,12 +90,10 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     )
     print("| what | scikit-learn, ms | isotrain, ms | times faster (quartiles) | wanted |")
     print("| --- | --- | --- | --- | --- |")
+    same_clusters = partial(loop, array, assignment)
     arms = {
         "k-means, fit and apply": (lambda: ours(**seeded()), theirs_whole),
-        "fit and apply, clusters given": (
-            lambda: ours(**given),
-            lambda solver: loop(array, assignment, solver),
-        ),
+        "fit and apply, clusters given": (lambda: ours(**given), same_clusters),
     }
     for what, (mine, theirs) in arms.items():
         solvers = {name: partial(theirs, name) for name in ("full", "auto")}
@@ -135,12 +132,9 @@ def part_c(rounds: int, batches: int = 32) -> None:
     module, found = bench_step.built(["isotropy=none"])
     shared, task = module.model, module.task
     optimizer = module.optimizer(parameter_groups(shared))
-    models = {}
-    for name in LAYERS:
-        layer = layer_of(name, shared.encoder.width)
-        models[name] = IsotropicModel(
-            shared.encoder, shared.pooling, shared.head, {"pooled": layer}
-        )
+    parts = shared.encoder, shared.pooling, shared.head
+    layers = {name: layer_of(name, shared.encoder.width) for name in LAYERS}
+    models = {name: IsotropicModel(*parts, {"pooled": layer}) for name, layer in layers.items()}
     for batch in found[:batches]:
         with torch.no_grad():
             rows = shared(batch).site_rows["pooled"]
@@ -164,9 +158,8 @@ def part_c(rounds: int, batches: int = 32) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    raw = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--part", choices=["a", "b", "c"], help="one part; all by default")
     parser.add_argument("--rounds", type=int, default=9, help="5 at least; part c takes 3 times it")
     parser.add_argument("--threads", type=int, default=2)

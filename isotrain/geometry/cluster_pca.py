@@ -89,8 +89,8 @@ def fit_cluster_pca(
     `x_ND`: finite float32 or float64 rows, N ≥ 1. `effective_rows` counts as N in these rules
     (cluster shares stay as they are): statistics fitted on a long queue then remove as many
     directions as the batches of training did. Directions of large clusters are iterated to a
-    residual of 1e-3, unless `exact`. Means and levels carry a gradient; assignments and spared
-    directions do not, other directions do with `grad="full"`.
+    residual of 1e-3, unless `exact`. Means and levels carry a gradient; assignments, the
+    kept scale and spared directions do not, other directions do with `grad="full"`.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the borrowing and what is spared are ours.
 
@@ -153,9 +153,10 @@ def fit_cluster_pca(
             kept_J=kept_share(after_ND, coordinate_NJ, spared.direction_DJ),
         )
     if keep_scale:
-        after = rms_distance(apply_cluster_pca(x_ND, stats, assignment_N))
-        scale = rms_distance(x_ND) / torch.where(after > 0, after, 1.0)
-        stats = stats._replace(scale=torch.where(after > 0, scale, 1.0))
+        with torch.no_grad():
+            after = rms_distance(apply_cluster_pca(x_ND, stats, assignment_N))
+            scale = rms_distance(x_ND) / torch.where(after > 0, after, 1.0)
+            stats = stats._replace(scale=torch.where(after > 0, scale, 1.0))
     return stats
 
 

@@ -132,6 +132,7 @@ def _plus_plus(
     n = len(x_ND)
     n_candidates = 2 + int(math.log(max(1, len(centroid_KD) + n_more)))
     centroids = list(centroid_KD)
+    square_N = x_ND.square().sum(dim=1)
     distance_N = x_ND.new_full((n,), torch.inf)
     for centroid_D in centroids:
         distance_N = torch.minimum(distance_N, (x_ND - centroid_D).square().sum(dim=1))
@@ -142,9 +143,11 @@ def _plus_plus(
             odds_N = torch.ones(n, dtype=torch.float64)
         drawn = torch.multinomial(odds_N, n_candidates, replacement=True, generator=generator)
         candidate_CD = x_ND[drawn.to(x_ND.device)]
-        apart_CN = torch.stack([(x_ND - c_D).square().sum(dim=1) for c_D in candidate_CD])
-        apart_CN = torch.minimum(apart_CN, distance_N)
-        best = int(apart_CN.sum(dim=1).argmin())
+        apart_CN = (
+            square_N + candidate_CD.square().sum(dim=1)[:, None] - 2.0 * candidate_CD @ x_ND.T
+        )
+        best = int(torch.minimum(apart_CN, distance_N).sum(dim=1).argmin())
         centroids.append(candidate_CD[best])
-        distance_N = apart_CN[best]
+        # Products choose; the distance kept is exact, so that a duplicate is never drawn.
+        distance_N = torch.minimum(distance_N, (x_ND - candidate_CD[best]).square().sum(dim=1))
     return torch.stack(centroids[len(centroid_KD) :])

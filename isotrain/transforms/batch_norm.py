@@ -74,7 +74,7 @@ class BatchNorm(FittedTransform[BatchNormStats]):
         width: D.
         epsilon: ε, added to each variance, in squared units of the rows.
         affine: whether weight w (from 1) and bias b (from 0) are learned.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 

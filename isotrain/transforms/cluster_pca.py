@@ -51,7 +51,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         min_rows: smaller clusters borrow the statistics of all rows.
         grad: detach | full: directions and levels carry their exact gradient too, at the cost of
             one [D, D] eigenproblem per cluster and step.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
         n_iterations: rounds of k-means (or EM) at most per fit.

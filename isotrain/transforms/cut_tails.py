@@ -89,7 +89,7 @@ class CutTails(FittedTransform[CutTailsStats]):
         clip_sd: bound under `clip`, in rms of the dimensions that are not cut.
         threshold: |mean| of a dimension, in rms over all entries, above which it is cut.
         variance_factor: variance, × the mean variance over dimensions, above which it is cut.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 

@@ -15,7 +15,7 @@ from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
 from isotrain.transforms.row_queue import RowQueue
 
-TrainStats = Literal["batch", "queue"]
+TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]
 
 
@@ -38,7 +38,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
     and a queue of recent rows (`stats="queue"`); their gradient then is that of statistics of the
     rows alone, since the queue will follow the batches: an encoder that is rewarded for moving
-    what the layer takes away later runs ahead of it. In evaluation mode they are frozen by `fit`
+    what the layer takes away later runs ahead of it. With `stats="start"` the first `fit` is the
+    last: training and evaluation apply what was frozen before it, one fixed map. In evaluation mode they are frozen by `fit`
     (`eval_stats="frozen"`: a row's result does not depend on its batch-mates; `"refit"`: the same,
     and the trainer fits on all training rows, not on the queue) or taken from the batch
     (`eval_stats="batch"`). `forward` changes no state; `observe` feeds the queue. Half precision
@@ -53,13 +54,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         width: D.
         empty: statistics of zeros; each tensor in them becomes a buffer of that name, which `fit`
             fills.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
         reads_labels: whether the statistics follow from labels too.
 
     Raises:
-        ValueError: labels are missing. RuntimeError: frozen evaluation before `fit`.
+        ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`. RuntimeError: frozen evaluation before `fit`.
     """
 
     has_statistics = True
@@ -76,6 +77,11 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         reads_labels: bool = False,
     ) -> None:
         super().__init__()
+        if stats == "start" and eval_stats == "batch":
+            raise ValueError(
+                "stats=start freezes one map for training and evaluation, and eval_stats=batch "
+                "would not apply it; use eval_stats=frozen or refit"
+            )
         self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
         self.counters: dict[str, Tensor] = {}
         self.queue = RowQueue(queue_rows, width + reads_labels)  # a label is one more column
@@ -100,7 +106,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         """Transformed rows; the class says where the statistics come from."""
         with torch.autocast(x_ND.device.type, enabled=False):
             rows_ND, are_last = wide(x_ND), False
-            if not self.training and self.eval_stats != "batch":
+            at_start = self.stats == "start" and bool(self.is_fitted)
+            if at_start or (not self.training and self.eval_stats != "batch"):
                 stats = self._frozen(rows_ND.dtype)
             else:
                 finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
@@ -132,7 +139,12 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
-        """Freeze the statistics of evaluation: of the given finite rows, or of the queue."""
+        """Freeze the statistics of evaluation: of the given finite rows, or of the queue.
+
+        Under `stats="start"` only the first call does.
+        """
+        if self.stats == "start" and bool(self.is_fitted):
+            return
         given_ND = self.queue.rows() if x_ND is None else self._labelled(x_ND.detach(), labels_N)
         rows_ND = finite_rows(wide(given_ND))
         if len(rows_ND) == 0:

@@ -80,7 +80,7 @@ class GroupWhitening(FittedTransform[GroupWhiteningStats]):
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
         group_size: dimensions whitened together; None, or D and more = one group.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
         seed: of the shuffle.

@@ -75,7 +75,7 @@ class IsoBn(FittedTransform[IsoBnStats]):
         width: D.
         beta: β, strength; 0 = the rows as they are.
         epsilon: ε, part of the mean standard deviation that is added to each γσ.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 

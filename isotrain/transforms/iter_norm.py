@@ -84,7 +84,7 @@ class IterNorm(FittedTransform[IterNormStats]):
         n_iterations: T; more for a smaller epsilon or a larger group.
         grad: full | detached, whether the matrix carries a gradient.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 

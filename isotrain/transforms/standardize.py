@@ -88,7 +88,7 @@ class Standardize(FittedTransform[StandardizeStats]):
         epsilon: ε, part of the mean variance that is added to each; a dimension that does not
             vary is 0, not noise.
         keep_scale: whether the rms norm of the rows is kept.
-        stats: batch | queue, the source of training statistics.
+        stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
 

@@ -65,6 +65,22 @@ def test_evaluation_applies_what_was_frozen_and_estimates_nothing():
     assert layer.counters == {}
 
 
+def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
+    layer = Shift(2, stats="start")
+    assert layer(ROWS).tolist() == CENTRED  # until then, of the rows themselves
+    layer.observe(ROWS)
+    layer.fit(ROWS + 5)
+    asked = list(layer.asked)
+    for training in (True, False):
+        layer.train(training)
+        assert layer(ROWS).tolist() == [[-6.0, -7.0], [-4.0, -3.0]]
+    layer.fit(ROWS)
+    assert layer(ROWS).tolist() == [[-6.0, -7.0], [-4.0, -3.0]]
+    assert layer.asked == asked
+    with pytest.raises(ValueError, match="use eval_stats=frozen or refit"):
+        Shift(2, stats="start", eval_stats="batch")
+
+
 def test_evaluation_may_take_the_batch():
     assert Shift(2, eval_stats="batch").eval()(ROWS).tolist() == CENTRED
 
