@@ -89,8 +89,9 @@ def fit_cluster_pca(
     `x_ND`: finite float32 or float64 rows, N ≥ 1. `effective_rows` counts as N in these rules
     (cluster shares stay as they are): statistics fitted on a long queue then remove as many
     directions as the batches of training did. Directions of large clusters are iterated to a
-    residual of 1e-3, unless `exact`. Means and levels carry a gradient; assignments, the
-    kept scale and spared directions do not, other directions do with `grad="full"`.
+    residual of 1e-3, unless `exact`. Means carry a gradient, with `grad="levels"` bulk levels
+    and variances too, with `"full"` also directions; assignments, the kept scale and spared
+    directions never do.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the borrowing and what is spared are ours.
 
@@ -147,10 +148,11 @@ def fit_cluster_pca(
     if spared is not None:
         coordinate_NJ = spared_coordinates(x_ND, spared)
         after_ND = apply_cluster_pca(rest_ND, stats, assignment_N)
+        kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ)
         stats = stats._replace(
             spared_mean_D=spared.mean_D,
             spared_DJ=spared.direction_DJ,
-            kept_J=kept_share(after_ND, coordinate_NJ, spared.direction_DJ),
+            kept_J=kept_J.detach() if grad == "detach" else kept_J,
         )
     if keep_scale:
         with torch.no_grad():

@@ -19,7 +19,7 @@ from isotrain.geometry.rows import has_scatter
 Centre = Literal["none", "global", "cluster", "shrink"]
 Directions = Literal["principal", "random"]
 Removal = Literal["project", "clip"]
-Grad = Literal["detach", "full"]
+Grad = Literal["detach", "levels", "full"]  # what carries a gradient beside the means
 
 
 class ClusterRemoval(NamedTuple):
@@ -90,6 +90,7 @@ def fit_cluster_removal(
             x_ND - mean_D if borrow else x_ND[assignment_N == c] - mean_KD[c]
             for c, borrow in enumerate(borrows)
         ]
+        owned = [cloud_CD.detach() for cloud_CD in owned] if grad == "detach" else owned
     if removal == "clip" or centre == "shrink":
         spectra = [
             bulk_level(cloud_CD, direction_DR)

@@ -27,8 +27,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """Isotropy layer `[N, D] -> [N, D]`: cluster centring, then removal of directions.
 
     `FittedTransform` says where the statistics come from: the batch, as published, or a queue;
-    `fit_cluster_pca` what they are. With `grad="detach"` the gradient passes rows and means, and
-    takes assignments, directions and levels as constants.
+    `fit_cluster_pca` what they are.
 
     Args:
         width: D.
@@ -49,8 +48,8 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         warmup_steps: steps (`observe` in training mode) over which strength rises from 0.
         rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters borrow the statistics of all rows.
-        grad: detach | full: directions and levels carry their exact gradient too, at the cost of
-            one [D, D] eigenproblem per cluster and step.
+        grad: detach | levels | full: what carries a gradient beside rows and means: nothing, bulk
+            levels and variances, or also directions (one [D, D] eigenproblem per cluster and step).
         stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
@@ -108,7 +107,13 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         if grad == "full" and (directions == "random" or n_components == 0):
             raise ValueError(
                 "grad=full is the gradient of principal directions, and there are none with "
-                f"directions={directions}, n_components={n_components}; use grad=detach"
+                f"directions={directions}, n_components={n_components}; use grad=levels or detach"
+            )
+        has_levels = removal == "clip" or centre == "shrink" or n_clipped or protect == "labels"
+        if grad == "levels" and not has_levels:
+            raise ValueError(
+                "grad=levels is the gradient of bulk levels, and nothing is cut to one with "
+                f"removal={removal}, centre={centre}, n_clipped=0, protect=none; use grad=detach"
             )
         n_spared = n_clipped + N_BETWEEN * (protect == "labels")
         n_mixture = n_clusters if assign == "gmm" and n_clusters > 1 else 0

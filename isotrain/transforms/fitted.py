@@ -36,16 +36,17 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
 
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
-    and a queue of recent rows (`stats="queue"`); their gradient then is that of statistics of the
-    rows alone, since the queue will follow the batches: an encoder that is rewarded for moving
-    what the layer takes away later runs ahead of it. With `stats="start"` the first `fit` is the
-    last: training and evaluation apply what was frozen before it, one fixed map. In evaluation mode they are frozen by `fit`
-    (`eval_stats="frozen"`: a row's result does not depend on its batch-mates; `"refit"`: the same,
-    and the trainer fits on all training rows, not on the queue) or taken from the batch
-    (`eval_stats="batch"`). `forward` changes no state; `observe` feeds the queue. Half precision
-    is computed in float32 and cast back, float64 stays; a row with a NaN is left out of all
-    statistics. In training the counter `energy_kept` is the scatter of the results over that of
-    the rows.
+    and a queue of recent rows (`stats="queue"`). With a queue, the gradient of statistics is that
+    of statistics of the rows alone, since the queue will follow the batches: an encoder that is
+    rewarded for moving what the layer takes away later runs ahead of it. With `stats="start"` the
+    first `fit` is the last: training and evaluation apply what it froze, one fixed map.
+
+    In evaluation mode they are frozen by `fit` (`eval_stats="frozen"`: a row's result does not
+    depend on its batch-mates; `"refit"`: the same, and the trainer fits on all training rows, not
+    on the queue) or taken from the batch (`eval_stats="batch"`). `forward` changes no state;
+    `observe` feeds the queue. Half precision is computed in float32 and cast back, float64 stays;
+    a row with a NaN is left out of all statistics. In training the counter `energy_kept` is the
+    scatter of the results over that of the rows.
 
     A layer with `reads_labels` takes the labels of the rows (numbers `[N]`) as a second argument
     of `forward` in training, of `observe` and of `fit`; `estimate` gets them as `labels_N`.
@@ -60,7 +61,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         reads_labels: whether the statistics follow from labels too.
 
     Raises:
-        ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`. RuntimeError: frozen evaluation before `fit`.
+        ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`.
+        RuntimeError: frozen evaluation before `fit`.
     """
 
     has_statistics = True

@@ -687,7 +687,7 @@ def test_gradient_is_finite_in_degenerate_clouds(case):
         ({"rho": 0.0}, "rho must be above 0, got 0.0"),
         ({"rho": 1.1}, "rho must be at most 1, got 1.1"),
         ({"rho": float("nan")}, "rho must be above 0, got nan"),
-        ({"stats": "running"}, "stats must be batch or queue, got 'running'"),
+        ({"stats": "running"}, "stats must be batch or queue or start, got 'running'"),
         ({"eval_stats": "queue"}, "eval_stats must be frozen or refit or batch, got 'queue'"),
     ],
 )
