@@ -92,7 +92,7 @@ def test_a_file_without_keys(tmp_path, text):
 def test_an_unknown_name():
     with pytest.raises(StudyError, match=r"no study smok; did you mean smoke\? \(or give the path"):
         load_study("smok")
-    with pytest.raises(StudyError, match=r"no study zzz; there are layer_off_on, smoke \(or give"):
+    with pytest.raises(StudyError, match=r"no study zzz; there are .*, smoke \(or give"):
         load_study("zzz")
     with pytest.raises(StudyError, match=r"no file nowhere/smok\.yaml; did you mean smoke"):
         load_study("nowhere/smok.yaml")
