@@ -18,8 +18,15 @@ from isotrain.geometry.cluster_removal import (
     Removal,
     fit_cluster_removal,
 )
+from isotrain.geometry.following import following
 from isotrain.geometry.levels import rms_distance
-from isotrain.geometry.spared import Spared, fit_spared, kept_share, spared_coordinates
+from isotrain.geometry.spared import (
+    Spared,
+    fit_spared,
+    kept_share,
+    spared_coordinates,
+    without,
+)
 
 
 class ClusterPCAStats(NamedTuple):
@@ -55,6 +62,7 @@ def fit_cluster_pca(
     centre: Centre = "cluster",
     directions: Directions = "principal",
     removal: Removal = "project",
+    level: float = 1.0,
     keep_scale: bool = False,
     rho: float = 0.25,
     min_rows: int = 4,
@@ -64,6 +72,7 @@ def fit_cluster_pca(
     init: Tensor | None = None,
     n_iterations: int = 3,
     exact: bool = False,
+    n_own: int | None = None,
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
@@ -77,21 +86,23 @@ def fit_cluster_pca(
     or without scatter, borrows the mean and directions of all rows; a cloud without scatter (one
     row, equal rows) is left as it is. The counters say how often. With a softness above 0 a row
     loses what its clusters would take, each by its share (`memberships`); the statistics are
-    those of the nearest clusters' rows.
+    those of the nearest clusters' rows. `init` are centroids of rows without what is set aside.
 
     `centre` is what a row loses first: nothing, the mean of all rows (`global`), that of its
     cluster, or (`shrink`) that of its cluster but for its offset from the mean of all, cut to the
     bulk level. `removal` takes a direction out (`project`) or shrinks it to the bulk level
-    (`clip`, which can be undone). The bulk level of a cloud is the mean of the eigenvalues of its
-    covariance that are not removed; a length is cut to its root. `keep_scale` gives results the
-    rms distance from their mean that the rows had.
+    (`clip`, which can be undone). The bulk level of a cloud is its mean variance per dimension
+    outside of the removed directions; a length is cut to its root, times `level`. `keep_scale`
+    gives results the rms distance from their mean that the rows had.
 
     `x_ND`: finite float32 or float64 rows, N ≥ 1. `effective_rows` counts as N in these rules
     (cluster shares stay as they are): statistics fitted on a long queue then remove as many
     directions as the batches of training did. Directions of large clusters are iterated to a
-    residual of 1e-3, unless `exact`. Means carry a gradient, with `grad="levels"` bulk levels
-    and variances too, with `"full"` also directions; assignments, the kept scale and spared
-    directions never do.
+    residual of 1e-3, unless `exact`.
+
+    Means carry a gradient, with `grad="levels"` bulk levels and variances too, with `"full"` also
+    directions; assignments, the kept scale and spared directions never do. The last `n_own` rows
+    (all, by default) are the batch's, which statistics move with: see `following`.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the borrowing and what is spared are ours.
 
@@ -101,12 +112,12 @@ def fit_cluster_pca(
     torch.Size([2, 4, 1])
     """
     effective = min(len(x_ND), effective_rows or len(x_ND))
+    n_own = len(x_ND) if n_own is None else n_own
     spared = None
     rest_ND = x_ND
     if n_clipped or labels_N is not None:
-        spared = fit_spared(x_ND.detach(), n_clipped, labels_N, rho, effective)
-        rest_ND = _without(x_ND, spared)
-        init = None if init is None else _without(init, spared)
+        spared = fit_spared(following(x_ND, n_own), n_clipped, labels_N)
+        rest_ND = without(x_ND, spared)
     anchors, assignment_N = fit_anchors(
         rest_ND.detach(),
         n_clusters,
@@ -120,9 +131,11 @@ def fit_cluster_pca(
         assignment_N,
         n_clusters,
         n_components,
+        n_own,
         centre=centre,
         directions=directions,
         removal=removal,
+        level=level,
         rho=rho,
         min_rows=min_rows,
         grad=grad,
@@ -146,9 +159,10 @@ def fit_cluster_pca(
         matrix_KDD=taken.matrix_KDD,
     )
     if spared is not None:
-        coordinate_NJ = spared_coordinates(x_ND, spared)
-        after_ND = apply_cluster_pca(rest_ND, stats, assignment_N)
-        kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ)
+        all_ND = following(x_ND, n_own)
+        coordinate_NJ = spared_coordinates(all_ND, spared)
+        after_ND = apply_cluster_pca(without(all_ND, spared), stats, assignment_N)
+        kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, level)
         stats = stats._replace(
             spared_mean_D=spared.mean_D,
             spared_DJ=spared.direction_DJ,
@@ -182,15 +196,11 @@ def apply_cluster_pca(
         spared = Spared(stats.spared_mean_D, stats.spared_DJ)
         kept_NJ = spared_coordinates(x_ND, spared) * stats.kept_J  # type: ignore[operator]
         returned_ND = kept_NJ @ stats.spared_DJ.T
-        x_ND = _without(x_ND, spared)
+        x_ND = without(x_ND, spared)
     y_ND = _without_clusters(x_ND, stats, assignment_N)
     if returned_ND is not None:
         y_ND = y_ND + returned_ND
     return y_ND if stats.scale is None else y_ND * stats.scale
-
-
-def _without(x_ND: Tensor, spared: Spared) -> Tensor:
-    return x_ND - spared_coordinates(x_ND, spared) @ spared.direction_DJ.T
 
 
 def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from isotrain.geometry.following import following
 from isotrain.geometry.kmeans import cluster_means
 from isotrain.geometry.levels import bulk_level, capped_basis
 from isotrain.geometry.linalg import leading_directions_of_each, random_directions
@@ -37,10 +38,12 @@ def fit_cluster_removal(
     assignment_N: Tensor,
     n_clusters: int,
     n_components: int,
+    n_own: int,
     *,
     centre: Centre,
     directions: Directions,
     removal: Removal,
+    level: float,
     rho: float,
     min_rows: int,
     grad: Grad,
@@ -50,6 +53,8 @@ def fit_cluster_removal(
 ) -> ClusterRemoval:
     """Means and directions of clusters that are given; `fit_cluster_pca` has the rules."""
     n, detached_ND = len(x_ND), x_ND.detach()
+    all_ND = following(x_ND, n_own)
+    x_ND = following(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(x_ND, assignment_N, n_clusters)
     counts = [int(c) for c in count_K.tolist()]
     members = [detached_ND[assignment_N == c] for c in range(n_clusters)]
@@ -57,7 +62,7 @@ def fit_cluster_removal(
         count * effective_rows / n < min_rows or not has_scatter(rows_CD)
         for count, rows_CD in zip(counts, members, strict=True)
     ]
-    mean_D = (count_K @ mean_KD) / n
+    mean_D = all_ND.mean(dim=0)
     clouds = [x - mean_KD[c].detach() for c, x in enumerate(members)]
     alone = [c for c, borrow in enumerate(borrows) if not borrow]
     rest_ND = None
@@ -66,12 +71,9 @@ def fit_cluster_removal(
         rest_ND = torch.cat([*(clouds[c] for c, borrow in enumerate(borrows) if borrow), offset_KD])
     # One direction more than is removed tells whether anything would be left.
     wanted = n_components + 1 if n_components > 0 else 0
-    if directions == "random":
-        bases = random_directions(x_ND, len(alone) + any(borrows), wanted, generator)
-    else:
-        bases = leading_directions_of_each(
-            [clouds[c] for c in alone], wanted, rest_ND, n_settled=n_components, exact=exact
-        )
+    bases = leading_directions_of_each(
+        [clouds[c] for c in alone], wanted, rest_ND, n_settled=n_components, exact=exact
+    )
     owners = [n] * any(borrows) + [counts[c] for c in alone]
     bases = [
         capped_basis(basis_DS, rho, count * effective_rows / n)
@@ -80,6 +82,9 @@ def fit_cluster_removal(
     own = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
     scattered = not all(borrows) or has_scatter(detached_ND)
     direction_KDR = torch.stack([own.get(c, bases[0]) for c in range(n_clusters)]) * scattered
+    if directions == "random":  # as many as there are leading ones
+        drawn_KDR = random_directions(x_ND, n_clusters, n_components, generator)
+        direction_KDR = drawn_KDR * (direction_KDR.abs().sum(dim=1, keepdim=True) > 0)
     borrow_K = torch.tensor(borrows, device=x_ND.device)
     centre_KD = torch.where(borrow_K[:, None], mean_D, mean_KD)
     removed_KR = torch.ones_like(direction_KDR[:, 0])
@@ -87,13 +92,13 @@ def fit_cluster_removal(
     owned = []  # the clouds again, with a gradient, where it is asked for
     if follows or removal == "clip" or centre == "shrink":
         owned = [
-            x_ND - mean_D if borrow else x_ND[assignment_N == c] - mean_KD[c]
+            all_ND - mean_D if borrow else x_ND[assignment_N == c] - mean_KD[c]
             for c, borrow in enumerate(borrows)
         ]
         owned = [cloud_CD.detach() for cloud_CD in owned] if grad == "detach" else owned
     if removal == "clip" or centre == "shrink":
         spectra = [
-            bulk_level(cloud_CD, direction_DR)
+            bulk_level(cloud_CD, direction_DR, level)
             for cloud_CD, direction_DR in zip(owned, direction_KDR, strict=True)
         ]
         if removal == "clip":
@@ -117,7 +122,7 @@ def fit_cluster_removal(
         n_removed_K = direction_KDR.square().sum(dim=(1, 2)).round().long().tolist()
         matrix_KDD = torch.stack(
             [
-                removal_matrix(cloud_CD, n_removed, clip=removal == "clip")
+                removal_matrix(cloud_CD, n_removed, removal == "clip", level)
                 for cloud_CD, n_removed in zip(owned, n_removed_K, strict=True)
             ]
         )

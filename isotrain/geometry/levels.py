@@ -13,13 +13,15 @@ from torch import Tensor
 from isotrain.geometry.rows import finite_rows
 
 
-def bulk_level(centred_ND: Tensor, direction_DR: Tensor) -> tuple[Tensor, Tensor]:
-    """Root of the bulk level of a cloud, and the share of each direction that is above it.
+def bulk_level(
+    centred_ND: Tensor, direction_DR: Tensor, level: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """`level` times the root of a cloud's bulk level, and the share of directions above that.
 
-    The bulk level is the mean eigenvalue of the covariance outside of the orthonormal
-    `direction` (zero columns do not count); direction i with variance λ_i is at that level once
-    the share 1 − √(bulk/λ_i) of its coordinate is taken away; a weaker one has nothing above it.
-    Differentiable in the rows.
+    The bulk level is the mean variance of the D − R dimensions outside of the orthonormal
+    `direction` (zero columns do not count), so that few rows have that of many. Direction i with
+    variance λ_i has the standard deviation level·√bulk once the share 1 − level·√(bulk/λ_i) of
+    its coordinate is taken away; a weaker one has nothing above it. Differentiable in the rows.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> level, share_R = bulk_level(x, torch.tensor([[1.0], [0.0]]))
@@ -30,10 +32,11 @@ def bulk_level(centred_ND: Tensor, direction_DR: Tensor) -> tuple[Tensor, Tensor
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
     left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
     freedom = len(centred_ND) - 1
-    bulk = left / max(1, min(freedom, centred_ND.shape[1]) - n_directions)  # of Σ(x·v)²
-    kept_R = root(bulk / torch.where(spread_R > 0, spread_R, 1.0)).clamp(max=1.0)
+    bulk = left / max(1, centred_ND.shape[1] - n_directions)  # of Σ(x·v)²
+    kept_R = level * root(bulk / torch.where(spread_R > 0, spread_R, 1.0))
+    kept_R = kept_R.clamp(max=1.0)
     share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
-    return root(bulk / max(1, freedom)), share_R
+    return level * root(bulk / max(1, freedom)), share_R
 
 
 def root(x: Tensor) -> Tensor:

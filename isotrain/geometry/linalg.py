@@ -88,8 +88,10 @@ def leading_directions_of_each(
 
 def random_directions(
     x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator | None
-) -> list[Tensor]:
-    """Orthonormal bases `[D, R]` of subspaces drawn uniformly, of the type and device of `x`.
+) -> Tensor:
+    """Orthonormal bases `[G, D, R]` of subspaces drawn uniformly, of the type and device of `x`.
+
+    They follow from the seed of the generator, whatever was drawn from it since.
 
     Raises:
         ValueError: no generator (the global random state is never read).
@@ -101,8 +103,10 @@ def random_directions(
     if generator is None:
         raise ValueError("random directions are drawn: pass generator=torch.Generator()")
     size = n_sets, x_ND.shape[1], n_directions
-    drawn_GDR = torch.randn(size, generator=generator, dtype=torch.float64)
-    return list(torch.linalg.qr(drawn_GDR)[0].to(x_ND))
+    own = torch.Generator().manual_seed(generator.initial_seed())
+    drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)
+    basis_GDR: Tensor = torch.linalg.qr(drawn_GDR)[0].to(x_ND)
+    return basis_GDR
 
 
 def _subspace_iteration(

@@ -14,12 +14,14 @@ from torch.autograd.function import once_differentiable
 from isotrain.geometry.levels import bulk_level
 
 
-def removal_matrix(centred_ND: Tensor, n_removed: int, clip: bool = False) -> Tensor:
+def removal_matrix(
+    centred_ND: Tensor, n_removed: int, clip: bool = False, level: float = 1.0
+) -> Tensor:
     """The symmetric matrix M `[D, D]` that removal takes from rows: y = z − z @ M.
 
     M = V·diag(r)·Vᵀ, V the `n_removed` leading principal directions of the centred rows X; those
     whose eigenvalue λ of XᵀX is within rounding of zero do not count. Projection has r = 1;
-    `clip` has r_i = 1 − √(b/λ_i), at least 0, with b the bulk level as `bulk_level` has it.
+    `clip` has r_i = 1 − level·√(b/λ_i), at least 0, with b the bulk level of `bulk_level`.
 
     The gradient to the rows goes through V, λ and b, once (no double backward); that of their
     mean is the caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
@@ -47,7 +49,7 @@ def removal_matrix(centred_ND: Tensor, n_removed: int, clip: bool = False) -> Te
         raise ValueError(f"rows must be [N, D], got shape {tuple(centred_ND.shape)}; flatten them")
     if n_removed < 0:
         raise ValueError(f"n_removed must be at least 0, got {n_removed}; 0 removes nothing")
-    matrix_DD: Tensor = _Removal.apply(centred_ND, n_removed, clip)  # type: ignore[no-untyped-call]
+    matrix_DD: Tensor = _Removal.apply(centred_ND, n_removed, clip, level)  # type: ignore[no-untyped-call]
     return matrix_DD
 
 
@@ -55,7 +57,7 @@ class _Removal(torch.autograd.Function):
     """The eigenproblem of the smaller side, and divided differences instead of its backward."""
 
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, n_removed: int, clip: bool) -> Tensor:
+    def forward(ctx: Any, x_ND: Tensor, n_removed: int, clip: bool, level: float) -> Tensor:
         n, d = x_ND.shape
         if n <= d:
             value_T, vector_NT = torch.linalg.eigh(x_ND @ x_ND.T)
@@ -70,16 +72,17 @@ class _Removal(torch.autograd.Function):
         real_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
         n_real = int(real_T[:n_removed].sum())
         basis_DR = torch.linalg.qr(root_DT[:, :n_real])[0]
-        share_R = bulk_level(x_ND, basis_DR)[1] if clip else value_T.new_ones(n_real)
+        share_R = bulk_level(x_ND, basis_DR, level)[1] if clip else value_T.new_ones(n_real)
+        ctx.level = level
         ctx.save_for_backward(x_ND, basis_DR, share_R, value_T, root_DT[:, n_real:], largest)
         matrix_DD: Tensor = (basis_DR * share_R) @ basis_DR.T
         return matrix_DD
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_DD: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient_DD: Tensor) -> tuple[Tensor, None, None, None]:
         x_ND, basis_DR, share_R, value_T, root_DB, largest = ctx.saved_tensors
-        n, d = x_ND.shape
+        d = x_ND.shape[1]
         n_real = len(share_R)
         level_R, level_B = (value_T / largest).split([n_real, len(value_T) - n_real])
         image_DR = 0.5 * (gradient_DD + gradient_DD.T) @ basis_DR
@@ -89,23 +92,24 @@ class _Removal(torch.autograd.Function):
         # term is all there is in the null space, and the second needs no unit vectors.
         other_BR = root_DB.T @ image_DR * _inverse(level_R - level_B[:, None]) / largest
         half_DR = (image_DR + root_DB @ other_BR) * (share_R / level_R)
-        # Removed with removed: √b/(√λ_i·√λ_j·(√λ_i + √λ_j)), 0 for a projection. A clamped
-        # direction (r = 0) is like one of the others.
+        # Removed with removed, b = level² times the bulk level: √b/(√λ_i·√λ_j·(√λ_i + √λ_j)), and
+        # 0 for a projection. A clamped direction (r = 0) is like one of the others.
         kept_R, root_R = 1.0 - share_R, level_R.sqrt()
         smooth_RR = kept_R / (root_R[:, None] * (root_R[:, None] + root_R))
         clamped_RR = (share_R - share_R[:, None]) * _inverse(level_R - level_R[:, None])
         above_R = share_R > 0
         within_RR = torch.where(above_R & above_R[:, None], smooth_RR, clamped_RR)
         half_DR = (half_DR + basis_DR @ (0.5 * within_RR * inner_RR)) / largest
-        # Through b, the mean eigenvalue outside: dr_i/db = −1/(2·√(b·λ_i)), √(b/λ_i) = 1 − r_i.
+        # Through the mean eigenvalue outside, b/level²: dr_i/db = −1/(2·√(b·λ_i)).
         moved_R = above_R & (kept_R > 0)  # at b = 0 the rows outside are 0, and so is their part
         slope_R = torch.where(moved_R, -1.0 / torch.where(moved_R, kept_R, 1.0), 0.0) / level_R
-        slope = (slope_R * inner_RR.diagonal()).sum() / largest / max(1, min(n - 1, d) - n_real)
+        slope_R = ctx.level**2 * slope_R
+        slope = (slope_R * inner_RR.diagonal()).sum() / largest / max(1, d - n_real)
         # dL/dS = half·Vᵀ + V·halfᵀ + slope/2·(I − V·Vᵀ) and dL/dX = 2·X·dL/dS.
         along_NR = x_ND @ basis_DR
         across_NR = 2.0 * (x_ND @ half_DR) - slope * along_NR
         gradient_ND = across_NR @ basis_DR.T + 2.0 * (along_NR @ half_DR.T) + slope * x_ND
-        return gradient_ND, None, None
+        return gradient_ND, None, None, None
 
 
 def _inverse(gap: Tensor) -> Tensor:

@@ -117,6 +117,16 @@ def finite_rows(x_ND: Tensor) -> Tensor:
     return x_ND if bool(finite_N.all()) else x_ND[torch.isfinite(x_ND).all(dim=1)]
 
 
+def rounding_of(*clouds: Tensor) -> Tensor:
+    """How large a difference of such numbers may be and still be rounding.
+
+    >>> rounding_of(torch.ones(1, 1)).item() < 1e-5
+    True
+    """
+    largest = torch.stack([x.detach().abs().amax() for x in clouds if x.numel()]).amax()
+    return 64.0 * torch.finfo(largest.dtype).eps * largest
+
+
 def has_scatter(x_ND: Tensor) -> bool:
     """Whether the rows differ by more than rounding.
 

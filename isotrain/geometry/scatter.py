@@ -49,16 +49,16 @@ def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
 def label_classes(labels_N: Tensor) -> Tensor:
     """Class numbers 0…C−1 `[N]` of labels: themselves, or of scores the slice at their quantiles.
 
-    Labels with fractions are scores, and are cut into five slices of about as many rows each.
+    Labels of a floating type are scores, cut into five slices of about as many rows each.
 
     >>> label_classes(torch.tensor([7, -1, 7])).tolist()
     [1, 0, 1]
     >>> label_classes(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])).tolist()
     [0, 1, 2, 3, 4]
     """
-    if bool((labels_N % 1 != 0).any()):
+    if labels_N.is_floating_point():
         share_S = torch.arange(1, N_SLICES, device=labels_N.device, dtype=labels_N.dtype) / N_SLICES
-        labels_N = torch.bucketize(labels_N, torch.quantile(labels_N, share_S))
+        labels_N = torch.bucketize(labels_N.contiguous(), torch.quantile(labels_N, share_S))
     class_N: Tensor = torch.unique(labels_N, return_inverse=True)[1]
     return class_N
 

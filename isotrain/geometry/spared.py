@@ -5,7 +5,6 @@ N rows, D dimensions, J spared directions.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from isotrain.geometry.levels import root
 from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.rows import rounding_of
 from isotrain.geometry.scatter import N_SLICES, class_scatter, label_classes
 
 N_BETWEEN = N_SLICES - 1  # between-class directions spared, at most
@@ -25,30 +25,27 @@ class Spared(NamedTuple):
     direction_DJ: Tensor
 
 
-@torch.no_grad()
-def fit_spared(
-    x_ND: Tensor, n_leading: int, labels_N: Tensor | None, rho: float, effective_rows: int
-) -> Spared:
+def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> Spared:
     """The between-class directions of labelled rows, then the leading ones of what remains.
 
     Between-class directions are the principal ones of the class means, weighted by the rows of
-    each class: C − 1 of them for C classes, 4 at most. Labels with fractions are scores, and are
-    cut into five classes at their quantiles. All together are at most floor(rho·(N − 1)), N the
-    `effective_rows`.
+    each class: C − 1 of them for C classes, 4 at most. Scores (labels of a floating type) are cut
+    into five classes at their quantiles. The mean carries a gradient, directions do not.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> fit_spared(x, 1, None, rho=1.0, effective_rows=4).direction_DJ.abs().tolist()
+    >>> fit_spared(x, 1).direction_DJ.abs().tolist()
     [[1.0], [0.0]]
     """
     mean_D = x_ND.mean(dim=0)
-    left = math.floor(rho * (effective_rows - 1) + 1e-9)
-    centred_ND = x_ND - mean_D
+    x_ND = x_ND.detach()
+    centred_ND = x_ND - mean_D.detach()
     columns = []
     if labels_N is not None:
-        columns.append(_capped(_between_classes(x_ND, labels_N), left))
-        left -= int(columns[0].square().sum().round())
+        found = class_scatter(x_ND, label_classes(labels_N))
+        columns.append(leading_directions(found.between_CD, N_BETWEEN))
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
-    columns.append(_capped(leading_directions(centred_ND, n_leading), left))
+    leading_DL = leading_directions(centred_ND, n_leading)
+    columns.append(leading_DL * bool(centred_ND.abs().amax() > rounding_of(x_ND)))
     return Spared(mean_D, torch.cat(columns, dim=1))
 
 
@@ -62,19 +59,22 @@ def spared_coordinates(x_ND: Tensor, spared: Spared) -> Tensor:
     return (x_ND - spared.mean_D) @ spared.direction_DJ
 
 
-def _between_classes(x_ND: Tensor, labels_N: Tensor) -> Tensor:
-    found = class_scatter(x_ND, label_classes(labels_N))
-    return leading_directions(found.between_CD, N_BETWEEN)
+def without(x_ND: Tensor, spared: Spared) -> Tensor:
+    """The rows without their spread along the spared directions, which all have the mean's.
+
+    >>> spared = Spared(torch.ones(2), torch.tensor([[1.0], [0.0]]))
+    >>> without(torch.tensor([[4.0, 3.0]]), spared).tolist()
+    [[1.0, 3.0]]
+    """
+    return x_ND - spared_coordinates(x_ND, spared) @ spared.direction_DJ.T
 
 
-def _capped(direction_DJ: Tensor, most: int) -> Tensor:
-    return direction_DJ * (torch.arange(direction_DJ.shape[1], device=direction_DJ.device) < most)
-
-
-def kept_share(after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor) -> Tensor:
+def kept_share(
+    after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor, level: float = 1.0
+) -> Tensor:
     """The share `[J]` of each spared direction that brings it to the bulk level, at most 1.
 
-    √(b/λ_j), λ_j the variance along direction j and b the mean variance of the other rows'
+    level·√(b/λ_j), λ_j the variance along direction j and b the mean variance of the other rows'
     dimensions, `after` what was done to them. Where nothing else varies, all is kept.
     Differentiable.
 
@@ -83,8 +83,11 @@ def kept_share(after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor) ->
     [0.5]
     """
     n_spared = int(direction_DJ.square().sum().round())
-    n_left = max(1, min(len(after_ND) - 1, after_ND.shape[1] - n_spared))
-    bulk = (after_ND - after_ND.mean(dim=0)).square().sum() / n_left
+    n_left = max(1, after_ND.shape[1] - n_spared)
+    centred_ND = after_ND - after_ND.mean(dim=0)
+    varies = centred_ND.detach().abs().amax() > rounding_of(coordinate_NJ, after_ND)
+    bulk = centred_ND.square().sum() / n_left
     spread_J = (coordinate_NJ - coordinate_NJ.mean(dim=0)).square().sum(dim=0)
-    kept_J = root(bulk / torch.where(spread_J > 0, spread_J, 1.0)).clamp(max=1.0)
-    return torch.where((bulk > 0) & (spread_J > 0), kept_J, 1.0)
+    kept_J = level * root(bulk / torch.where(spread_J > 0, spread_J, 1.0))
+    kept_J = kept_J.clamp(max=1.0)
+    return torch.where(varies & (spread_J > 0), kept_J, 1.0)

@@ -18,7 +18,7 @@ from isotrain.geometry.gather import (
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import KEY
 from isotrain.training.faults import refuse_non_finite
-from isotrain.training.layer_statistics import fit_layers
+from isotrain.training.layer_statistics import fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, ModelOutput, Objective, Task
 
@@ -117,6 +117,11 @@ class FineTuning(pl.LightningModule):
         """Go on after the step of the checkpoint."""
         self._observed_step = int(checkpoint["global_step"])
         self.evaluated_step = checkpoint[KEY]["evaluated_step"]
+
+    def on_train_start(self) -> None:
+        """Fit layers that train behind one fixed map, where no evaluation has."""
+        if any(trains_behind_one_map(layer) for layer in self.model.transforms.values()):
+            self._fit_layers()
 
     def on_validation_start(self) -> None:
         """Freeze the statistics that evaluation uses."""

@@ -58,6 +58,7 @@ class IsotropyMonitor(pl.Callback):
         self.of_labels = {name for name, metric in metrics.items() if needs(metric) == "labels"}
         self._reservoirs: dict[str, Reservoir] = {}
         self._owned: dict[str, bool] = {}  # whether each row of a site is an example of its own
+        self._scores = False  # whether labels are scores, not classes
         self._told: set[str] = set()
 
     def budget_bytes(self, width: int, n_blocks: int, n_sites: int) -> int:
@@ -93,6 +94,7 @@ class IsotropyMonitor(pl.Callback):
             self._reservoir(view).add(ids_N, flat_states, places[view])
         for site, rows in output.site_rows.items():
             self._owned[site] = len(rows.ids) == len(batch.labels)
+            self._scores = batch.labels.is_floating_point()
             clouds = [rows.before, rows.after, rows.labels[:, None]]
             self._reservoir(site + "_site").add(rows.ids, clouds)
 
@@ -135,6 +137,8 @@ class IsotropyMonitor(pl.Callback):
         layer = module.model.transforms[site]
         queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
         before_ND, after_ND = clouds
+        if labels_N is not None:  # a reservoir keeps floats
+            labels_N = labels_N if self._scores else labels_N.long()
         labels_N = labels_N if self._owned[site] else None
         found = site_measures(before_ND, after_ND, labels_N, queue_MD)
         return {f"val/{site}/{name}": value.float() for name, value in found.items()}

@@ -27,7 +27,12 @@ def fit_layers(
     on the rows of all training batches, `refit_rows` at most, chosen by hash.
     """
     layers = model.transforms
-    if not any(layer.has_statistics for layer in layers.values()):
+    waiting = [
+        layer
+        for layer in layers.values()
+        if layer.has_statistics and not (trains_behind_one_map(layer) and bool(layer.is_fitted))
+    ]
+    if not waiting:
         return
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -39,6 +44,9 @@ def fit_layers(
             layers.train()
     for number, site in enumerate(model.sites):
         layer = layers[site]
+        if layer not in waiting:
+            layer.eval()
+            continue
         if getattr(layer, "eval_stats", None) == "refit":
             _fit(layer, *_sampled(outputs(None), site, refit_rows))
         elif number > 0:
@@ -49,6 +57,11 @@ def fit_layers(
         layer.eval()
     for module, mode in modes:
         module.training = mode
+
+
+def trains_behind_one_map(layer: nn.Module) -> bool:
+    """Whether training, too, applies what the first fit froze."""
+    return getattr(layer, "stats", None) == "start"
 
 
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:

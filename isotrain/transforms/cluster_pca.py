@@ -16,7 +16,8 @@ from isotrain.geometry.assignment import Assign
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
-from isotrain.geometry.spared import N_BETWEEN
+from isotrain.geometry.spared import N_BETWEEN, fit_spared, without
+from isotrain.geometry.spherical import spherical_kmeans
 from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
 from isotrain.transforms.row_queue import Capacity
 
@@ -38,11 +39,13 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         protect: none | labels: the between-class directions (4 at most; scores are cut into five
             classes) are set aside so too. Training rows then come with their labels.
         assign: kmeans | spherical (by cosine) | gmm (diagonal Gaussians, by likelihood).
-        softness: 0 = a row belongs to one cluster; above, to all by softmax(−distance/softness).
+        softness: 0 = a row belongs to one cluster; above, to all by softmax(−d/softness), d the
+            squared distance over that of a row to its own cluster (`memberships`).
         centre: none | global | cluster | shrink: what a row loses; shrink leaves the offset of its
             cluster from the mean of all, cut to the bulk level.
         directions: principal | random (a control: as many, drawn once from `seed`).
         removal: project takes directions out | clip shrinks them to the bulk level.
+        level: standard deviation of what is shrunk to the bulk level, in units of the bulk's.
         keep_scale: multiply results so that their rms distance from their mean is that of the rows.
         strength: how far a row goes from what it was to the result, in [0, 1].
         warmup_steps: steps (`observe` in training mode) over which strength rises from 0.
@@ -53,8 +56,10 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
         queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
-        n_iterations: rounds of k-means (or EM) at most per fit.
-        seed: of the first k-means start; later ones continue from the queue's centroids.
+        n_iterations: rounds of k-means (or EM) at most per training step; 100 where statistics are
+            frozen, 3 where the queue's centroids follow.
+        seed: of the first k-means start (later ones continue from the queue's centroids), and of
+            random directions.
 
     Raises:
         ValueError: an illegal number or name, or options that contradict each other.
@@ -67,6 +72,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     [[-1.0, 0.0], [1.0, 0.0]]
     """
 
+    of_clusters = True
     warm_KD: Tensor
     is_warm: Tensor
     n_steps: Tensor
@@ -84,6 +90,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         centre: Centre = "cluster",
         directions: Directions = "principal",
         removal: Removal = "project",
+        level: Annotated[float, Bounds(above=0)] = 1.0,
         keep_scale: bool = False,
         strength: Annotated[float, Bounds(least=0, most=1)] = 1.0,
         warmup_steps: Annotated[int, Bounds(0)] = 0,
@@ -104,16 +111,24 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
                 "protect=labels cannot go with eval_stats=batch: evaluation would read its own "
                 "labels; use eval_stats=frozen or refit"
             )
-        if grad == "full" and (directions == "random" or n_components == 0):
+        clips = removal == "clip" and n_components > 0
+        shrinks = centre == "shrink" and n_clusters > 1
+        has_levels = clips or shrinks or n_clipped > 0 or protect == "labels"
+        given = (
+            f"n_components={n_components}, n_clusters={n_clusters}, removal={removal}, "
+            f"centre={centre}, directions={directions}, n_clipped={n_clipped}, protect={protect}"
+        )
+        idle = {  # options that would change nothing
+            f"level={level}": level != 1.0 and not has_levels,
+            "grad=levels": grad == "levels" and not has_levels,
+            "grad=full": grad == "full" and (directions == "random" or n_components == 0),
+            f"grad={grad} with stats=start": grad != "detach" and stats == "start",
+            "directions=random": directions == "random" and n_components == 0,
+        }
+        if ignored := [option for option, is_idle in idle.items() if is_idle]:
             raise ValueError(
-                "grad=full is the gradient of principal directions, and there are none with "
-                f"directions={directions}, n_components={n_components}; use grad=levels or detach"
-            )
-        has_levels = removal == "clip" or centre == "shrink" or n_clipped or protect == "labels"
-        if grad == "levels" and not has_levels:
-            raise ValueError(
-                "grad=levels is the gradient of bulk levels, and nothing is cut to one with "
-                f"removal={removal}, centre={centre}, n_clipped=0, protect=none; use grad=detach"
+                f"{', '.join(ignored)} would change nothing with {given}; leave it out, or ask for "
+                "what it acts on"
             )
         n_spared = n_clipped + N_BETWEEN * (protect == "labels")
         n_mixture = n_clusters if assign == "gmm" and n_clusters > 1 else 0
@@ -137,6 +152,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.n_clusters, self.n_components = n_clusters, n_components
         self.n_clipped, self.assign, self.softness = n_clipped, assign, softness
         self.centre, self.directions, self.removal = centre, directions, removal
+        self.level = level
         self.keep_scale, self.strength, self.warmup_steps = keep_scale, strength, warmup_steps
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
         self.grad, self.seed = grad, seed
@@ -145,7 +161,11 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.register_buffer("n_steps", torch.tensor(0))
 
     def estimate(
-        self, rows_ND: Tensor, to_freeze: bool = False, labels_N: Tensor | None = None
+        self,
+        rows_ND: Tensor,
+        to_freeze: bool = False,
+        labels_N: Tensor | None = None,
+        n_own: int | None = None,
     ) -> ClusterPCAStats:
         """Clusters and their statistics; frozen ones, under `stats="batch"`, cap as batches did."""
         as_batches = to_freeze and self.stats == "batch"
@@ -160,6 +180,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             centre=self.centre,
             directions=self.directions,
             removal=self.removal,
+            level=self.level,
             keep_scale=self.keep_scale,
             rho=self.rho,
             min_rows=self.min_rows,
@@ -169,6 +190,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
             n_iterations=100 if to_freeze else self.n_iterations,
             exact=to_freeze,
+            n_own=n_own,
         )
 
     def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
@@ -192,12 +214,16 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         super().observe(x_ND, labels_N)
         self.n_steps += self.training
 
-    def follow(self, rows_MD: Tensor) -> None:
-        """Move the centroids that k-means starts from."""
+    def follow(self, rows_MD: Tensor, **known: Tensor) -> None:
+        """Move the centroids that k-means starts from, of rows without what is set aside."""
         if self.n_clusters == 1:
             return
+        if self.n_clipped or known:
+            spared = fit_spared(rows_MD, self.n_clipped, known.get("labels_N"))
+            rows_MD = without(rows_MD, spared)
         generator = torch.Generator().manual_seed(self.seed)
         warm_KD = self.warm_KD.to(rows_MD.dtype) if bool(self.is_warm) else None
-        found = kmeans(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
+        find = spherical_kmeans if self.assign == "spherical" else kmeans
+        found = find(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
         self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
         self.is_warm.fill_(True)

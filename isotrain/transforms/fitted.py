@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
 from isotrain.transforms.row_queue import RowQueue
@@ -37,9 +38,9 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
     and a queue of recent rows (`stats="queue"`). With a queue, the gradient of statistics is that
-    of statistics of the rows alone, since the queue will follow the batches: an encoder that is
-    rewarded for moving what the layer takes away later runs ahead of it. With `stats="start"` the
-    first `fit` is the last: training and evaluation apply what it froze, one fixed map.
+    of statistics of the rows alone (`following`), since the queue will follow the batches: an
+    encoder that is rewarded for moving what the layer takes away later runs ahead of it. With
+    `stats="start"` training and evaluation apply one map, of the first `fit` or of given rows.
 
     In evaluation mode they are frozen by `fit` (`eval_stats="frozen"`: a row's result does not
     depend on its batch-mates; `"refit"`: the same, and the trainer fits on all training rows, not
@@ -48,8 +49,10 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     a row with a NaN is left out of all statistics. In training the counter `energy_kept` is the
     scatter of the results over that of the rows.
 
-    A layer with `reads_labels` takes the labels of the rows (numbers `[N]`) as a second argument
-    of `forward` in training, of `observe` and of `fit`; `estimate` gets them as `labels_N`.
+    A layer with `reads_labels` takes the labels of the rows (`[N]`, integers for classes, floating
+    for scores) as a second argument of `forward` in training, of `observe` and of `fit`;
+    `estimate` gets them as `labels_N`. One that is `of_clusters` makes statistics follow the batch
+    itself, and its `estimate` gets `n_own`.
 
     Args:
         width: D.
@@ -67,7 +70,9 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     has_statistics = True
 
+    of_clusters = False  # whether `estimate` takes `n_own`: the last rows that are the batch's
     is_fitted: Tensor
+    has_scores: Tensor
 
     def __init__(
         self,
@@ -92,6 +97,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         for name in self._names:
             self.register_buffer(name, getattr(empty, name))
         self.register_buffer("is_fitted", torch.tensor(False))
+        self.register_buffer("has_scores", torch.tensor(False))  # labels are scores, not classes
+        self._n_forward = 0  # rows of the largest training batch since the last `observe`
 
     @abstractmethod
     def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> S:
@@ -101,15 +108,14 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def transform(self, rows_ND: Tensor, stats: S, are_last: bool) -> Tensor:
         """Transformed rows; `are_last`: they end the rows that `stats` were estimated from."""
 
-    def follow(self, rows_MD: Tensor) -> None:
+    def follow(self, rows_MD: Tensor, **known: Tensor) -> None:
         """Take what later estimates start from out of the queue's rows; nothing, by default."""
 
     def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
         """Transformed rows; the class says where the statistics come from."""
         with torch.autocast(x_ND.device.type, enabled=False):
             rows_ND, are_last = wide(x_ND), False
-            at_start = self.stats == "start" and bool(self.is_fitted)
-            if at_start or (not self.training and self.eval_stats != "batch"):
+            if self._applies_frozen():
                 stats = self._frozen(rows_ND.dtype)
             else:
                 finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
@@ -118,67 +124,93 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                     return x_ND
                 recent = self.training and self.stats == "queue"
                 known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
-                # The queue follows the batches, and so does what statistics will be: they move
-                # with the rows of the batch as if these stood for all.
-                weight = 1.0 + len(known_ND) / len(finite_ND)
-                moving_ND = finite_ND.detach() + weight * (finite_ND - finite_ND.detach())
-                stats = self._estimate(torch.cat([known_ND, moving_ND]))
+                stats = self._estimate(torch.cat([known_ND, finite_ND]), len(finite_ND), labels_N)
                 are_last = len(finite_ND) == len(rows_ND)
             result_ND = self.transform(rows_ND, stats, are_last)
             self.counters = dict(stats.counters)
             if self.training:
+                self._n_forward = max(self._n_forward, len(rows_ND))
                 self.counters["energy_kept"] = energy_kept(rows_ND, result_ND)
             return result_ND.to(x_ND.dtype)
 
     @torch.no_grad()
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push rows into the queue, and `follow` it."""
-        self.queue.push(self._labelled(wide(x_ND), labels_N))
-        rows_MD = wide(self.recent_rows())
+        self.queue.push(self._labelled(wide(x_ND), labels_N), self._n_forward or len(x_ND))
+        self._n_forward = 0
+        if labels_N is not None:
+            self.has_scores.fill_(labels_N.is_floating_point())
+        rows_MD, known = self._unlabelled(wide(self.queue.rows()), labels_N)
         if len(rows_MD):
             with torch.autocast(rows_MD.device.type, enabled=False):
-                self.follow(rows_MD)
+                self.follow(rows_MD, **known)
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
         """Freeze the statistics of evaluation: of the given finite rows, or of the queue.
 
-        Under `stats="start"` only the first call does.
+        Under `stats="start"` a call without rows changes nothing once they are frozen.
         """
-        if self.stats == "start" and bool(self.is_fitted):
+        if self.stats == "start" and x_ND is None and bool(self.is_fitted):
             return
-        given_ND = self.queue.rows() if x_ND is None else self._labelled(x_ND.detach(), labels_N)
+        given_ND = (
+            self.queue.rows() if x_ND is None else self._labelled(wide(x_ND.detach()), labels_N)
+        )
         rows_ND = finite_rows(wide(given_ND))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
         with torch.autocast(rows_ND.device.type, enabled=False):
-            stats = self._estimate(rows_ND, to_freeze=True)
+            stats = self._estimate(rows_ND, len(rows_ND), labels_N, to_freeze=True)
         for name in self._names:
             if (value := getattr(stats, name)) is not None:  # None: this layer has no such part
                 self.get_buffer(name).copy_(value)
         self.is_fitted.fill_(True)
 
+    def _applies_frozen(self) -> bool:
+        if not self.training:
+            return self.eval_stats != "batch"
+        if self.stats != "start":
+            return False
+        if not bool(self.is_fitted) and torch.is_grad_enabled():
+            raise RuntimeError(
+                "stats=start trains behind one fixed map: call fit(rows) first (the trainer does "
+                "so before the first evaluation), or set stats=queue"
+            )
+        return bool(self.is_fitted)  # the trainer looks at rows before it has fitted, without grad
+
     def recent_rows(self) -> Tensor:
         """The rows of the queue, `[≤ M, D]`, without labels."""
-        return self._unlabelled(self.queue.rows())[0]
+        return self._unlabelled(self.queue.rows(), None)[0]
 
-    def _estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> S:
-        rows_ND, known = self._unlabelled(rows_ND)
-        return self.estimate(rows_ND, to_freeze, **known)
+    def _estimate(
+        self, rows_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False
+    ) -> S:
+        rows_ND, known = self._unlabelled(rows_ND, labels_N)
+        if self.of_clusters:
+            return self.estimate(rows_ND, to_freeze, n_own=n_own, **known)  # type: ignore[call-arg]
+        return self.estimate(following(rows_ND, n_own), to_freeze, **known)
 
     def _labelled(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor:
         """The rows, with their labels as a last column where the layer reads them."""
         if not self.reads_labels:
             return x_ND
-        if labels_N is None:
-            raise ValueError("this layer reads labels: give those of the rows, layer(rows, labels)")
+        if labels_N is None or labels_N.shape != x_ND.shape[:1]:
+            given = "none" if labels_N is None else f"shape {tuple(labels_N.shape)}"
+            raise ValueError(
+                f"this layer reads labels, one a row: give [N] = [{len(x_ND)}] of them as "
+                f"layer(rows, labels), got {given}"
+            )
         return torch.cat([x_ND, labels_N[:, None].to(x_ND)], dim=1)
 
-    def _unlabelled(self, rows_ND: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The rows alone, and what the layer knows of them."""
+    def _unlabelled(
+        self, rows_ND: Tensor, labels_N: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rows alone, and their labels where the layer reads them: classes or scores."""
         if not self.reads_labels:
             return rows_ND, {}
-        return rows_ND[:, :-1], {"labels_N": rows_ND[:, -1].detach()}
+        known_N = rows_ND[:, -1].detach()
+        scores = bool(self.has_scores) if labels_N is None else labels_N.is_floating_point()
+        return rows_ND[:, :-1], {"labels_N": known_N if scores else known_N.long()}
 
     def _frozen(self, dtype: torch.dtype) -> S:
         if not bool(self.is_fitted):

@@ -13,7 +13,7 @@ from isotrain.geometry.whitening import newton_inverse_root, whitening_map, whol
 from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
 from isotrain.transforms.row_queue import Capacity
 
-Grad = Literal["full", "detached"]
+Grad = Literal["full", "detach"]
 
 
 class IterNormStats(NamedTuple):
@@ -82,7 +82,7 @@ class IterNorm(FittedTransform[IterNormStats]):
         epsilon: added to every eigenvalue, relative to their mean λ̄.
         group_size: neighbouring dimensions whitened together; None, or D and more = one group.
         n_iterations: T; more for a smaller epsilon or a larger group.
-        grad: full | detached, whether the matrix carries a gradient.
+        grad: full | detach, whether the matrix carries a gradient.
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.

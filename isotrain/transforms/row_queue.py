@@ -45,10 +45,11 @@ class RowQueue(nn.Module):
         return self.rows_MD[: int(self.n_filled)]
 
     @torch.no_grad()
-    def push(self, x_ND: Tensor) -> None:
+    def push(self, x_ND: Tensor, n_batch: int | None = None) -> None:
         """Add detached rows, the oldest leaving first.
 
-        Rows with a NaN or infinity are dropped.
+        Rows with a NaN or infinity are dropped. `n_batch`: rows of the largest batch that they
+        come from, if they come from several.
         """
         x_ND = finite_rows(x_ND.detach().to(self.rows_MD.dtype))
         n, capacity = len(x_ND), len(self.rows_MD)
@@ -62,4 +63,4 @@ class RowQueue(nn.Module):
         self.rows_MD[slots] = x_ND
         self.next_slot.fill_((start + len(x_ND)) % capacity)
         self.n_filled.fill_(min(capacity, int(self.n_filled) + len(x_ND)))
-        self.batch_rows.clamp_(min=n)
+        self.batch_rows.clamp_(min=min(n, n_batch or n))

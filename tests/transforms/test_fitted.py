@@ -67,16 +67,21 @@ def test_evaluation_applies_what_was_frozen_and_estimates_nothing():
 
 def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
     layer = Shift(2, stats="start")
-    assert layer(ROWS).tolist() == CENTRED  # until then, of the rows themselves
+    with pytest.raises(RuntimeError, match=r"call fit\(rows\) first"):
+        layer(ROWS)
+    with torch.no_grad():  # how the trainer collects rows before it fits
+        assert layer(ROWS).tolist() == CENTRED
     layer.observe(ROWS)
     layer.fit(ROWS + 5)
     asked = list(layer.asked)
     for training in (True, False):
         layer.train(training)
         assert layer(ROWS).tolist() == [[-6.0, -7.0], [-4.0, -3.0]]
-    layer.fit(ROWS)
+    layer.fit()
     assert layer(ROWS).tolist() == [[-6.0, -7.0], [-4.0, -3.0]]
     assert layer.asked == asked
+    layer.fit(ROWS)  # rows that are given are taken
+    assert layer(ROWS).tolist() == CENTRED
     with pytest.raises(ValueError, match="use eval_stats=frozen or refit"):
         Shift(2, stats="start", eval_stats="batch")
 

@@ -120,7 +120,7 @@ def test_the_full_gradient_is_blind_to_a_common_factor():
 
 def test_the_detached_gradient_is_that_of_zca():
     x, upstream = cloud(40, 6).requires_grad_(), cloud(40, 6, seed=1)
-    IterNorm(6, grad="detached", stats="batch")(x).backward(upstream)
+    IterNorm(6, grad="detach", stats="batch")(x).backward(upstream)
     matrix_DD = fit_iter_norm(x.detach()).matrix_DD
     torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD)
     full = x.detach().clone().requires_grad_()
@@ -140,7 +140,7 @@ def test_gradcheck_of_apply():
         ({"epsilon": 0.0}, "epsilon must be above 0"),
         ({"group_size": 5}, "group_size must divide width=8, got 5; take 4"),
         ({"n_iterations": 5}, "n_iterations must be at least 15, got 5"),
-        ({"grad": "half"}, "grad must be full or detached"),
+        ({"grad": "half"}, "grad must be full or detach"),
     ],
 )
 def test_constructor_errors_name_the_option(options, words):

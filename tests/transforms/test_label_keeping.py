@@ -112,9 +112,11 @@ def test_a_cloud_without_scatter_passes(x):
     assert torch.equal(apply_cluster_pca(x, stats), x)
 
 
-def test_spared_directions_are_capped_by_rho():
-    stats = fit_cluster_pca(cloud(), 1, 0, n_clipped=8, effective_rows=13)
-    assert int(stats.spared_DJ.square().sum().round()) == 3  # floor(0.25·12)
+def test_setting_aside_deletes_nothing_so_no_cap_limits_it():
+    x = cloud(4, 12)  # rank 3
+    stats = fit_cluster_pca(x, 1, 0, n_clipped=8, rho=0.01)
+    assert int(stats.spared_DJ.square().sum().round()) == 3
+    torch.testing.assert_close(apply_cluster_pca(x, stats), x)  # nothing else varies
 
 
 def test_no_removal_touches_what_is_spared():

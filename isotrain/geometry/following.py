@@ -1,0 +1,43 @@
+"""Statistics of a queue and a batch that move as those of the batch do.
+
+N rows, of which the last B are the batch, D width, K clusters.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrain.geometry.kmeans import cluster_means
+
+
+def following(
+    x_ND: Tensor, n_own: int, assignment_N: Tensor | None = None, n_clusters: int = 1
+) -> Tensor:
+    """The same rows, so that the gradient of their statistics is that of the last `n_own` rows'.
+
+    The rows before them are constants of a queue that will follow the batch. Each row moves with
+    the mean of the batch's rows in its cluster, and the batch's rows about that mean n_c/b_c times
+    as much as they do (n_c rows and b_c of the batch in the cluster). So the mean of a cluster
+    moves by 1/b_c with each of its rows in the batch, and a covariance C by 2·(x − m)·dx/b_c, m
+    the mean of the batch's own. A cluster without a row of the batch does not move.
+
+    >>> x = torch.tensor([[0.0], [0.0], [2.0], [4.0]])
+    >>> own = torch.tensor([[2.0], [4.0]], requires_grad=True)
+    >>> following(torch.cat([x[:2], own]), 2).mean().backward()
+    >>> own.grad.tolist()
+    [[0.5], [0.5]]
+    """
+    n = len(x_ND)
+    if n_own == n or not x_ND.requires_grad:
+        return x_ND
+    if assignment_N is None:
+        assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)
+    owner_B, own_BD = assignment_N[n - n_own :], x_ND[n - n_own :]
+    moved_BD = own_BD - own_BD.detach()  # zeros, with the gradient of the rows
+    shift_KD, count_K = cluster_means(moved_BD, owner_B, n_clusters)
+    all_K = torch.bincount(assignment_N, minlength=n_clusters).to(x_ND.dtype)
+    weight_K = all_K / count_K.clamp_min(1.0)
+    about_BD = weight_K[owner_B, None] * (moved_BD - shift_KD[owner_B])
+    about_ND = torch.cat([about_BD.new_zeros(n - n_own, x_ND.shape[1]), about_BD])
+    return x_ND.detach() + shift_KD[assignment_N] + about_ND
