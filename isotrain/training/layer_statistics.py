@@ -72,7 +72,7 @@ def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tens
         reservoir.add(rows.ids, [rows.before, rows.labels[:, None]])
     assert rows is not None  # training has a batch
     before_ND, labels_N1 = (cloud.to(rows.before.device) for cloud in reservoir.clouds())
-    return before_ND, labels_N1[:, 0]
+    return before_ND, labels_N1[:, 0].to(rows.labels.dtype)  # a reservoir keeps floats
 
 
 def _fit(layer: nn.Module, rows_ND: Tensor, labels_N: Tensor) -> None:

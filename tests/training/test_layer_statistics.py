@@ -1,0 +1,388 @@
+"""What statistics of evaluation are fitted on: queue, rows behind frozen layers, all of training.
+
+N rows of a site.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.training import layer_statistics
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.jsonl_logger import read_rows
+
+LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
+REFIT = (*LAYER, "isotropy.eval_stats=refit")
+QUIET = ("metric=[isoscore]", "monitor.max_rows=64")
+
+
+def validate(experiment):
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+
+
+def fit(experiment):
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+
+
+def spied(experiment):
+    """The rows, and labels, of every `fit` of a layer with given rows, by site."""
+    seen = {site: [] for site in experiment.module.model.sites}
+    for site, layer in experiment.module.model.transforms.items():
+
+        def note(rows=None, labels=None, *, site=site, original=layer.fit):
+            seen[site].append((rows, labels))
+            original(rows, *[labels] * (labels is not None))
+
+        layer.fit = note
+    return seen
+
+
+def all_rows(experiment, site, frozen=(), n_batches=None):
+    """Rows of a site and their labels, from a plain pass in evaluation mode over training.
+
+    Layers at `frozen` are as they are; the others are in training mode, as before their fit.
+    """
+    model = experiment.module.model
+    model.eval()
+    for name, layer in model.transforms.items():
+        layer.train(name not in frozen)
+    found = []
+    with torch.no_grad():
+        for number, batch in enumerate(experiment.data.first_batches(None)):
+            if number == n_batches:
+                break
+            rows = model(batch).site_rows[site]
+            found.append((rows.before, rows.labels, rows.ids))
+    model.train()
+    return [torch.cat(parts) for parts in zip(*found, strict=True)]
+
+
+def in_order(rows, *others):
+    """Rows sorted by their content, for a comparison of clouds as sets."""
+    order = sorted(range(len(rows)), key=lambda i: rows[i].tolist())
+    return [x[order] for x in (rows, *others)]
+
+
+# --- refit ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("site", ["pooled", "tokens", "layer_1"])
+def test_refit_is_on_every_training_row_in_evaluation_mode(built, site):
+    experiment = built("task=rte", *REFIT, *QUIET, f"site=[{site}]", "isotropy.queue_rows=8")
+    expected, _, ids = all_rows(experiment, site)
+    seen = spied(experiment)
+    validate(experiment)
+    ((rows, labels),) = seen[site]
+    assert labels is None  # this layer does not read them
+    assert len(rows) == len(ids.unique()) == len(expected)
+    assert len(rows) == 96 if site == "pooled" else len(rows) > 96
+    torch.testing.assert_close(*in_order(rows), *in_order(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_the_frozen_statistics_are_those_of_an_offline_fit(built):
+    """With one cluster nothing is drawn: mean and direction of all 96 rows."""
+    options = ("isotropy.n_clusters=1", "isotropy.queue_rows=8")
+    experiment = built("task=rte", *REFIT, *QUIET, *options)
+    rows = all_rows(experiment, "pooled")[0]
+    validate(experiment)
+    layer = experiment.module.model.transforms["pooled"]
+    torch.testing.assert_close(layer.centre_KD[0], rows.mean(dim=0), atol=1e-5, rtol=1e-5)
+    value, vector = torch.linalg.eigh(torch.cov(rows.double().T))
+    overlap = (vector[:, -1].float() @ layer.direction_KDR[0, :, 0]).abs()
+    assert value[-1] > 1.2 * value[-2]
+    assert float(overlap) == pytest.approx(1.0, abs=1e-3)
+    queue = layer.queue.rows()
+    assert len(queue) == 8
+    assert float((layer.centre_KD[0] - queue.mean(dim=0)).norm()) > 1e-3
+
+
+@pytest.mark.parametrize("most", [2, 95, 500])
+def test_at_most_refit_rows_always_the_same_ones(built, most):
+    overrides = ("task=rte", *REFIT, *QUIET, f"training.refit_rows={most}", "isotropy.n_clusters=1")
+    experiment = built(*overrides)
+    seen = spied(experiment)
+    validate(experiment)
+    validate(experiment)
+    (first, _), (again, _) = seen["pooled"]
+    assert len(first) == min(most, 96)
+    assert torch.equal(first, again)
+    other = built(*overrides, "data.batch_size=32")
+    rows = spied(other)
+    validate(other)
+    chosen = rows["pooled"][0][0]
+    torch.testing.assert_close(*in_order(chosen), *in_order(first), atol=1e-5, rtol=1e-5)
+
+
+def test_refit_after_training_is_on_the_rows_of_the_encoder_as_it_is(built):
+    options = ("trainer.max_steps=4", "+trainer.limit_val_batches=1", "isotropy.n_clusters=1")
+    experiment = built("task=rte", *REFIT, *QUIET, *options)
+    validate(experiment)
+    before = all_rows(experiment, "pooled")[0]
+    fit(experiment)
+    seen = spied(experiment)
+    validate(experiment)
+    ((rows, _),) = seen["pooled"]
+    now = all_rows(experiment, "pooled")[0]
+    torch.testing.assert_close(*in_order(rows), *in_order(now), atol=1e-5, rtol=1e-5)
+    assert float((before.mean(dim=0) - now.mean(dim=0)).norm()) > 1e-3
+
+
+# --- several sites ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
+def test_a_later_site_is_fitted_behind_the_frozen_earlier_ones(built, eval_stats):
+    experiment = built(
+        "task=rte",
+        *LAYER,
+        *QUIET,
+        "pooling=mean",
+        "site=[pooled,layer_1,tokens]",
+        f"isotropy.eval_stats={eval_stats}",
+        "training.prefill_batches=3",
+    )
+    model = experiment.module.model
+    assert model.sites == ["layer_1", "tokens", "pooled"]
+    seen = spied(experiment)
+    validate(experiment)
+    assert [len(fits) for fits in seen.values()] == [1, 1, 1]
+    n_batches = None if eval_stats == "refit" else 3
+    for number, site in enumerate(model.sites):
+        rows = seen[site][0][0]
+        if number == 0 and eval_stats == "frozen":
+            assert rows is None  # its queue
+            continue
+        expected = all_rows(experiment, site, model.sites[:number], n_batches)[0]
+        torch.testing.assert_close(*in_order(rows), *in_order(expected), atol=1e-4, rtol=1e-4)
+        thawed = all_rows(experiment, site, (), n_batches)[0]
+        if number:
+            assert float((thawed.mean(dim=0) - expected.mean(dim=0)).norm()) > 1e-3
+
+
+# --- modes and steps --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("prefill", [True, False])
+def test_every_mode_comes_back(built, eval_stats, training, prefill):
+    experiment = built("task=rte", *LAYER, f"isotropy.eval_stats={eval_stats}")
+    model = experiment.module.model.train(training)
+    model.encoder.embeddings.eval()
+    model.head.train()
+    layer = model.transforms["pooled"]
+    layer.observe(torch.randn(8, 16))
+    steps = int(layer.n_steps)
+    modes = [module.training for module in model.modules()]
+    weights = [p.clone() for p in model.parameters()]
+    seen = []
+
+    def outputs(n_batches):
+        for batch in experiment.data.first_batches(n_batches):
+            seen.append({name for name, m in model.named_modules() if m.training})
+            assert not torch.is_grad_enabled()
+            yield model(batch)
+
+    layer_statistics.fit_layers(model, outputs, 3, 50, prefill)
+    assert [module.training for module in model.modules()] == modes
+    assert len(seen) == 3 * prefill + 12 * (eval_stats == "refit")
+    of_layer = {"transforms", "transforms.pooled", "transforms.pooled.queue"}
+    assert all(names == of_layer for names in seen)
+    assert int(layer.queue.n_filled) == 8 + 24 * prefill
+    assert int(layer.n_steps) == steps  # no step of training was made
+    assert all(torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True))
+
+
+def test_without_statistics_no_batch_is_read(built):
+    model = built("task=rte", "isotropy=none", "site=[pooled,tokens]").module.model
+
+    def outputs(n_batches):
+        raise AssertionError("read")
+        yield
+
+    layer_statistics.fit_layers(model, outputs, 3, 50, True)
+
+
+@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
+def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
+    options = ("isotropy.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
+    more = ("trainer.accumulate_grad_batches=2", "trainer.max_steps=5")
+    interval = "trainer.val_check_interval=2"
+    experiment = built("task=rte", *LAYER, *QUIET, *options, *more, interval)
+    layer = experiment.module.model.transforms["pooled"]
+    validate(experiment)
+    assert int(layer.queue.n_filled) > 0
+    assert (int(layer.n_steps), layer.strength_now()) == (0, 0.0)
+    strengths, step = [], experiment.module.training_step
+
+    def training_step(batch, batch_idx):
+        strengths.append(layer.strength_now())
+        return step(batch, batch_idx)
+
+    experiment.module.training_step = training_step
+    fit(experiment)
+    validate(experiment)
+    assert int(layer.n_steps) == 5
+    assert strengths == [0.0, 0.0, 0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.4]
+    assert layer.strength_now() == 0.5
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, pooling):
+    """By the row number of the data set, in training, in the queue and in the fit."""
+    overrides = ("isotropy.protect=labels", f"isotropy.eval_stats={eval_stats}")
+    more = ("trainer.max_steps=3", "data.batch_size=20", "+trainer.limit_val_batches=1")
+    experiment = built("task=wic", *LAYER, *QUIET, *overrides, *more, f"pooling={pooling}")
+    gold = torch.tensor([e.label for e in experiment.data.examples["train"]])
+    model = experiment.module.model
+    layer = model.transforms["pooled"]
+    offline, labels, ids = all_rows(experiment, "pooled")
+    assert torch.equal(labels.float(), gold[ids >> 20].float())
+    assert 0 < labels.sum() < 96
+    seen, passed, observed = spied(experiment), [], []
+    layer.register_forward_pre_hook(
+        lambda m, a: passed.append((m.training, len(a), a[1] if len(a) > 1 else None))
+    )
+    validate(experiment)
+    assert {n for training, n, _ in passed if not training} == {1}
+    if eval_stats == "refit":
+        ((rows, known),) = seen["pooled"]
+    else:
+        queued = layer.queue.rows()
+        rows, known = queued[:, :-1], queued[:, -1]
+        assert 0 < len(rows) < 96 * 2
+    nearest = (rows[:, None] - offline).square().sum(dim=2).argmin(dim=1)
+    torch.testing.assert_close(rows, offline[nearest], atol=1e-5, rtol=1e-5)
+    assert torch.equal(known.float(), labels[nearest].float())
+
+    step, observe, given, expected = experiment.module.training_step, layer.observe, [], []
+
+    def training_step(batch, batch_idx):
+        passed.clear()
+        loss = step(batch, batch_idx)
+        ((_, _, labels),) = passed
+        given.append(labels.float())
+        expected.append(gold[batch.index].float())
+        return loss
+
+    def observed_rows(rows, labels):
+        observed.append(labels.float())
+        observe(rows, labels)
+
+    experiment.module.training_step, layer.observe = training_step, observed_rows
+    fit(experiment)
+    assert len(given) == len(observed) == 3
+    for found in (given, observed):
+        assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("eval_stats", "rare"),
+    [
+        ("frozen", False),
+        ("frozen", True),
+        ("refit", False),
+        ("refit", True),
+    ],
+)
+def test_what_is_spared_is_the_axis_of_the_classes(built, eval_stats, rare):
+    """Also of a class that quantiles would merge with the other one."""
+    overrides = ("isotropy.protect=labels", f"isotropy.eval_stats={eval_stats}")
+    more = ("training.prefill_batches=12", "isotropy.queue_rows=1024")
+    experiment = built("task=wic", *LAYER, *QUIET, *overrides, *more)
+    if rare:
+        experiment.data.examples["train"] = [
+            replace(example, label=int(number % 12 > 0))
+            for number, example in enumerate(experiment.data.examples["train"])
+        ]
+    rows, labels, _ = all_rows(experiment, "pooled")
+    assert int(labels.sum()) == 88 if rare else 20 < int(labels.sum()) < 76
+    validate(experiment)
+    layer = experiment.module.model.transforms["pooled"]
+    axis = rows[labels == 1].mean(dim=0) - rows[labels == 0].mean(dim=0)
+    overlap = (torch.nn.functional.normalize(axis, dim=0) @ layer.spared_DJ[:, 0]).abs()
+    assert float(overlap) == pytest.approx(1.0, abs=1e-4)
+    assert not layer.spared_DJ[:, 1:].any()
+
+
+# --- resuming ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "at", "reaction"),
+    [
+        ("training_step", 7, "terminate"),
+        ("training_step", 15, "fail"),  # back to step 12
+        ("validation_step", 6, "terminate"),  # in the evaluation of step 5
+    ],
+)
+@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
+def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
+    composed, small, tmp_path, monkeypatch, method, at, reaction, eval_stats
+):
+    overrides = (
+        *small,
+        *QUIET,
+        *LAYER,
+        "task=wic",
+        "isotropy.protect=labels",
+        "isotropy.warmup_steps=16",
+        f"isotropy.eval_stats={eval_stats}",
+        "trainer.max_epochs=2",
+        "trainer.val_check_interval=5",
+        "trainer.log_every_n_steps=1",
+        "checkpoint.every_steps=4",
+        "cache_dir=null",
+    )
+
+    def finished(cfg):
+        scores = run(cfg, "arm")
+        folder = run_folder(with_threads(cfg), "arm")
+        rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+        return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+
+    whole = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    cfg = composed(*overrides, f"output_dir={tmp_path / 'runs'}")
+    calls, original = 0, getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at and reaction == "terminate":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif calls == at:
+            raise RuntimeError("as a power cut would")
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] != "finished"
+    scores, rows, state = finished(cfg)
+    assert scores == whole[0]
+    assert rows == whole[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in whole[2].items())
+    assert int(state["model.transforms.pooled.n_steps"]) == 24
+    assert int(state["model.transforms.pooled.queue.n_filled"]) > 0
+    energies = [
+        row["train/pooled/energy_kept"] for row in rows if "train/pooled/energy_kept" in row
+    ]
+    assert energies[0] == pytest.approx(1.0, abs=1e-6)  # strength 0
+    assert energies[-1] < 0.9
