@@ -18,9 +18,10 @@ def site_measures(
     `energy_kept`: scatter of the rows about their mean, after over before. With labels (rows own
     one; scores are cut into five classes), `label_scatter_removed`: 1 − s after / s before, s the
     share tr S_B/tr S_T of the scatter that is between classes: 1 = the class means are equal, 0 =
-    they stand as far apart against the spread of all rows as before, below 0 = farther. With a queue: `queue_gap`, the distance of the queue's mean from that of the rows, over
-    the rows' rms distance from it (0 = the statistics fit), and `queue_spread`, the queue's rms
-    distance over that of the rows (1 = they fit). What is not defined is left out.
+    they stand as far apart against the spread of all rows as before, below 0 = farther. With a
+    queue: `queue_gap`, the distance of the queue's mean from that of the rows, over the rows' rms
+    distance from it (0 = the statistics fit), and `queue_spread`, the queue's rms distance over
+    that of the rows (1 = they fit). What is not defined is left out.
 
     >>> x = torch.tensor([[2.0, 0.0], [-2.0, 0.0]])
     >>> found = site_measures(x, x / 2, torch.tensor([0, 1]), x + 1.0)
