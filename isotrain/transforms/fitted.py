@@ -118,19 +118,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
             if self._applies_frozen():
                 stats = self._frozen(rows_ND.dtype)
             else:
-                finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
-                if len(finite_ND) == 0:  # nothing to estimate from
+                found, are_last = self._of_batch(rows_ND, labels_N)
+                if found is None:  # nothing to estimate from
                     self.counters = {}
                     return x_ND
-                recent = self.training and self.stats == "queue"
-                known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
-                stats = self._estimate(torch.cat([known_ND, finite_ND]), len(finite_ND), labels_N)
-                are_last = len(finite_ND) == len(rows_ND)
+                stats = found
             result_ND = self.transform(rows_ND, stats, are_last)
-            self.counters = dict(stats.counters)
-            if self.training:
-                self._n_forward = max(self._n_forward, len(rows_ND))
-                self.counters["energy_kept"] = energy_kept(rows_ND, result_ND)
+            self._count(rows_ND, result_ND, stats)
             return result_ND.to(x_ND.dtype)
 
     @torch.no_grad()
@@ -181,6 +175,27 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def recent_rows(self) -> Tensor:
         """The rows of the queue, `[≤ M, D]`, without labels."""
         return self._unlabelled(self.queue.rows(), None)[0]
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _of_batch(self, rows_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
+        """Statistics of the rows, with the queue if asked; whether the rows are all finite.
+
+        What is done depends on the data: a compiler would make a graph for each case.
+        """
+        finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
+        if len(finite_ND) == 0:
+            return None, False
+        recent = self.training and self.stats == "queue"
+        known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
+        stats = self._estimate(torch.cat([known_ND, finite_ND]), len(finite_ND), labels_N)
+        return stats, len(finite_ND) == len(rows_ND)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _count(self, rows_ND: Tensor, result_ND: Tensor, stats: S) -> None:
+        self.counters = dict(stats.counters)
+        if self.training:
+            self._n_forward = max(self._n_forward, len(rows_ND))
+            self.counters["energy_kept"] = energy_kept(rows_ND, result_ND)
 
     def _estimate(
         self, rows_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False

@@ -114,19 +114,17 @@ def test_another_layer_is_told_apart(built_layer):
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_in_training_and_evaluation(built_layer, name):
     layer = built_layer(name)
+    if getattr(layer, "stats", None) == "start":
+        layer.fit(cloud(64, seed=8))
     compiled, _ = compiled_layer(layer, "aot_eager")
     train(layer, compiled, [32, 24], 1e-5)
     evaluate(layer, compiled, 1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "allowed"), [("zca", 0), ("published", 8), ("cluster_pca", 8)])
+@pytest.mark.parametrize(("name", "allowed"), [("zca", 0), ("cluster_pca", 2)])
 def test_compiling_comes_to_an_end(built_layer, name, allowed):
-    """Graphs are compiled in the first steps; new batch sizes and a longer queue need no more.
-
-    But dynamo specialises on which clusters are empty, of one row, or borrow, up to its limit of
-    8 graphs a function.
-    """
+    """Graphs are compiled in the first steps; new batch sizes and a longer queue need no more."""
     layer = built_layer(name)
     compiled, counter = compiled_layer(layer)
     train(layer, compiled, [32, 32, 24, 28, 32, 30, 26, 32], 1e-6)
