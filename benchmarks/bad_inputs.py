@@ -105,7 +105,7 @@ CASES: tuple[Case, ...] = (
     Case(("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",)),
     Case(
         ("isotropy=cluster_pca", "isotropy.stats=running"),
-        ("isotropy.stats must be batch or queue, got 'running'",),
+        ("isotropy.stats must be batch or queue or start, got 'running'",),
     ),
     Case(("site=pooled",), ("site is a list; write 'site=[pooled]'",)),
     Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),

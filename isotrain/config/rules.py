@@ -169,13 +169,17 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 "spans, or rows=all"
             )
     if content["isotropy"].get("protect") == "labels":
-        form = content["task"].get("form")
-        if [*site] != ["pooled"] or form == "bi" or reads == "spans":
-            mistakes.append(
-                f"isotropy.protect=labels needs rows that own a label, and site={site}, "
-                f"task.form={form}, pooling.reads={reads} gives several rows to an example; use "
-                "site=[pooled], task.form=cross and a pooling of one vector, or protect=none"
-            )
+        several = {  # what gives several rows to an example, and the way out
+            f"site={site}": ([*site] != ["pooled"], "site=[pooled]"),
+            "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
+            "pooling=spans": (reads == "spans", "pooling=cls or mean"),
+        }
+        for given, (is_several, way_out) in several.items():
+            if is_several:
+                mistakes.append(
+                    "isotropy.protect=labels needs one row an example, which owns its label, and "
+                    f"{given} gives several; use {way_out}, or isotropy.protect=none"
+                )
     task = content["task"]["_target_"]
     mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])
     return [*mistakes, mistake] if mistake else mistakes

@@ -114,21 +114,34 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         clips = removal == "clip" and n_components > 0
         shrinks = centre == "shrink" and n_clusters > 1
         has_levels = clips or shrinks or n_clipped > 0 or protect == "labels"
-        given = (
-            f"n_components={n_components}, n_clusters={n_clusters}, removal={removal}, "
-            f"centre={centre}, directions={directions}, n_clipped={n_clipped}, protect={protect}"
-        )
-        idle = {  # options that would change nothing
-            f"level={level}": level != 1.0 and not has_levels,
-            "grad=levels": grad == "levels" and not has_levels,
-            "grad=full": grad == "full" and (directions == "random" or n_components == 0),
-            f"grad={grad} with stats=start": grad != "detach" and stats == "start",
-            "directions=random": directions == "random" and n_components == 0,
+        cut = "removal=clip (with n_components above 0), n_clipped, protect=labels or centre=shrink"
+        has_directions = directions == "principal" and n_components > 0
+        idle = {  # options that would change nothing, and what they act on
+            f"level={level}": (level != 1.0 and not has_levels, f"what is shrunk: {cut}"),
+            "grad=levels": (grad == "levels" and not has_levels, f"what is shrunk: {cut}"),
+            "grad=full": (
+                grad == "full" and not has_directions,
+                "principal directions: directions=principal with n_components above 0",
+            ),
+            f"grad={grad} ": (
+                grad != "detach" and stats == "start",
+                "statistics that follow training: stats=queue or batch",
+            ),
+            "directions=random": (
+                directions == "random" and n_components == 0,
+                "removed directions: n_components above 0",
+            ),
         }
-        if ignored := [option for option, is_idle in idle.items() if is_idle]:
+        for option, (is_idle, acts_on) in idle.items():
+            if is_idle:
+                raise ValueError(
+                    f"{option.strip()} would change nothing here: it acts on {acts_on}; ask for "
+                    "that, or leave it out"
+                )
+        if stats == "queue" and n_clusters > queue_rows:
             raise ValueError(
-                f"{', '.join(ignored)} would change nothing with {given}; leave it out, or ask for "
-                "what it acts on"
+                f"n_clusters={n_clusters} is more than the rows they are formed of, "
+                f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
             )
         n_spared = n_clipped + N_BETWEEN * (protect == "labels")
         n_mixture = n_clusters if assign == "gmm" and n_clusters > 1 else 0

@@ -21,11 +21,10 @@ EvalStats = Literal["frozen", "refit", "batch"]
 
 
 class _Statistics(Protocol):
-    """A NamedTuple: tensors of shapes that follow from the layer's arguments; `counters`."""
+    """A NamedTuple of tensors whose shapes follow from the layer's arguments.
 
-    @property
-    def counters(self) -> dict[str, Tensor]:
-        """What was done, for the log."""
+    It may have `counters`, a dict of what was done, for the log.
+    """
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -48,6 +47,9 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     `observe` feeds the queue. Half precision is computed in float32 and cast back, float64 stays;
     a row with a NaN is left out of all statistics. In training the counter `energy_kept` is the
     scatter of the results over that of the rows.
+
+    `estimate` gives a NamedTuple of tensors; with a field `counters: dict[str, Tensor]` it says
+    what was done, for the log.
 
     A layer with `reads_labels` takes the labels of the rows (`[N]`, integers for classes, floating
     for scores) as a second argument of `forward` in training, of `observe` and of `fit`;
@@ -89,6 +91,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                 "stats=start freezes one map for training and evaluation, and eval_stats=batch "
                 "would not apply it; use eval_stats=frozen or refit"
             )
+        self.width = width
         self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
         self.counters: dict[str, Tensor] = {}
         self.queue = RowQueue(queue_rows, width + reads_labels)  # a label is one more column
@@ -113,6 +116,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
         """Transformed rows; the class says where the statistics come from."""
+        self._check_width(x_ND)
         with torch.autocast(x_ND.device.type, enabled=False):
             rows_ND, are_last = wide(x_ND), False
             if self._applies_frozen():
@@ -130,6 +134,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     @torch.no_grad()
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push rows into the queue, and `follow` it."""
+        self._check_width(x_ND)
         self.queue.push(self._labelled(wide(x_ND), labels_N), self._n_forward or len(x_ND))
         self._n_forward = 0
         if labels_N is not None:
@@ -147,6 +152,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         """
         if self.stats == "start" and x_ND is None and bool(self.is_fitted):
             return
+        if x_ND is not None:
+            self._check_width(x_ND)
         given_ND = (
             self.queue.rows() if x_ND is None else self._labelled(wide(x_ND.detach()), labels_N)
         )
@@ -192,7 +199,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _count(self, rows_ND: Tensor, result_ND: Tensor, stats: S) -> None:
-        self.counters = dict(stats.counters)
+        self.counters = dict(getattr(stats, "counters", {}))
         if self.training:
             self._n_forward = max(self._n_forward, len(rows_ND))
             self.counters["energy_kept"] = energy_kept(rows_ND, result_ND)
@@ -205,6 +212,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
             return self.estimate(rows_ND, to_freeze, n_own=n_own, **known)  # type: ignore[call-arg]
         return self.estimate(following(rows_ND, n_own), to_freeze, **known)
 
+    def _check_width(self, x_ND: Tensor) -> None:
+        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
+            raise ValueError(
+                f"rows must be [N, {self.width}], got shape {tuple(x_ND.shape)}; flatten tokens "
+                "and leave out pads, or make the layer with their width"
+            )
+
     def _labelled(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor:
         """The rows, with their labels as a last column where the layer reads them."""
         if not self.reads_labels:
@@ -212,8 +226,8 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         if labels_N is None or labels_N.shape != x_ND.shape[:1]:
             given = "none" if labels_N is None else f"shape {tuple(labels_N.shape)}"
             raise ValueError(
-                f"this layer reads labels, one a row: give [N] = [{len(x_ND)}] of them as "
-                f"layer(rows, labels), got {given}"
+                f"this layer reads labels, one a row: give [N] = [{len(x_ND)}] of them as second "
+                f"argument, as in layer(rows, labels) or layer.observe(rows, labels), got {given}"
             )
         return torch.cat([x_ND, labels_N[:, None].to(x_ND)], dim=1)
 
@@ -233,5 +247,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                 "frozen evaluation needs statistics: call fit() after observing rows (the "
                 "trainer does so before each evaluation), or set eval_stats=batch"
             )
-        frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
-        return self._empty._replace(**frozen, counters={})  # type: ignore[no-any-return, attr-defined]
+        frozen: dict[str, Any] = {name: self.get_buffer(name).to(dtype) for name in self._names}
+        if hasattr(self._empty, "counters"):
+            frozen["counters"] = {}
+        return self._empty._replace(**frozen)  # type: ignore[no-any-return, attr-defined]
