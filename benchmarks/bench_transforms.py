@@ -114,8 +114,9 @@ def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
     forward = {}
     for name in LAYERS:
         layer = layer_of(name, width).train()
-        layer.stats = "batch"
         labels = [torch.arange(rows) % 2] * reads_labels(layer)
+        layer.observe(heavy_rows(rows, width), *labels)  # k-means goes on from centroids
+        layer.stats = "batch"
         forward[name] = partial(layer, leaf, *labels)
     seconds = interleaved(rounds, **forward)
     both = {name: lambda run=run: run().sum().backward() for name, run in forward.items()}
@@ -140,6 +141,7 @@ def part_c(rounds: int, batches: int = 32) -> None:
             rows = shared(batch).site_rows["pooled"]
         for model in models.values():
             model.observe({"pooled": (rows.before, rows.labels)})
+    layers["frozen_zca"].fit(rows.before)  # it trains behind one map
 
     turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
     steps = {

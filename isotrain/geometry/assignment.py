@@ -33,13 +33,14 @@ def fit_anchors(
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
     n_iterations: int = 10,
+    soft: bool = True,
 ) -> tuple[Anchors, Tensor]:
     """The anchors of K clusters, and the cluster `[N]` of each row.
 
     k-means by Euclidean distance (`kmeans`), by cosine (`spherical`), or a mixture of Gaussians
     with diagonal covariances (`gmm`, which starts from k-means; a row belongs to the component
     most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster asks for
-    nothing: all rows are in it.
+    nothing: all rows are in it. Anchors that are not `soft` serve softness 0 alone.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     >>> fit_anchors(x, 2, generator=torch.Generator().manual_seed(0))[1].sum().item()
@@ -54,6 +55,8 @@ def fit_anchors(
     cluster = spherical_kmeans if assign == "spherical" and n_clusters > 1 else kmeans
     found = cluster(x_ND, n_clusters, **options)  # type: ignore[arg-type]
     anchors = Anchors(found.centroid_KD, none_ZD, none_ZD[:, 0], x_ND.new_ones(()), assign)
+    if not soft:
+        return anchors, found.assignment_N
     own_N = _energy(x_ND, anchors).gather(1, found.assignment_N[:, None])
     return anchors._replace(unit=own_N.mean()), found.assignment_N
 

@@ -125,6 +125,7 @@ def fit_cluster_pca(
         generator=generator,
         init=init,
         n_iterations=n_iterations,
+        soft=softness > 0.0,
     )
     taken = fit_cluster_removal(
         rest_ND,

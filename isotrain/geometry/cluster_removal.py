@@ -54,7 +54,7 @@ def fit_cluster_removal(
     """Means and directions of clusters that are given; `fit_cluster_pca` has the rules."""
     n, detached_ND = len(x_ND), x_ND.detach()
     all_ND = following(x_ND, n_own)
-    x_ND = following(x_ND, n_own, assignment_N, n_clusters)
+    x_ND = all_ND if n_clusters == 1 else following(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(x_ND, assignment_N, n_clusters)
     counts = [int(c) for c in count_K.tolist()]
     members = [detached_ND[assignment_N == c] for c in range(n_clusters)]

@@ -33,11 +33,12 @@ def following(
         return x_ND
     if assignment_N is None:
         assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)
-    owner_B, own_BD = assignment_N[n - n_own :], x_ND[n - n_own :]
+    # Sums over rows by products: the backward of an index is many times slower.
+    member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
+    owner_B, own_BD, member_BK = (x[n - n_own :] for x in (assignment_N, x_ND, member_NK))
     moved_BD = own_BD - own_BD.detach()  # zeros, with the gradient of the rows
     shift_KD, count_K = cluster_means(moved_BD, owner_B, n_clusters)
-    all_K = torch.bincount(assignment_N, minlength=n_clusters).to(x_ND.dtype)
-    weight_K = all_K / count_K.clamp_min(1.0)
-    about_BD = weight_K[owner_B, None] * (moved_BD - shift_KD[owner_B])
+    weight_K = member_NK.sum(dim=0) / count_K.clamp_min(1.0)
+    about_BD = weight_K[owner_B, None] * (moved_BD - member_BK @ shift_KD)
     about_ND = torch.cat([about_BD.new_zeros(n - n_own, x_ND.shape[1]), about_BD])
-    return x_ND.detach() + shift_KD[assignment_N] + about_ND
+    return x_ND.detach() + member_NK @ shift_KD + about_ND
