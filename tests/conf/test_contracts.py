@@ -31,6 +31,18 @@ def test_counts():
     assert all(len(names(group)) >= least for group, least in COUNTS.items())
 
 
+NODES = {}  # composing a configuration takes longer than most of these tests
+
+
+def node_of(composed, group, name):
+    """The node of a file, composed once."""
+    if (group, name) not in NODES:
+        more = (f"metric=[{name}]", f"monitor.headline={name}")
+        cfg = composed(*more) if group == "metric" else composed(f"{group}={name}")
+        NODES[group, name] = cfg.metric[name] if group == "metric" else cfg[group]
+    return NODES[group, name]
+
+
 def cloud(n, d=WIDTH, seed=0):
     generator = torch.Generator().manual_seed(seed)
     scale_D = torch.linspace(0.2, 3.0, d)
@@ -73,7 +85,7 @@ class Fed:
 
 @pytest.fixture
 def layer(request, composed):
-    made = Fed(instantiate(composed(f"isotropy={request.param}").isotropy)(width=WIDTH))
+    made = Fed(instantiate(node_of(composed, "isotropy", request.param))(width=WIDTH))
     if behind_one_map(made):
         made.fit(cloud(512, seed=6))
     return made
@@ -200,7 +212,7 @@ def test_training_depends_on_batch_mates_unless_it_is_the_identity(layer):
 def test_the_state_goes_through_a_state_dict(layer, request, composed):
     name = request.node.callspec.params["layer"]
     fitted(layer).eval()
-    copy = Fed(instantiate(composed(f"isotropy={name}").isotropy)(width=WIDTH))
+    copy = Fed(instantiate(node_of(composed, "isotropy", name))(width=WIDTH))
     copy.load_state_dict(layer.state_dict(), strict=True)
     x = cloud(32, seed=4)
     assert torch.equal(copy.eval()(x), layer(x))
@@ -244,7 +256,7 @@ def test_evaluation_before_fit_raises(layer):
 def metric(request, composed):
     """The function of a yaml, given what it needs beside its rows."""
     name = request.param
-    node = composed(f"metric=[{name}]", f"monitor.headline={name}").metric[name]
+    node = node_of(composed, "metric", name)
     function = instantiate(node.function)
 
     def measure(x):
