@@ -114,9 +114,10 @@ def fit_cluster_pca(
     effective = min(len(x_ND), effective_rows or len(x_ND))
     n_own = len(x_ND) if n_own is None else n_own
     spared = None
-    rest_ND = x_ND
+    rest_ND = all_ND = x_ND
     if n_clipped or labels_N is not None:
-        spared = fit_spared(following(x_ND, n_own), n_clipped, labels_N)
+        all_ND = following(x_ND, n_own)
+        spared = fit_spared(all_ND, n_clipped, labels_N)
         rest_ND = without(x_ND, spared)
     anchors, assignment_N = fit_anchors(
         rest_ND.detach(),
@@ -160,7 +161,6 @@ def fit_cluster_pca(
         matrix_KDD=taken.matrix_KDD,
     )
     if spared is not None:
-        all_ND = following(x_ND, n_own)
         coordinate_NJ = spared_coordinates(all_ND, spared)
         after_ND = apply_cluster_pca(without(all_ND, spared), stats, assignment_N)
         kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, level)

@@ -116,27 +116,30 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         has_levels = clips or shrinks or n_clipped > 0 or protect == "labels"
         cut = "removal=clip (with n_components above 0), n_clipped, protect=labels or centre=shrink"
         has_directions = directions == "principal" and n_components > 0
-        idle = {  # options that would change nothing, and what they act on
-            f"level={level}": (level != 1.0 and not has_levels, f"what is shrunk: {cut}"),
-            "grad=levels": (grad == "levels" and not has_levels, f"what is shrunk: {cut}"),
-            "grad=full": (
+        idle = [  # options that would change nothing, and what they act on
+            (f"level={level}", level != 1.0 and not has_levels, f"what is shrunk: {cut}"),
+            ("grad=levels", grad == "levels" and not has_levels, f"what is shrunk: {cut}"),
+            (
+                "grad=full",
                 grad == "full" and not has_directions,
                 "principal directions: directions=principal with n_components above 0",
             ),
-            f"grad={grad} ": (
+            (
+                f"grad={grad}",
                 grad != "detach" and stats == "start",
                 "statistics that follow training: stats=queue or batch",
             ),
-            "directions=random": (
+            (
+                "directions=random",
                 directions == "random" and n_components == 0,
                 "removed directions: n_components above 0",
             ),
-        }
-        for option, (is_idle, acts_on) in idle.items():
+        ]
+        for option, is_idle, acts_on in idle:
             if is_idle:
                 raise ValueError(
-                    f"{option.strip()} would change nothing here: it acts on {acts_on}; ask for "
-                    "that, or leave it out"
+                    f"{option} would change nothing here: it acts on {acts_on}; ask for that, or "
+                    "leave it out"
                 )
         if stats == "queue" and n_clusters > queue_rows:
             raise ValueError(
