@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
@@ -25,6 +26,7 @@ from isotrain.metrics.suite import flat, needs
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
+from isotrain.training.extra_losses import ExtraLosses, check_reads
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
@@ -89,11 +91,14 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's; use another freezing"
         )
-    objectives: dict[str, Objective] = {name: _made(node) for name, node in cfg.objective.items()}
+    objectives: dict[str, Objective] = {
+        name: _objective(node, encoder.width) for name, node in cfg.objective.items()
+    }
+    check_reads(objectives, n_vectors, encoder.n_blocks)
     module = FineTuning(
         model,
         task,
-        objectives,
+        ExtraLosses(objectives),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
@@ -139,7 +144,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     _try(module)
     data.setup()  # last: it fills the token cache
     _check_sizes(cfg, data, trainer, encoder.max_positions)
-    _check_labels(metrics, data)
+    _check_labels(metrics, objectives, data)
     return Experiment(
         module,
         data,
@@ -157,7 +162,7 @@ def _made(node: DictConfig, **arguments: Any) -> Any:
     Raises:
         ValueError: its constructor does not take what the node gives; the node is named.
     """
-    make = instantiate(node, _partial_=True)
+    make = instantiate(node, _partial_=True, _convert_="all")
     try:
         return make(**arguments)
     except TypeError as error:
@@ -165,6 +170,12 @@ def _made(node: DictConfig, **arguments: Any) -> Any:
         raise ValueError(
             f"{path} cannot be made: {error}; give the keys that {target} takes"
         ) from error
+
+
+def _objective(node: DictConfig, width: int) -> Objective:
+    """An objective; one with weights of its own is told the width of the rows it reads."""
+    takes = inspect.signature(get_object(node["_target_"])).parameters
+    return _made(node, **({"width": width} if "width" in takes else {}))  # type: ignore[no-any-return]
 
 
 def _try(module: FineTuning) -> None:
@@ -229,13 +240,20 @@ def _check_sizes(
         )
 
 
-def _check_labels(metrics: dict[str, RowMetric], data: TaskData) -> None:
-    """Refuse label geometry where labels are scores."""
-    of_labels = [name for name, metric in metrics.items() if needs(metric) == "labels"]
+def _check_labels(
+    metrics: dict[str, RowMetric], objectives: dict[str, Objective], data: TaskData
+) -> None:
+    """Refuse what compares classes where labels are scores."""
+    of_labels = [f"metric={name}" for name, m in metrics.items() if needs(m) == "labels"]
+    of_labels += [
+        f"objective={name}"
+        for name, objective in objectives.items()
+        if getattr(objective, "needs", "rows") == "classes"
+    ]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
     if of_labels and scores:
         raise ValueError(
-            f"metric={of_labels[0]} compares classes, and labels of task={data.task.name} are "
+            f"{of_labels[0]} compares classes, and labels of task={data.task.name} are "
             f"scores, such as {min(scores):.3g}; leave it out"
         )
 

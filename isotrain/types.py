@@ -142,13 +142,25 @@ class RowMetric(Protocol):
 
 
 class Objective(Protocol):
-    """An extra loss on one or more views (separate forward passes of the same batch)."""
+    """An extra loss on what the model has of a batch, in one or more views (forward passes).
+
+    It reads the places that `reads` names (see `isotrain/places.py`; the pooled vectors, without
+    it): `views[v][r]` is what view v has there, `[B, P, D]` for vectors and `[N, D]` for tokens,
+    in float32 at least, and with several processes the rows of all of them. It may have
+
+    - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), or `pairs` (two
+      vectors or more);
+    - `counters`: what the last call left out, for the log;
+    - `observe(views, labels)`: called once per optimizer step, with all its rows, detached;
+    - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
+      batch by batch, in evaluation mode, at the start of an epoch.
+    """
 
     weight: float
     n_views: int
 
-    def __call__(self, views: Sequence[ModelOutput], labels: Tensor) -> Tensor:
-        """The unweighted scalar loss."""
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted scalar loss; 0 where it is not defined."""
 
 
 class Source(Protocol):

@@ -31,7 +31,7 @@ def test_parts_are_those_of_the_configuration(built):
         assert (layer.n_clusters, layer.warm_KD.shape[1], layer.seed) == (3, 16, 4)
     assert model.transforms["layer_2"] is not model.transforms["pooled"]
     assert model.head.n_vectors == 2
-    assert list(experiment.module.objectives) == ["cosreg"]
+    assert list(experiment.module.extra.objectives) == ["cosreg"]
     assert experiment.data.n_rows == {"train": 96, "dev": 32, "test": 32}
     assert experiment.source_id.startswith("tiny random BERT")
     assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())

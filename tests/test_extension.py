@@ -56,7 +56,7 @@ class Shrink:
         self.weight = weight
 
     def __call__(self, views, labels):
-        return sum(view.pooled.square().mean() for view in views)
+        return sum(pooled.square().mean() for (pooled,) in views)
 
 
 class Reversed(RTE):

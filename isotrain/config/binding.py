@@ -13,6 +13,7 @@ from isotrain.config.reading import literal, signature
 SUPPLIED = {  # arguments that isotrain gives itself, by group
     "isotropy": {"width"},
     "freezing": {"encoder"},
+    "objective": {"width"},
     "optimizer": {"params"},
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
     "metric": {"x", "labels", "groups", "reference", "positives"},

@@ -11,6 +11,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
 from isotrain.config.cluster_rule import cluster_mistakes
+from isotrain.config.objective_rule import objective_mistakes
 from isotrain.config.processes import number_asked_for
 from isotrain.config.reading import class_constant
 from isotrain.config.redaction import literal_secrets
@@ -81,6 +82,7 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
             )
     mistakes += _number_mistakes(content)
     mistakes += _site_mistakes(content)
+    mistakes += objective_mistakes(content)
     headline = content["monitor"]["headline"]
     if headline is not None and headline not in content["metric"]:
         measured = f"choose one of {', '.join(content['metric'])}, or " if content["metric"] else ""

@@ -1,14 +1,13 @@
-"""Cosine regulariser: pushes the pooled vectors of a batch apart. N rows, D dimensions."""
+"""Cosine regulariser: pushes the rows of a batch apart. N rows, D dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from isotrain.geometry.cosine import sum_pairwise_cosines
-from isotrain.geometry.rows import wide
-from isotrain.types import ModelOutput
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
@@ -16,7 +15,6 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
     (‖Σ u_i‖² − Σ ‖u_i‖²)/N², in [−1/N, 1 − 1/N]; 0 for one row. Gao et al. 2019, Eq. 3.
 
-    >>> import torch
     >>> cosreg(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
     0.5
     """
@@ -24,18 +22,22 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
 
 class CosReg:
-    """`cosreg` of the pooled vectors of view 0, as an objective with a weight.
+    """`cosreg` of what view 0 has at each place, averaged over the places.
+
+    Args:
+        weight: factor of this loss; negative pulls rows together.
+        reads: places, such as `pooled` or `all/tokens`.
 
     >>> CosReg(weight=1.0).n_views
     1
     """
 
-    n_views = 1
+    n_views, needs = 1, "rows"
 
-    def __init__(self, weight: float) -> None:
-        self.weight = weight
+    def __init__(self, weight: float, reads: Sequence[str] = ("pooled",)) -> None:
+        self.weight, self.reads = weight, reads
 
-    def __call__(self, views: Sequence[ModelOutput], labels: Tensor) -> Tensor:
-        """The unweighted loss, in float32 or wider."""
-        pooled_BPD = views[0].pooled
-        return cosreg(wide(pooled_BPD).flatten(0, 1))
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = [cloud.flatten(0, -2) for cloud in views[0]]
+        return torch.stack([cosreg(cloud_ND) for cloud_ND in clouds]).mean()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.geometry.gather import (
-    batch_places,
-    gather_in_order,
-    n_processes,
-    sum_over_processes,
-)
+from isotrain.geometry.gather import gather_in_order, n_processes, sum_over_processes
 from isotrain.model import IsotropicModel
 from isotrain.training.checkpoints import KEY
+from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.faults import refuse_non_finite
 from isotrain.training.layer_statistics import fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Batch, ModelOutput, Objective, Task
+from isotrain.types import Batch, ModelOutput, Task
 
 
 class FineTuning(pl.LightningModule):
@@ -29,7 +25,7 @@ class FineTuning(pl.LightningModule):
     Args:
         model: encoder, isotropy layers, head.
         task: loss and metrics.
-        objectives: extra losses by name; each is weighted and logged on its own.
+        extra: the objectives.
         optimizer: parameter groups -> optimizer.
         schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
         warmup_fraction: share of all steps with a rising learning rate.
@@ -43,7 +39,7 @@ class FineTuning(pl.LightningModule):
         self,
         model: IsotropicModel,
         task: Task,
-        objectives: Mapping[str, Objective],
+        extra: ExtraLosses,
         optimizer: Callable[..., torch.optim.Optimizer],
         schedule: Callable[..., Any],
         warmup_fraction: float,
@@ -52,13 +48,7 @@ class FineTuning(pl.LightningModule):
         refit_rows: int,
     ) -> None:
         super().__init__()
-        self.model, self.task = model, task
-        self.objectives = dict(objectives)
-        # those with parameters or buffers move, train and are saved with this module
-        self.objective_modules = torch.nn.ModuleDict(
-            {n: o for n, o in objectives.items() if isinstance(o, torch.nn.Module)}
-        )
-        self.n_views = max([1, *(o.n_views for o in self.objectives.values())])
+        self.model, self.task, self.extra = model, task, extra
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
@@ -79,18 +69,15 @@ class FineTuning(pl.LightningModule):
         """Task loss plus the weighted objectives, over separate forward passes.
 
         With several processes the task loss is weighted by the share of rows in this one, and
-        objectives see the pooled vectors of all of them.
+        objectives read the rows of all of them.
         """
-        views = [self.model(batch) for _ in range(self.n_views)]
+        views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
         share = n * n_processes() / sum_over_processes(n)
-        loss = share * self.task.loss(views[0].logits, batch.labels)
+        loss: Tensor = share * self.task.loss(views[0].logits, batch.labels)
         parts = {"train/task_loss": loss.detach()}
-        gathered, labels = _gathered(views, batch.labels) if self.objectives else (views, n)
-        for name, objective in self.objectives.items():
-            part = objective(gathered[: objective.n_views], labels)
-            parts[f"train/{name}"] = part.detach()
-            loss = loss + objective.weight * part
+        extra, extra_parts = self.extra(views, batch)
+        loss, parts = loss + extra, parts | extra_parts
         self._remember(views[0], batch, parts)
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         step = self.trainer.global_step
@@ -103,6 +90,7 @@ class FineTuning(pl.LightningModule):
         """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
+            self.extra.observe()
             self.model.observe(
                 {
                     site: (torch.cat(rows), torch.cat(labels))
@@ -122,6 +110,10 @@ class FineTuning(pl.LightningModule):
         """Fit layers that train behind one fixed map, where no evaluation has."""
         if any(trains_behind_one_map(layer) for layer in self.model.transforms.values()):
             self._fit_layers()
+
+    def on_train_epoch_start(self) -> None:
+        """Show training rows to objectives that ask for a pass over them."""
+        self.extra.prepare(self.trainer.current_epoch, self._passes)
 
     def on_validation_start(self) -> None:
         """Freeze the statistics that evaluation uses."""
@@ -233,11 +225,16 @@ class FineTuning(pl.LightningModule):
 
     def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
         """The model's output on the first training batches, whole in every process."""
+        return (output for _, output in self._passes(n_batches))
+
+    def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
+        """Those batches, and the output on each, in the mode that the model is in."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for batch in data.first_batches(n_batches):
+            batch = batch.to(self.device)
             with self.trainer.precision_plugin.forward_context():
-                output = self.model(batch.to(self.device))
-            yield output
+                output = self.model(batch)
+            yield batch, output
 
 
 def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -246,31 +243,3 @@ def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:
         return values
     packed = torch.stack([value.float() for value in values.values()])
     return dict(zip(values, sum_over_processes(packed) / n_processes(), strict=True))
-
-
-class _OfOneProcess(tuple[Any, ...]):
-    """What is not gathered, and would be other rows in every process."""
-
-    def _refuse(self, *_: Any) -> Any:
-        raise RuntimeError(
-            "with several processes an objective sees the pooled vectors, logits and labels of "
-            "all rows, and no hidden states; use trainer.devices=1 for this objective"
-        )
-
-    __getitem__ = __iter__ = __len__ = _refuse
-
-
-def _gathered(views: Sequence[ModelOutput], labels: Tensor) -> tuple[list[ModelOutput], Tensor]:
-    """The views and labels that an objective sees: with the rows of all processes."""
-    if n_processes() == 1:
-        return list(views), labels
-    places_B = batch_places(len(labels), 1, 1).flatten().to(labels.device)
-    gathered = [
-        ModelOutput(
-            _OfOneProcess(),
-            gather_in_order(view.pooled, places_B)[0],
-            gather_in_order(view.logits, places_B)[0],
-        )
-        for view in views
-    ]
-    return gathered, gather_in_order(labels, places_B)[0]

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
+from isotrain.geometry.row_queue import RowQueue
 from isotrain.geometry.rows import finite_rows, wide
-from isotrain.transforms.row_queue import RowQueue
 
 TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
+from isotrain.geometry.row_queue import Capacity
 from isotrain.geometry.whitening import principal_root, whitening_map
 from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
-from isotrain.transforms.row_queue import Capacity
 
 
 class WhiteningStats(NamedTuple):

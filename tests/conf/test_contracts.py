@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
+from torch import nn
 
 from isotrain.encoders.tiny import build_tiny
 from isotrain.model import IsotropicModel
 from isotrain.poolers import ClsPooling
 from isotrain.tasks.sources import LocalSource
 from isotrain.training.data import collate
-from isotrain.types import ModelOutput, Task
+from isotrain.types import Task
 
 CONF = Path(__file__).parents[2] / "conf"
 WIDTH = 16
@@ -331,27 +333,87 @@ def test_a_metric_refuses_what_is_not_finite(metric, bad):
 
 @pytest.fixture
 def objective(request, composed):
-    return instantiate(composed(f"objective=[{request.param}]").objective[request.param])
+    node = composed(f"objective=[{request.param}]").objective[request.param]
+    takes_width = "width" in inspect.signature(get_object(node["_target_"])).parameters
+    return instantiate(node, **({"width": WIDTH} if takes_width else {}))
 
 
-@pytest.mark.parametrize("objective", names("objective"), indirect=True)
-@pytest.mark.parametrize("b", [1, 2, 8])
-@pytest.mark.parametrize("p", [1, 2])
-def test_an_objective_is_a_scalar_with_a_gradient(objective, b, p):
-    assert objective.weight > 0
-    assert objective.n_views >= 1
-    leaves = [cloud(b * p, seed=v).reshape(b, p, WIDTH) for v in range(objective.n_views)]
-    for leaf in leaves:
-        leaf.requires_grad_()
-    views = [ModelOutput((leaf,), leaf, leaf[:, 0, :2]) for leaf in leaves]
-    loss = objective(views, torch.arange(b) % 2)
+def vectors_of(objective, n, n_views=None, seed=0):
+    """Views of n examples, a cloud for each place that is read, with as many vectors as needed."""
+    p = 2 if objective.needs == "pairs" else 1
+    return [
+        [
+            cloud(n * p, seed=seed + 10 * view + number).reshape(n, p, WIDTH).requires_grad_()
+            for number in range(len(objective.reads))
+        ]
+        for view in range(n_views or objective.n_views)
+    ]
+
+
+def labels_of(objective, n):
+    return torch.arange(n) % 2 if objective.needs == "classes" else torch.arange(n) % 5 / 5
+
+
+over_objectives = pytest.mark.parametrize("objective", names("objective"), indirect=True)
+
+
+@over_objectives
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["distinct", "equal", "zero"])
+def test_an_objective_is_a_finite_scalar_with_a_finite_gradient(objective, n, kind):
+    assert objective.weight != 0
+    assert objective.n_views in (1, 2)
+    assert objective.needs in ("rows", "classes", "pairs")
+    views = vectors_of(objective, n)
+    leaves = [leaf for clouds in views for leaf in clouds]
+    with torch.no_grad():
+        for leaf in leaves:
+            leaf.copy_(leaf if kind == "distinct" else leaf[:1] * (kind == "equal"))
+    loss = objective(views, labels_of(objective, n))
     assert loss.shape == ()
     assert bool(torch.isfinite(loss))
-    loss.backward()
+    loss.backward()  # a loss that is not defined is a zero with a graph
     for leaf in leaves:
-        assert bool(torch.isfinite(leaf.grad).all())
-    if b * p > 1:
+        assert leaf.grad is None or bool(torch.isfinite(leaf.grad).all())
+    if kind == "distinct" and n == 8:
         assert any(bool(leaf.grad.abs().max() > 0) for leaf in leaves)
+    for name, value in getattr(objective, "counters", {}).items():
+        assert isinstance(name, str)
+        assert value.shape == ()
+        assert not value.requires_grad
+
+
+@over_objectives
+def test_an_objective_has_the_gradient_that_differences_have(objective):
+    if isinstance(objective, nn.Module):
+        objective.double()
+    views = [
+        [leaf.detach().double().requires_grad_() for leaf in clouds]
+        for clouds in vectors_of(objective, 5)
+    ]
+    flat = [leaf for clouds in views for leaf in clouds]
+    labels = labels_of(objective, 5)
+
+    def loss(*leaves):
+        rest = iter(leaves)
+        return objective([[next(rest) for _ in clouds] for clouds in views], labels)
+
+    assert torch.autograd.gradcheck(loss, flat)
+
+
+@over_objectives
+def test_an_objective_remembers_only_when_told_and_its_state_returns(objective):
+    views, labels = vectors_of(objective, 8), labels_of(objective, 8)
+    before = [float(objective(views, labels).detach()) for _ in range(2)]
+    assert before[0] == before[1]
+    if not hasattr(objective, "observe"):
+        return
+    held = [[leaf.detach() for leaf in clouds] for clouds in vectors_of(objective, 8, seed=5)]
+    twin = deepcopy(objective)
+    objective.observe(held, labels)
+    after = float(objective(views, labels).detach())
+    twin.load_state_dict(objective.state_dict())
+    assert float(twin(views, labels).detach()) == after
 
 
 # Tasks

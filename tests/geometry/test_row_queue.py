@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.transforms.row_queue import RowQueue
+from isotrain.geometry.row_queue import RowQueue
 
 light = settings(max_examples=25, deadline=None, derandomize=True)
 

@@ -1,0 +1,31 @@
+"""The places that objectives read, judged without importing anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isotrain.places import place
+
+
+def objective_mistakes(content: dict[str, Any]) -> list[str]:
+    """What is wrong with the places that the objectives of a run read."""
+    mistakes = []
+    for name, node in content["objective"].items():
+        reads = node.get("reads", ["pooled"])
+        if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
+            mistakes.append(
+                f"objective.{name}.reads must be a list that names each place once and at least "
+                f"one, got {reads}"
+            )
+            continue
+        for text in reads:
+            try:
+                place(str(text))
+            except ValueError as error:
+                mistakes.append(f"objective.{name}.reads: {error}")
+        if "before" in reads and "pooled" not in content["site"]:
+            mistakes.append(
+                f"objective.{name}.reads=[before] are the rows in front of the layer at pooled, "
+                f"and site={content['site']} has none there; add pooled to site, or read [pooled]"
+            )
+    return mistakes

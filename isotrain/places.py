@@ -1,0 +1,52 @@
+"""Names of the places in a model that extra losses read, judged without loading anything."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+VIEWS = ("cls", "tokens", "mean")  # first token, every non-pad token, their mean
+RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens or /mean"
+
+
+class Place(NamedTuple):
+    """`pooled` or `before` (the rows behind and in front of the layer at `pooled`), or a block."""
+
+    name: str  # pooled | before | layer_k | all
+    view: str | None  # of a block: cls | tokens | mean
+
+    def blocks(self, n_blocks: int) -> list[int]:
+        """The hidden states that it names, 0 = embedding output; none for pooled and before.
+
+        Raises:
+            ValueError: a block that the encoder does not have.
+
+        >>> place("all/cls").blocks(3), place("layer_0/tokens").blocks(3)
+        ([1, 2, 3], [0])
+        """
+        if self.view is None:
+            return []
+        if self.name == "all":
+            return list(range(1, n_blocks + 1))
+        number = int(self.name.removeprefix("layer_"))
+        if number > n_blocks:
+            raise ValueError(
+                f"reads={self.name}/{self.view}: this encoder has layer_0 (embeddings) to "
+                f"layer_{n_blocks}"
+            )
+        return [number]
+
+
+def place(text: str) -> Place:
+    """The place that a name such as `layer_3/tokens` stands for.
+
+    Raises:
+        ValueError: no such place.
+
+    >>> place("pooled"), place("layer_3/tokens")
+    (Place(name='pooled', view=None), Place(name='layer_3', view='tokens'))
+    """
+    found = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
+    if found is None:
+        raise ValueError(f"a place is {RULE}, got {text!r}")
+    return Place(found[1] or found[2], found[3])

@@ -1,0 +1,191 @@
+"""The objectives of a run: what they read, their weighted sum, what they remember.
+
+A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.geometry.gather import batch_places, gather_in_order, n_processes
+from isotrain.geometry.pooling import cls_pool, mean_pool
+from isotrain.geometry.rows import take_rows, wide
+from isotrain.places import place
+from isotrain.types import Batch, ModelOutput, Objective
+
+Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
+"""The model on the first n training batches in evaluation mode; None = on all of them."""
+
+
+class ExtraLosses(nn.Module):
+    """The weighted sum of objectives, each on what it reads.
+
+    Those with parameters or buffers are parts of this module, so that they move, train and are
+    saved with it.
+
+    Args:
+        objectives: by the name under which each is logged.
+    """
+
+    def __init__(self, objectives: Mapping[str, Objective]) -> None:
+        super().__init__()
+        self.objectives = dict(objectives)
+        self.parts = nn.ModuleDict(
+            {n: o for n, o in objectives.items() if isinstance(o, nn.Module)}
+        )
+        # what objectives with `observe` have read since the last optimizer step
+        self._pending: list[dict[str, tuple[list[list[Tensor]], Tensor]]] = []
+
+    @property
+    def n_views(self) -> int:
+        """Forward passes of a batch that a step needs."""
+        return max([1, *(objective.n_views for objective in self.objectives.values())])
+
+    def forward(
+        self, views: Sequence[ModelOutput], batch: Batch
+    ) -> tuple[Tensor | float, dict[str, Tensor]]:
+        """The weighted sum, and each loss and counter under the key it is logged by.
+
+        In float32 at least, whatever the precision of the encoder.
+        """
+        total: Tensor | float = 0.0
+        logged: dict[str, Tensor] = {}
+        if not self.objectives:
+            return total, logged
+        labels_B = _gathered_labels(batch)
+        remembered = {}
+        with torch.autocast(batch.labels.device.type, enabled=False):
+            for name, objective in self.objectives.items():
+                read = [
+                    read_places(view, batch, reads_of(objective))
+                    for view in views[: objective.n_views]
+                ]
+                loss = objective(read, labels_B)
+                logged[f"train/{name}"] = loss.detach()
+                for counter, value in getattr(objective, "counters", {}).items():
+                    logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
+                total = total + objective.weight * loss
+                if hasattr(objective, "observe"):
+                    read = [[cloud.detach() for cloud in clouds] for clouds in read]
+                    remembered[name] = read, labels_B
+        if remembered:
+            self._pending.append(remembered)
+        return total, logged
+
+    @torch.no_grad()
+    def observe(self) -> None:
+        """Once per optimizer step: objectives remember the rows of all its micro-batches."""
+        for name in self._pending[0] if self._pending else ():
+            several, labels = zip(*(step[name] for step in self._pending), strict=True)
+            views = [
+                [torch.cat(clouds) for clouds in zip(*view, strict=True)]
+                for view in zip(*several, strict=True)
+            ]
+            observer: Any = self.objectives[name]
+            observer.observe(views, torch.cat(labels))
+        self._pending.clear()
+
+    @torch.no_grad()
+    def prepare(self, epoch: int, passes: Passes) -> None:
+        """At the start of an epoch: show training rows to the objectives that ask for a pass."""
+        for objective in self.objectives.values():
+            asks: Any = getattr(objective, "asks_for_pass", None)
+            if asks is not None and asks(epoch):
+                objective.prepare(  # type: ignore[attr-defined]
+                    epoch,
+                    (read_places(out, b, reads_of(objective), own=True) for b, out in passes(None)),
+                )
+
+
+def reads_of(objective: Objective) -> Sequence[str]:
+    """The places that an objective reads: the pooled vectors, where it names none."""
+    return getattr(objective, "reads", ("pooled",))
+
+
+def check_reads(objectives: Mapping[str, Objective], n_vectors: int, n_blocks: int) -> None:
+    """Refuse objectives that need other rows than they read, before anything trains.
+
+    Raises:
+        ValueError: a block that the encoder does not have, tokens where vectors are needed, or
+            too few or too many vectors an example; the objective is named.
+    """
+    for name, objective in objectives.items():
+        needs = getattr(objective, "needs", "rows")
+        for text in reads_of(objective):
+            place(text).blocks(n_blocks)
+            if needs != "rows" and place(text).view == "tokens":
+                raise ValueError(
+                    f"objective={name} compares examples, and {text} gives it tokens; read "
+                    "pooled, or a block's /cls or /mean"
+                )
+        if needs == "pairs" and n_vectors < 2:
+            raise ValueError(
+                f"objective={name} compares the two sentences of an example, and this task gives "
+                "one vector for both; use task.form=bi"
+            )
+        if needs == "classes" and n_vectors != 1:
+            raise ValueError(
+                f"objective={name} needs one vector an example, which owns its class, and this "
+                f"task gives {n_vectors}; use task.form=cross, and pooling=cls or mean"
+            )
+
+
+def read_places(
+    output: ModelOutput, batch: Batch, places: Sequence[str], own: bool = False
+) -> list[Tensor]:
+    """What a forward pass has at each place, in float32 at least.
+
+    `[B, P, D]` for pooled, before, cls and mean (P vectors of an example), `[N, D]` for tokens
+    (pads left out); `all/…` gives one for each block. With several processes the rows of all, in
+    the order of one process, with a gradient that is summed over them (`own`: this one's alone).
+
+    Raises:
+        ValueError: a block that the encoder does not have.
+    """
+    found = []
+    for name, view in map(place, places):
+        if view is None:
+            rows = output.site_rows["pooled"].before if name == "before" else output.pooled
+            found.append(_gathered_vectors(rows.reshape(*output.pooled.shape[:2], -1), own))
+            continue
+        for block in place(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
+            hidden_ATD = output.hidden_states[block]
+            if view == "tokens":
+                found.append(_gathered_tokens(hidden_ATD, batch, own))
+                continue
+            vectors_AD = (
+                cls_pool(hidden_ATD)
+                if view == "cls"
+                else mean_pool(wide(hidden_ATD), batch.attention_mask)
+            )
+            vectors_QBD = vectors_AD.reshape(batch.n_sequences, len(batch.labels), -1)
+            found.append(_gathered_vectors(vectors_QBD.transpose(0, 1), own))
+    return [wide(cloud) for cloud in found]
+
+
+def _gathered_vectors(vectors_BPD: Tensor, own: bool) -> Tensor:
+    if own or n_processes() == 1:
+        return vectors_BPD
+    places_B = batch_places(len(vectors_BPD), 1, 1).flatten().to(vectors_BPD.device)
+    return gather_in_order(vectors_BPD.contiguous(), places_B)[0]
+
+
+def _gathered_tokens(hidden_ATD: Tensor, batch: Batch, own: bool) -> Tensor:
+    mask_AT = batch.attention_mask.bool()
+    rows_ND = take_rows(hidden_ATD, mask_AT)
+    if own or n_processes() == 1:
+        return rows_ND
+    shape = len(batch.labels), batch.n_sequences, mask_AT.shape[1]
+    places_N = batch_places(*shape)[mask_AT.cpu()].to(rows_ND.device)
+    return gather_in_order(rows_ND, places_N)[0]
+
+
+def _gathered_labels(batch: Batch) -> Tensor:
+    if n_processes() == 1:
+        return batch.labels
+    places_B = batch_places(len(batch.labels), 1, 1).flatten().to(batch.labels.device)
+    return gather_in_order(batch.labels, places_B)[0]
