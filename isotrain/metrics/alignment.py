@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from isotrain.geometry.alignment import mean_distance_power
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_cloud
 
 
@@ -26,6 +25,7 @@ def alignment(x: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
 
     Wang and Isola 2020.
 
+    >>> import torch
     >>> round(alignment(torch.eye(2), torch.tensor([[5.0, 0.0], [1.0, 0.0]])).item(), 9)
     1.0
     """
@@ -38,7 +38,4 @@ def alignment(x: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
         )
     if not 0.0 < alpha < float("inf"):
         raise ValueError(f"alpha must be positive and finite, got {alpha}; 2 is customary")
-    square_N = (unit_rows(x) - unit_rows(positives)).square().sum(dim=1)
-    apart_N = square_N > 0
-    power_N = torch.where(apart_N, square_N, 1.0).pow(alpha / 2.0)  # no infinite slope at 0
-    return torch.where(apart_N, power_N, 0.0).mean()
+    return mean_distance_power(x, positives, alpha)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from isotrain.geometry.cosine import sum_pairwise_cosines
+from isotrain.geometry.each_cloud import mean_loss
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
@@ -15,6 +15,7 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
     (‖Σ u_i‖² − Σ ‖u_i‖²)/N², in [−1/N, 1 − 1/N]; 0 for one row. Gao et al. 2019, Eq. 3.
 
+    >>> import torch
     >>> cosreg(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
     0.5
     """
@@ -23,6 +24,8 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
 class CosReg:
     """`cosreg` of what view 0 has at each place, averaged over the places.
+
+    A place with a single row counts as 0, and in the counter `undefined`.
 
     Args:
         weight: factor of this loss; negative pulls rows together.
@@ -36,8 +39,10 @@ class CosReg:
 
     def __init__(self, weight: float, reads: Sequence[str] = ("pooled",)) -> None:
         self.weight, self.reads = weight, reads
+        self.counters: dict[str, Tensor] = {}
 
     def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
-        clouds = [cloud.flatten(0, -2) for cloud in views[0]]
-        return torch.stack([cosreg(cloud_ND) for cloud_ND in clouds]).mean()
+        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
+        loss, self.counters = mean_loss(cosreg, clouds)
+        return loss

@@ -63,3 +63,15 @@ def test_objective_takes_every_vector_of_view_zero_at_each_place():
     both = objective([[pooled, tokens]], torch.zeros(3))
     expected = (cosreg(pooled.reshape(6, 4)) + cosreg(tokens)) / 2
     assert both.item() == pytest.approx(expected.item(), abs=1e-12)
+
+
+def test_one_row_counts_as_undefined():
+    objective = CosReg(weight=1.0, reads=("pooled", "layer_1/tokens"))
+    one, several = cloud(1, 4)[None].requires_grad_(), cloud(5, 4, seed=6)
+    found = objective([[one, several]], torch.zeros(1))
+    assert found.item() == pytest.approx(cosreg(several).item() / 2, abs=1e-12)
+    assert objective.counters["undefined"].item() == 1.0
+    found.backward()
+    assert one.grad.abs().max().item() == 0.0
+    objective([[several]], torch.zeros(1))
+    assert objective.counters["undefined"].item() == 0.0

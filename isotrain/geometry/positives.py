@@ -1,0 +1,62 @@
+"""Which rows of a batch belong together. B examples, P vectors of each, N pairs, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+
+class Positives:
+    """Picks the pairs of rows `([N, D], [N, D])` that are to agree, at each place.
+
+    `dropout`: every row of view 0 with the same row of view 1, which only dropout sets apart.
+    `pair`: the two vectors of an example, such as those of its two sentences; all examples, or
+    those whose label lies in the closed interval `labels`.
+
+    Raises:
+        ValueError: `labels` without pairs, or no interval; examples without exactly two vectors.
+
+    >>> import torch
+    >>> pick = Positives("pair", labels=(0.8, 1.0))
+    >>> [(x_ND, y_ND)] = pick([[torch.eye(2)[None].repeat(2, 1, 1)]], torch.tensor([0.2, 0.9]))
+    >>> x_ND.tolist(), y_ND.tolist()
+    ([[1.0, 0.0]], [[0.0, 1.0]])
+    """
+
+    def __init__(self, kind: str, labels: Sequence[float] | None = None) -> None:
+        if labels is not None and kind != "pair":
+            raise ValueError(
+                f"positive_labels={list(labels)} chooses among pairs of vectors, and positives="
+                f"{kind} pairs every row with itself; leave it out, or use positives=pair"
+            )
+        if labels is not None and not (len(labels) == 2 and labels[0] <= labels[1]):
+            raise ValueError(
+                f"positive_labels is an interval [low, high] of labels, got {list(labels)}; "
+                "[1, 1] takes class 1"
+            )
+        self.of_pairs, self.labels = kind == "pair", labels
+        self.n_views, self.needs = (1, "pairs") if self.of_pairs else (2, "rows")
+
+    def __call__(
+        self, views: Sequence[Sequence[Tensor]], labels_B: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The pairs at each place."""
+        if not self.of_pairs:
+            return [
+                (first.flatten(0, -2), second.flatten(0, -2))
+                for first, second in zip(views[0], views[1], strict=True)
+            ]
+        found = []
+        for vectors_BPD in views[0]:
+            if vectors_BPD.ndim != 3 or vectors_BPD.shape[1] != 2:
+                raise ValueError(
+                    "positives=pair takes the two vectors of an example, [B, 2, D], got "
+                    f"{list(vectors_BPD.shape)}; read a place that has two, or use "
+                    "positives=dropout"
+                )
+            if self.labels is not None:
+                low, high = self.labels
+                vectors_BPD = vectors_BPD[(labels_B >= low) & (labels_B <= high)]
+            found.append((vectors_BPD[:, 0], vectors_BPD[:, 1]))
+        return found

@@ -1,0 +1,108 @@
+"""AnglE: pairs in the order of their labels by an angle in complex space. B pairs, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.contrast import ranking
+from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.cosent import CoSENT
+
+
+def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
+    """|Σ_k Re w_k + Im w_k| of each pair of rows, in [0, √2].
+
+    A row is D/2 complex numbers, its first half the real parts and its second half the imaginary
+    ones. With z = a + bi of the first row and c + di of the second, w_k = z_k·(c_k − d_k·i) over
+    the lengths of both rows: their quotient with the moduli divided out. So the value is
+    |cos + sin| with cos = Σ (ac + bd) and sin = Σ (bc − ad) of the unit rows. It does not change
+    with the lengths of rows, but does with the order of the two; 0 for a zero row.
+
+    Raises:
+        ValueError: odd D.
+
+    Li and Li 2024 (AoE), as in the authors' code.
+
+    >>> import torch
+    >>> x, y = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+    >>> round(angle_similarity(x, y).item(), 4), round(angle_similarity(y, x).item(), 4)
+    (1.4, 0.2)
+    """
+    check_even(first_BD.shape[1])
+    first_BD, second_BD = unit_rows(first_BD), unit_rows(second_BD)
+    (a, b), (c, d) = first_BD.chunk(2, dim=1), second_BD.chunk(2, dim=1)
+    return (a * c + b * d + b * c - a * d).sum(dim=1).abs()
+
+
+def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
+    """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
+
+    s_i is the `angle_similarity` of the i-th pair of rows and y_i its label, graded or a class:
+    higher = more similar. 0, with zero gradient, where all labels are equal.
+
+    Raises:
+        ValueError: odd D.
+
+    Li and Li 2024 (AoE).
+
+    >>> import torch
+    >>> x, y = torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [3.0, 4.0]])
+    >>> round(angle(x, y, torch.tensor([0, 1]), scale=1.0).item(), 4)  # ln(1 + e^{1.4 − 0.2})
+    1.4633
+    """
+    return ranking(angle_similarity(first_BD, second_BD), labels_B, scale)
+
+
+def check_even(width: int) -> None:
+    """Refuses an odd number of dimensions.
+
+    >>> check_even(4)
+    """
+    if width % 2:
+        raise ValueError(
+            f"angle takes dimensions in pairs, as real and imaginary parts, got D = {width}; use "
+            "an encoder of even width, or objective=cosent"
+        )
+
+
+class AnglE(CoSENT):
+    """`angle` of the two vectors of each example at one place.
+
+    Logged: `undefined`, 1 for a batch whose labels are all equal.
+
+    Args:
+        weight: factor of this loss.
+        width: D, even; supplied by the framework.
+        reads: one place.
+        scale: factor of the similarities, one over a temperature.
+        more_similar: higher | lower, the label of the more similar pair, as in `CoSENT`.
+
+    Raises:
+        ValueError: odd D; several places; an illegal number or name; examples of other than two
+            vectors.
+
+    Li and Li 2024 (AoE), who add a CoSENT and an InfoNCE term: `objective=[angle,cosent,simcse]`.
+
+    >>> AnglE(weight=1.0, width=4).needs
+    'scored_pairs'
+    """
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        width: int,
+        reads: Sequence[str] = ("pooled",),
+        scale: Annotated[float, Bounds(above=0)] = 20.0,
+        more_similar: Literal["higher", "lower"] = "higher",
+    ) -> None:
+        check_even(width)
+        super().__init__(weight, reads, scale, more_similar)
+
+    def loss(self, first_BD: Tensor, second_BD: Tensor, labels_B: Tensor) -> Tensor:
+        """Of the pairs, ordered so that a higher label is more similar."""
+        return angle(first_BD, second_BD, labels_B, self.scale)

@@ -1,0 +1,95 @@
+"""Barlow Twins: the cross-correlation of positives shall be the identity. N pairs, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.positives import Positives
+from isotrain.geometry.rows import check_shape
+
+
+def barlow(
+    x_ND: Tensor,
+    y_ND: Tensor,
+    off_diagonal_weight: float = 5e-3,
+    scale: float = 0.025,
+    eps: float = 1e-5,
+) -> Tensor:
+    """s·[Σ_i (1 − r_ii)² + w·Σ_{i≠j} r_ij²] of rows `[N, D]` and their positives; at least 0.
+
+    R = X̃ᵀỸ/N is the cross-correlation `[D, D]`, x̃ = (x − mean)/√(variance + `eps`) by
+    coordinate, variances divided by N; s = `scale`, w = `off_diagonal_weight`. Unchanged by
+    translation of either cloud, by one order of rows, or of coordinates, for both, by exchanging
+    them and, up to `eps`, by the scale of each coordinate; not by rotation.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    The form of solo-learn.
+
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    >>> round(barlow(x, x).item(), 6), round(barlow(x, x.flip(1)).item(), 6)
+    (0.0, 0.05025)
+    """
+    check_shape(x_ND)
+    correlation_DD = _standardised(x_ND, eps).T @ _standardised(y_ND, eps) / len(x_ND)
+    diagonal_D = correlation_DD.diagonal()
+    rest = correlation_DD.square().sum() - diagonal_D.square().sum()
+    return scale * ((1.0 - diagonal_D).square().sum() + off_diagonal_weight * rest)
+
+
+def _standardised(x_ND: Tensor, eps: float) -> Tensor:
+    centred_ND = x_ND - x_ND.mean(dim=0)
+    return centred_ND / (centred_ND.square().mean(dim=0) + eps).sqrt()
+
+
+class Barlow:
+    """`barlow` of the positives at each place, averaged over the places.
+
+    A place with a single pair, or without scatter, counts as 0, and in the counter `undefined`.
+
+    Args:
+        weight: factor of this loss.
+        reads: places, such as `pooled` or `layer_3/mean`.
+        positives: dropout (each row in two passes) | pair (the two vectors of an example).
+        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
+            (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
+        off_diagonal_weight: factor of correlations of different coordinates.
+        scale: factor of the whole, as published.
+        eps: added to variances before the root.
+
+    >>> Barlow(weight=1.0).n_views
+    2
+    """
+
+    n_views, needs = 2, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        positives: Literal["dropout", "pair"] = "dropout",
+        positive_labels: Sequence[float] | None = None,
+        off_diagonal_weight: Annotated[float, Bounds(least=0)] = 5e-3,
+        scale: Annotated[float, Bounds(above=0)] = 0.025,
+        eps: Annotated[float, Bounds(above=0)] = 1e-5,
+    ) -> None:
+        self.weight, self.reads = weight, reads
+        self.positives = Positives(positives, positive_labels)
+        self.n_views, self.needs = self.positives.n_views, self.positives.needs
+        self.loss = partial(barlow, off_diagonal_weight=off_diagonal_weight, scale=scale, eps=eps)
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        pairs = self.positives(views, labels)
+        loss, self.counters = mean_loss(self.loss, pairs, scatter=True)
+        return loss

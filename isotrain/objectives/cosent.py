@@ -1,0 +1,80 @@
+"""CoSENT: cosines of pairs in the order of their labels. B pairs, D dimensions, P vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.contrast import ranking
+from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.projection import one_place
+
+
+def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
+    """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
+
+    s_i is the cosine of the i-th pair of rows and y_i its label, graded or a class: higher =
+    more similar. ln(1 + number of ordered pairs) where all cosines are equal; 0, with zero
+    gradient, where all labels are. A zero row has cosine 0.
+
+    CoSENT (Huang et al. 2024).
+
+    >>> import torch
+    >>> x, y = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # cosines 1 and 0
+    >>> round(cosent(x, y, torch.tensor([0.0, 4.2]), scale=1.0).item(), 4)  # ln(1 + e)
+    1.3133
+    """
+    cosine_B = (unit_rows(first_BD) * unit_rows(second_BD)).sum(dim=1)
+    return ranking(cosine_B, labels_B, scale)
+
+
+class CoSENT:
+    """`cosent` of the two vectors of each example at one place.
+
+    Logged: `undefined`, 1 for a batch whose labels are all equal.
+
+    Args:
+        weight: factor of this loss.
+        reads: one place.
+        scale: factor of the cosines, one over a temperature.
+        more_similar: higher | lower, the label of the more similar pair: higher for scores of
+            STS-B and for WiC (1 = same sense), lower for RTE (0 = entailment).
+
+    Raises:
+        ValueError: several places; an illegal number or name.
+
+    CoSENT (Huang et al. 2024).
+
+    >>> import torch
+    >>> pair = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
+    >>> objective = CoSENT(weight=1.0)
+    >>> objective([[pair]], torch.tensor([3.0])).item(), objective.counters
+    (0.0, {'undefined': tensor(1.)})
+    """
+
+    n_views, needs = 1, "scored_pairs"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        scale: Annotated[float, Bounds(above=0)] = 20.0,
+        more_similar: Literal["higher", "lower"] = "higher",
+    ) -> None:
+        self.weight, self.reads, self.scale = weight, one_place(reads), scale
+        self.sign = 1 if more_similar == "higher" else -1
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        first_BD, second_BD = views[0][0].unbind(dim=1)
+        self.counters = {"undefined": (labels == labels[0]).all().float()}
+        return self.loss(first_BD, second_BD, self.sign * labels)
+
+    def loss(self, first_BD: Tensor, second_BD: Tensor, labels_B: Tensor) -> Tensor:
+        """Of the pairs, ordered so that a higher label is more similar."""
+        return cosent(first_BD, second_BD, labels_B, self.scale)

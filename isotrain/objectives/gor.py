@@ -1,0 +1,89 @@
+"""Global orthogonal regularisation: unrelated rows shall be as orthogonal as random ones.
+
+N rows, D dimensions, S the smaller of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.rows import check_shape
+
+
+def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> Tensor:
+    """m·M₁² + s·max(0, M₂ − 1/D) of `x [N, D]`; 0 = as orthogonal as rows uniform on the sphere.
+
+    M₁ and M₂ are the means of cosines and of squared cosines over all ordered pairs of distinct
+    rows, m = `mean_weight`, s = `second_moment_weight`; for m = s = 1 in [0, 2 − 1/D]. In
+    O(N·D·S): Σ cos² is ‖UᵀU‖²_F = ‖UUᵀ‖²_F less the pairs of a row with itself. Unchanged by
+    rotation, by the length and by the order of rows. A zero row has cosine 0.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    Zhang et al. 2017, in the form of sentence-transformers.
+
+    >>> gor(torch.tensor([[1.0, 0.0], [0.0, 3.0]])).item(), gor(torch.ones(2, 4)).item()
+    (0.0, 1.75)
+    """
+    check_shape(x_ND)
+    n, d = x_ND.shape
+    unit_ND = unit_rows(x_ND)
+    gram_SS = unit_ND @ unit_ND.T if n < d else unit_ND.T @ unit_ND
+    own = unit_ND.square().sum(dim=1).square().sum()
+    second_moment = (gram_SS.square().sum() - own) / (n * (n - 1))
+    return mean_weight * mean_pairwise_cosine(x_ND).square() + second_moment_weight * torch.relu(
+        second_moment - 1.0 / d
+    )
+
+
+class GOR:
+    """`gor` of what view 0 has at each place: of each of the P vectors over the examples.
+
+    The vectors of one example are not compared with each other. The mean over all those clouds;
+    one with a single row counts as 0, and in the counter `undefined`.
+
+    Args:
+        weight: factor of this loss.
+        reads: places, such as `pooled` or `all/tokens`.
+        mean_weight: factor of the squared mean cosine.
+        second_moment_weight: factor of the excess of squared cosines.
+
+    >>> GOR(weight=1.0).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        mean_weight: Annotated[float, Bounds(least=0)] = 1.0,
+        second_moment_weight: Annotated[float, Bounds(least=0)] = 1.0,
+    ) -> None:
+        self.weight, self.reads = weight, reads
+        self.mean_weight, self.second_moment_weight = mean_weight, second_moment_weight
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        columns = [
+            [column_ND]
+            for cloud in views[0]
+            for column_ND in (cloud.unbind(1) if cloud.ndim == 3 else [cloud])
+        ]
+        of_column = partial(
+            gor, mean_weight=self.mean_weight, second_moment_weight=self.second_moment_weight
+        )
+        loss, self.counters = mean_loss(of_column, columns)
+        return loss

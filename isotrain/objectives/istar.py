@@ -1,0 +1,162 @@
+"""I-STAR: raises or lowers IsoScore*, whose covariance is shrunk towards a stable one.
+
+N rows, D dimensions, C clouds, S the smaller of N and D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.covariance import RunningCovariance
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.row_queue import RowQueue
+from isotrain.geometry.rows import check_shape
+from isotrain.places import place
+
+
+def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0.0) -> Tensor:
+    """1 − IsoScore* of `x [N, D]`, in [0, 1]; 0 = isotropic. Keeps the dtype.
+
+    IsoScore* = ((tr M)²/‖M‖²_F − 1)/(D − 1), M = (1 − ζ)·C + ζ·C₀, with C the centred covariance
+    (divided by N − 1), C₀ = `reference_DD` (without one ζ acts as 0) and ζ = `shrinkage` in [0, 1].
+    Two traces and no eigenproblem, so the gradient is finite for equal eigenvalues; it vanishes
+    at ζ = 1. Rows without scatter, and no C₀, give 1. Unchanged by the order and translation of
+    rows, by one rotation of rows and C₀, and by one scale of both.
+
+    Raises:
+        ValueError: fewer than three rows, which lie on a line.
+
+    Rudman and Eickhoff 2024; by traces as in `isotrain.metrics.isoscore`.
+
+    >>> round(istar(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])).item(), 6)
+    0.529412
+    """
+    check_shape(x_ND, min_rows=3)
+    n, d = x_ND.shape
+    centred_ND = x_ND - x_ND.mean(dim=0)
+    size = centred_ND.detach().abs().amax()
+    if reference_DD is not None:
+        size = torch.maximum(size, reference_DD.abs().amax().sqrt())
+    centred_ND = centred_ND / torch.where(size > 0, size, 1.0)  # so that squares stay in range
+    gram_SS = (centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND) / (n - 1)
+    trace, frobenius = gram_SS.trace(), gram_SS.square().sum()
+    if reference_DD is not None:
+        target_DD = reference_DD / torch.where(size > 0, size, 1.0).square()
+        shared = ((centred_ND @ target_DD) * centred_ND).sum() / (n - 1)  # <C, C₀>
+        trace = (1.0 - shrinkage) * trace + shrinkage * target_DD.trace()
+        frobenius = (
+            (1.0 - shrinkage) ** 2 * frobenius
+            + 2.0 * shrinkage * (1.0 - shrinkage) * shared
+            + shrinkage**2 * target_DD.square().sum()
+        )
+    has_spread = frobenius > 0
+    ratio = trace.square() / torch.where(has_spread, frobenius, 1.0)
+    return 1.0 - torch.where(has_spread, (ratio - 1.0) / (d - 1), 0.0)
+
+
+class IStar(nn.Module):
+    """`istar` of what view 0 has at each place, or of the union of all places.
+
+    A cloud with fewer than three rows or without scatter counts as 0, and in the counter
+    `undefined`. The covariance C₀ that clouds are shrunk to is that of recent rows, taken in once
+    per optimizer step (`reference="queue"`; none before the first), or that of training rows in
+    evaluation mode, read at the start of each epoch (`"epoch"`, as published). Each cloud has its
+    own, in C·D²·4 bytes of buffers, and a queue `reference_rows`·D·4 more.
+
+    Args:
+        weight: factor of this loss; a negative one lowers isotropy.
+        width: D.
+        n_blocks: blocks of the encoder, which `all/...` stands for.
+        reads: places, such as `pooled` or `all/tokens`.
+        shrinkage: ζ, the weight of C₀ over that of the batch's covariance, in [0, 1]; 0 = no C₀.
+        clouds: each (mean over places) | union (all rows are one cloud, as published).
+        reference: queue | epoch.
+        reference_rows: rows that C₀ is made of, at most (`epoch`: full batches until there are as
+            many). IsoScore of M rows is itself low by about M/(M + D).
+
+    >>> IStar(weight=-1.0, width=4, n_blocks=2).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+    reference_CDD: Tensor
+    has_reference_C: Tensor
+    reference_epoch: Tensor
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        width: int,
+        n_blocks: int,
+        reads: Sequence[str] = ("all/tokens",),
+        shrinkage: Annotated[float, Bounds(least=0, most=1)] = 0.2,
+        clouds: Literal["each", "union"] = "union",
+        reference: Literal["queue", "epoch"] = "queue",
+        reference_rows: Annotated[int, Bounds(least=16)] = 4096,
+    ) -> None:
+        super().__init__()
+        self.weight, self.reads, self.shrinkage, self.clouds = weight, reads, shrinkage, clouds
+        self.reference, self.reference_rows = reference, reference_rows
+        self.counters: dict[str, Tensor] = {}
+        n_read = sum(max(1, len(place(text).blocks(n_blocks))) for text in reads)
+        n_clouds = 1 if clouds == "union" else n_read
+        self.register_buffer("reference_CDD", torch.zeros(n_clouds, width, width))
+        self.register_buffer("has_reference_C", torch.zeros(n_clouds, dtype=torch.bool))
+        self.register_buffer("reference_epoch", torch.tensor(-1))  # that of the newest pass
+        n_queues = n_clouds if reference == "queue" and shrinkage > 0 else 0
+        self.queues = nn.ModuleList(RowQueue(reference_rows, width) for _ in range(n_queues))
+
+    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = self._clouds(views[0])
+        known = zip(self.reference_CDD, self.has_reference_C.tolist(), strict=True)
+        more = [
+            (c_DD.to(clouds[0]) if is_there else None, self.shrinkage) for c_DD, is_there in known
+        ]
+        loss, self.counters = mean_loss(istar, [[x] for x in clouds], 3, scatter=True, more=more)
+        return loss
+
+    @torch.no_grad()
+    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
+        """Put the rows of a step into the queues; C₀ is the covariance of what they hold."""
+        for number, x_ND in enumerate(self._clouds(views[0])[: len(self.queues)]):
+            queue = self.queues[number]
+            assert isinstance(queue, RowQueue)
+            queue.push(x_ND)
+            if len(rows_MD := queue.rows()) > 1:
+                self._set_reference(number, torch.cov(rows_MD.T))
+
+    def asks_for_pass(self, epoch: int) -> bool:
+        """Whether C₀ is still that of another epoch; a resumed run has it."""
+        return (
+            self.reference == "epoch" and self.shrinkage > 0 and int(self.reference_epoch) != epoch
+        )
+
+    @torch.no_grad()
+    def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
+        """C₀ of the training rows that come first, until there are enough."""
+        n_clouds, width = self.reference_CDD.shape[:2]
+        seen = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
+        for places in reads:
+            for found, x_ND in zip(seen, self._clouds(places), strict=True):
+                found.add(x_ND)
+            if all(found.n >= self.reference_rows for found in seen):
+                break
+        for number, found in enumerate(seen):
+            if found.n > 1:
+                self._set_reference(number, found.covariance())
+        self.reference_epoch.fill_(epoch)
+
+    def _set_reference(self, number: int, covariance_DD: Tensor) -> None:
+        self.reference_CDD[number] = covariance_DD
+        self.has_reference_C[number] = True
+
+    def _clouds(self, places: Sequence[Tensor]) -> list[Tensor]:
+        rows = [cloud.flatten(0, -2) for cloud in places]
+        return [torch.cat(rows)] if self.clouds == "union" else rows

@@ -1,0 +1,73 @@
+"""KoLeo: every row shall be far from its nearest neighbour. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.neighbours import nearest_neighbours
+from isotrain.geometry.rows import check_shape
+
+
+def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
+    """−mean_i ln(min_{j≠i} ‖u_i − u_j‖ + eps) of the unit rows u of `x [N, D]`; low = spread out.
+
+    In [−ln(2 + eps), −ln eps], natural logarithm. Neighbours are found exactly and held fixed in
+    the gradient, which is the exact one where they are unique. Equal rows are at distance 0 and
+    get no gradient from each other: what has collapsed stays so. Unchanged by rotation, by the
+    length and by the order of rows.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    Sablayrolles et al. 2018, with one `eps`, beside the logarithm.
+
+    >>> import torch
+    >>> round(koleo(torch.tensor([[2.0, 0.0], [-1.0, 0.0]])).item(), 6)
+    -0.693147
+    """
+    check_shape(x_ND)
+    unit_ND = unit_rows(x_ND)
+    nearest_N = nearest_neighbours(unit_ND, 1).index_QK[:, 0]
+    distance_N = (unit_ND - unit_ND[nearest_N]).norm(dim=1)
+    mean_log: Tensor = (distance_N + eps).log().mean()
+    return -mean_log
+
+
+class KoLeo:
+    """`koleo` of what view 0 has at each place, averaged over the places.
+
+    A place with a single row counts as 0, and in the counter `undefined`.
+
+    Args:
+        weight: factor of this loss.
+        reads: places, such as `pooled` or `all/tokens`.
+        eps: added to distances, so that equal rows have a logarithm.
+
+    >>> KoLeo(weight=1.0).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        eps: Annotated[float, Bounds(above=0)] = 1e-8,
+    ) -> None:
+        self.weight, self.reads, self.eps = weight, reads, eps
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
+        loss, self.counters = mean_loss(partial(koleo, eps=self.eps), clouds)
+        return loss

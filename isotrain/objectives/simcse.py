@@ -1,0 +1,169 @@
+"""SimCSE: each row finds its positive among the rows of the batch, by cosine.
+
+N anchors, D dimensions, H hard negatives of an anchor, K = N·H, M rows of past steps, P vectors
+of an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.contrast import contrast
+from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.projection import MemoryRows, Projected, Projection
+
+
+def simcse(
+    anchors_ND: Tensor,
+    positives_ND: Tensor,
+    negatives_NHD: Tensor | None = None,
+    memory_MD: Tensor | None = None,
+    *,
+    temperature: float = 0.05,
+    hard_negative_weight: float = 0.0,
+    symmetric: bool = False,
+    decoupled: bool = False,
+) -> Tensor:
+    """Mean of ln Σ_c e^{s(a_i, c)/τ + α·[c ∈ H_i]} − s(a_i, p_i)/τ over anchors i, in nats.
+
+    s is the cosine; c runs over all positives, all hard negatives and the memory; H_i are the
+    hard negatives of i. `symmetric` averages this with the loss of the positives as anchors, whose
+    candidates are the anchors and the memory. In [0, ∞); ln of the number of candidates where all
+    rows are equal and α = 0; 0 for one anchor without negatives. A zero row has cosine 0 with all.
+
+    Args:
+        anchors_ND: rows of any length.
+        positives_ND: the positive of each.
+        negatives_NHD: hard negatives of each.
+        memory_MD: further negatives of all.
+        temperature: τ > 0.
+        hard_negative_weight: α, added after the division by τ.
+        symmetric: both directions.
+        decoupled: without p_i in the sum (`dcl`).
+
+    Gao et al. 2021; the symmetric form and the memory are usual additions.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> round(simcse(x, x, temperature=1.0).item(), 4)  # ln(e + 1) − 1
+    0.3133
+    """
+    anchors_ND, positives_ND = unit_rows(anchors_ND), unit_rows(positives_ND)
+    n, none_KD = len(anchors_ND), anchors_ND[:0]
+    negatives_KD = none_KD if negatives_NHD is None else unit_rows(negatives_NHD.flatten(0, 1))
+    memory_MD = none_KD if memory_MD is None else unit_rows(memory_MD)
+    candidates = torch.cat([positives_ND, negatives_KD, memory_MD])
+    logits = anchors_ND @ candidates.T / temperature
+    if hard_negative_weight and len(negatives_KD):
+        own_NN = hard_negative_weight * torch.eye(n, dtype=logits.dtype, device=logits.device)
+        own_NK = own_NN.repeat_interleave(len(negatives_KD) // n, dim=1)
+        logits = logits + pad(own_NK, (n, len(memory_MD)))
+    loss = contrast(logits, decoupled)
+    if symmetric:
+        back = positives_ND @ torch.cat([anchors_ND, memory_MD]).T / temperature
+        loss = (loss + contrast(back, decoupled)) / 2
+    return loss
+
+
+class SimCSE(Projected):
+    """`simcse` of the rows at one place.
+
+    The memory holds the candidates of past steps (positives and hard negatives), projected with
+    the weights that those steps ended with, of unit length and without gradient (after Wang et
+    al. 2020, cross-batch memory). Keep it smaller than the training set: a row that comes back
+    while it is held is its own negative. More candidates in a step than it holds are thinned.
+
+    Logged: `anchors_skipped`, anchors (of either direction) that had no negative.
+
+    Args:
+        weight: factor of this loss.
+        width: D; supplied by the framework.
+        reads: one place.
+        positives: dropout = every row, and itself in a second forward pass; pair = the first two
+            vectors of an example are anchor and positive, further ones its hard negatives.
+        temperature: τ.
+        symmetric: whether positives look for their anchors too.
+        hard_negative_weight: α; for positives=pair, where examples have hard negatives.
+        projection: none | mlp, a linear layer and tanh that is used here alone.
+        memory_rows: candidates of past steps as further negatives; 0 = none.
+
+    Raises:
+        ValueError: several places; an illegal number or name; a `hard_negative_weight` where there
+            are no hard negatives.
+
+    Gao et al. 2021.
+
+    >>> objective = SimCSE(weight=1.0, width=2)
+    >>> view = torch.eye(2)[:, None]
+    >>> round(objective([[view], [view]], torch.zeros(2)).item(), 6)
+    0.0
+    """
+
+    n_views, needs, decoupled = 2, "rows", False
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        width: int,
+        reads: Sequence[str] = ("pooled",),
+        positives: Literal["dropout", "pair"] = "dropout",
+        temperature: Annotated[float, Bounds(above=0)] = 0.05,
+        symmetric: bool = False,
+        hard_negative_weight: float = 0.0,
+        projection: Projection = "none",
+        memory_rows: MemoryRows = 0,
+    ) -> None:
+        super().__init__(weight, width, reads, projection, memory_rows)
+        if positives == "pair":
+            self.n_views, self.needs = 1, "pairs"
+        elif hard_negative_weight:
+            raise ValueError(
+                "hard_negative_weight must be 0 with positives=dropout, which has no hard "
+                f"negatives, got {hard_negative_weight}; use positives=pair"
+            )
+        self.temperature, self.symmetric = temperature, symmetric
+        self.hard_negative_weight = hard_negative_weight
+
+    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        anchors_ND, positives_ND, negatives_NHD = self._roles(views)
+        if self.hard_negative_weight and not negatives_NHD.shape[1]:
+            raise ValueError(
+                "hard_negative_weight must be 0 where an example has two vectors, got "
+                f"{self.hard_negative_weight}; use a task with hard negatives"
+            )
+        memory_MD = self.past(anchors_ND)
+        of_all = len(anchors_ND) + len(memory_MD)  # candidates of either direction
+        alone = (of_all + negatives_NHD.shape[1] == 1) + (self.symmetric and of_all == 1)
+        self.counters = {"anchors_skipped": torch.tensor(float(alone))}
+        return simcse(
+            anchors_ND,
+            positives_ND,
+            negatives_NHD,
+            memory_MD,
+            temperature=self.temperature,
+            hard_negative_weight=self.hard_negative_weight,
+            symmetric=self.symmetric,
+            decoupled=self.decoupled,
+        )
+
+    @torch.no_grad()
+    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
+        """Remember the candidates of a step."""
+        if self.memory is not None:
+            _, positives_ND, negatives_NHD = self._roles(views)
+            self.memory.push(unit_rows(torch.cat([positives_ND, negatives_NHD.flatten(0, 1)])))
+
+    def _roles(self, views: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Anchors, positives and hard negatives, projected."""
+        first = self.project(views[0][0])
+        if self.needs == "rows":
+            return first, self.project(views[1][0]), first[:, None][:, :0]
+        vectors_NPD = first.reshape(views[0][0].shape)
+        return vectors_NPD[:, 0], vectors_NPD[:, 1], vectors_NPD[:, 2:]

@@ -1,0 +1,82 @@
+"""Spectral penalty: few directions shall not hold most of the variance.
+
+N rows, D dimensions, R directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.rows import check_shape
+
+
+def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
+    """Share of the variance of `x [N, D]` in its R leading directions, in [R/D, 1]; low = even.
+
+    tr(VᵀCV)/tr C, C the centred covariance and V its R = `n_components` leading directions, which
+    are held fixed: that is the exact gradient of the R largest eigenvalues wherever λ_R > λ_{R+1},
+    and a finite one of the kind where they are equal. One exact eigenproblem of the smaller side
+    of the rows, without a backward pass of its own. High for few rows: at least R/(N − 1).
+    Unchanged by rotation, translation, uniform scale and the order of rows.
+
+    Raises:
+        ValueError: fewer than R + 2 rows or R + 1 dimensions, where the share is 1 whatever the
+            rows are.
+
+    >>> import torch
+    >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> round(spectral(x).item(), 6)
+    0.9
+    """
+    check_shape(x_ND, min_rows=n_components + 2)
+    if n_components >= x_ND.shape[1]:
+        raise ValueError(
+            f"n_components must be below the width, got {n_components} of {x_ND.shape[1]}; "
+            "all directions hold all variance"
+        )
+    centred_ND = x_ND - x_ND.mean(dim=0)
+    top_DR = leading_directions(centred_ND.detach(), n_components)
+    return (centred_ND @ top_DR).square().sum() / centred_ND.square().sum()
+
+
+class Spectral:
+    """`spectral` of what view 0 has at each place, averaged over the places.
+
+    A place with fewer than `n_components` + 2 rows, or without scatter, counts as 0, and in the
+    counter `undefined`.
+
+    Args:
+        weight: factor of this loss; negative concentrates the variance.
+        reads: places, such as `pooled` or `all/tokens`.
+        n_components: leading directions R.
+
+    >>> Spectral(weight=1.0).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        n_components: Annotated[int, Bounds(least=1)] = 1,
+    ) -> None:
+        self.weight, self.reads, self.n_components = weight, reads, n_components
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
+        share = partial(spectral, n_components=self.n_components)
+        least = self.n_components + 2
+        loss, self.counters = mean_loss(share, clouds, least, scatter=True)
+        return loss

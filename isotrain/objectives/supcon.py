@@ -1,0 +1,136 @@
+"""Supervised contrastive loss: rows of one class find each other.
+
+N rows, D dimensions, B examples, M rows of past steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.projection import MemoryRows, Projected, Projection
+
+
+def supcon(
+    rows_ND: Tensor,
+    labels_N: Tensor,
+    memory_MD: Tensor | None = None,
+    memory_labels_M: Tensor | None = None,
+    *,
+    temperature: float = 0.1,
+) -> Tensor:
+    """Mean over anchors i of −(1/|P_i|) Σ_{p ∈ P_i} ln[e^{s_ip/τ} / Σ_{a ≠ i} e^{s_ia/τ}], in nats.
+
+    s is the cosine; P_i are the other rows of the class of i, and a runs over all others. The
+    memory adds to both and has no anchors. Anchors without a positive are left out: 0, with zero
+    gradient, where all are. In [0, ∞); ln(N + M − 1) where all rows are equal. A zero row has
+    cosine 0 with all.
+
+    Args:
+        rows_ND: rows of any length.
+        labels_N: class of each.
+        memory_MD: further rows, and
+        memory_labels_M: their classes.
+        temperature: τ > 0.
+
+    Khosla et al. 2020 (the sum outside of the logarithm).
+
+    >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> round(supcon(x, torch.tensor([0, 0, 1, 1]), temperature=1.0).item(), 4)  # ln(e + 2) − 1
+    0.5514
+    """
+    unit_ND = unit_rows(rows_ND)
+    others = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
+    is_positive = positives_of(labels_N, memory_labels_M)
+    anchors = is_positive.any(dim=1)
+    if not bool(anchors.any()):
+        return unit_ND.sum() * 0.0
+    is_self = torch.eye(*is_positive.shape, dtype=torch.bool, device=is_positive.device)[anchors]
+    is_positive = is_positive[anchors]
+    logits = unit_ND[anchors] @ others.T / temperature
+    log_sum = logits.masked_fill(is_self, -torch.inf).logsumexp(dim=1, keepdim=True)
+    losses = ((log_sum - logits) * is_positive).sum(dim=1) / is_positive.sum(dim=1)
+    return losses.mean()
+
+
+def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Tensor:
+    """Which rows, and then which of the memory, are positives of each row: `[N, N + M]`, bool.
+
+    >>> positives_of(torch.tensor([0, 0, 1]), torch.tensor([1])).int().tolist()
+    [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    """
+    others = labels_N if memory_labels_M is None else torch.cat([labels_N, memory_labels_M])
+    same = labels_N[:, None] == others[None, :]
+    return same & ~torch.eye(*same.shape, dtype=torch.bool, device=same.device)
+
+
+class SupCon(Projected):
+    """`supcon` of the vectors at one place, with the labels of their examples as classes.
+
+    The memory holds rows of past steps with their classes, projected with the weights that those
+    steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch
+    memory). More rows in a step than it holds are thinned.
+
+    Logged: `anchors_skipped`, rows without a positive.
+
+    Args:
+        weight: factor of this loss.
+        width: D; supplied by the framework.
+        reads: one place, with one vector an example.
+        n_views: 1, or 2: a second forward pass gives each row a positive, itself.
+        temperature: τ.
+        projection: none | mlp, a linear layer and tanh that is used here alone.
+        memory_rows: rows of past steps as further positives and negatives; 0 = none.
+
+    Raises:
+        ValueError: several places; an illegal number or name.
+
+    Khosla et al. 2020.
+
+    >>> objective = SupCon(weight=1.0, width=2)
+    >>> loss = objective([[torch.eye(2)[:, None]]], torch.tensor([0, 1]))
+    >>> loss.item(), objective.counters
+    (0.0, {'anchors_skipped': tensor(2)})
+    """
+
+    n_views, needs = 1, "classes"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        width: int,
+        reads: Sequence[str] = ("pooled",),
+        n_views: Literal[1, 2] = 1,
+        temperature: Annotated[float, Bounds(above=0)] = 0.1,
+        projection: Projection = "none",
+        memory_rows: MemoryRows = 0,
+    ) -> None:
+        super().__init__(weight, width, reads, projection, memory_rows, n_labels=1)
+        self.n_views, self.temperature = n_views, temperature
+
+    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        rows_ND, labels_N = self._labelled(views, labels)
+        past_M = self.past(rows_ND)
+        memory_MD, memory_labels_M = past_M[:, :-1], past_M[:, -1]
+        has_positive_N = positives_of(labels_N, memory_labels_M).any(dim=1)
+        self.counters = {"anchors_skipped": (~has_positive_N).sum()}
+        return supcon(rows_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
+
+    @torch.no_grad()
+    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
+        """Remember the rows of a step and their classes."""
+        if self.memory is not None:
+            rows_ND, labels_N = self._labelled(views, labels)
+            self.memory.push(torch.cat([unit_rows(rows_ND), labels_N[:, None]], dim=1))
+
+    def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Projected rows of all views, and the class of each in the same type."""
+        rows_ND = torch.cat([self.project(view[0]) for view in views])
+        return rows_ND, labels.repeat(len(views)).to(rows_ND)

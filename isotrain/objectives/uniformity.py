@@ -1,0 +1,68 @@
+"""Uniformity as a loss: the directions of rows shall fill the sphere. N rows, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.rows import check_shape
+from isotrain.geometry.uniformity import log_mean_potential
+
+
+def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
+    """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`, in [−2tN/(N − 1), 0]; low = uniform.
+
+    u_i = x_i/‖x_i‖; over all pairs, O(N²·D), in blocks both ways. Unchanged by rotation, by the
+    length and by the order of rows; it sees the mean cone. A zero row stays at the origin.
+    Keeps the dtype. `isotrain.metrics.uniformity` measures the same.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    Wang and Isola 2020.
+
+    >>> import torch
+    >>> round(uniformity(torch.tensor([[2.0, 0.0], [-3.0, 0.0]])).item(), 6)
+    -8.0
+    """
+    check_shape(x_ND)
+    return log_mean_potential(unit_rows(x_ND), t)
+
+
+class Uniformity:
+    """`uniformity` of what view 0 has at each place, averaged over the places.
+
+    A place with a single row counts as 0, and in the counter `undefined`.
+
+    Args:
+        weight: factor of this loss; negative pulls rows together.
+        reads: places, such as `pooled` or `all/tokens`.
+        t: how fast the potential of a pair falls with its squared distance.
+
+    >>> Uniformity(weight=1.0).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        t: Annotated[float, Bounds(above=0)] = 2.0,
+    ) -> None:
+        self.weight, self.reads, self.t = weight, reads, t
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
+        loss, self.counters = mean_loss(partial(uniformity, t=self.t), clouds)
+        return loss

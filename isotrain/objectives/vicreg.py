@@ -1,0 +1,131 @@
+"""VICReg: positives agree, coordinates vary, and vary apart. N pairs, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.positives import Positives
+from isotrain.geometry.rows import check_shape
+
+
+def vicreg(
+    x_ND: Tensor,
+    y_ND: Tensor,
+    invariance_weight: float = 25.0,
+    variance_weight: float = 25.0,
+    covariance_weight: float = 1.0,
+    eps: float = 1e-4,
+    unbiased: bool = False,
+) -> Tensor:
+    """25·mean (x − y)² + 25·Σ mean_j max(0, 1 − √(c_jj + eps)) + Σ Σ_{i≠j} c_ij²/D.
+
+    The outer sums are over the two clouds `x` and `y [N, D]`, C their centred covariances
+    (divided by N − 1); the factors are the three weights. At least 0, unless `unbiased`.
+    Unchanged by translation of both, by one order of rows, or of coordinates, for both, and by
+    exchanging them; not by rotation.
+
+    Σ_{i≠j} c_ij² is high by about Σ_{i≠j} c_ii c_jj/(N − 1) for few rows, which for N < D is most
+    of it. `unbiased=True` puts its U-statistic over four distinct rows in its place, which has
+    the mean Σ_{i≠j} σ_ij² for every distribution with fourth moments and may be negative:
+
+        c·Σ_{i≠j} [(N−1)(N−2)·c_ij² + c_ii c_jj − N·q_ij],   c = (N−1)/(N(N−2)(N−3)),
+
+    q_ij = Σ_n (x_ni − m_i)²(x_nj − m_j)²/(N−1).
+
+    Raises:
+        ValueError: fewer than two rows, four if `unbiased`.
+
+    The form of solo-learn; the U-statistic is that of Himeno and Yamada 2014 without the diagonal.
+
+    >>> x = torch.tensor([[1.0, 1.0], [-1.0, -1.0]])
+    >>> vicreg(x, x).item()  # two covariances of 2: (4 + 4)/2 in each cloud
+    8.0
+    """
+    check_shape(x_ND, min_rows=4 if unbiased else 2)
+    spread = x_ND.new_zeros(())
+    for rows_ND in (x_ND, y_ND):
+        centred_ND = rows_ND - rows_ND.mean(dim=0)
+        variance_D = centred_ND.square().sum(dim=0) / (len(rows_ND) - 1)
+        hinge = torch.relu(1.0 - (variance_D + eps).sqrt()).mean()
+        off_diagonal = _off_diagonal(centred_ND, variance_D, unbiased) / rows_ND.shape[1]
+        spread = spread + variance_weight * hinge + covariance_weight * off_diagonal
+    return invariance_weight * mse_loss(x_ND, y_ND) + spread
+
+
+def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Tensor:
+    """Σ_{i≠j} c_ij², or its U-statistic, on the smaller side of the rows."""
+    n, d = centred_ND.shape
+    gram_SS = centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND
+    squares = (gram_SS / (n - 1)).square().sum() - variance_D.square().sum()
+    if not unbiased:
+        return squares
+    products = variance_D.sum().square() - variance_D.square().sum()
+    square_ND = centred_ND.square()
+    fourth = (square_ND.sum(dim=1).square().sum() - square_ND.square().sum()) / (n - 1)
+    scale = (n - 1) / (n * (n - 2) * (n - 3))
+    return scale * ((n - 1) * (n - 2) * squares + products - n * fourth)
+
+
+class VICReg:
+    """`vicreg` of the positives at each place, averaged over the places.
+
+    A place with fewer than two pairs (four, if `unbiased`) counts as 0, and in the counter
+    `undefined`.
+
+    Args:
+        weight: factor of this loss.
+        reads: places, such as `pooled` or `layer_3/mean`.
+        positives: dropout (each row in two passes) | pair (the two vectors of an example).
+        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
+            (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
+        invariance_weight: factor of the mean squared difference of positives.
+        variance_weight: factor of what standard deviations lack to 1.
+        covariance_weight: factor of squared covariances.
+        eps: added to variances before the root.
+        unbiased: take the chance covariance of few rows out; False as published.
+
+    >>> VICReg(weight=1.0).n_views
+    2
+    """
+
+    n_views, needs = 2, "rows"
+
+    @checked
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str] = ("pooled",),
+        positives: Literal["dropout", "pair"] = "dropout",
+        positive_labels: Sequence[float] | None = None,
+        invariance_weight: Annotated[float, Bounds(least=0)] = 25.0,
+        variance_weight: Annotated[float, Bounds(least=0)] = 25.0,
+        covariance_weight: Annotated[float, Bounds(least=0)] = 1.0,
+        eps: Annotated[float, Bounds(above=0)] = 1e-4,
+        unbiased: bool = False,
+    ) -> None:
+        self.weight, self.reads = weight, reads
+        self.positives = Positives(positives, positive_labels)
+        self.n_views, self.needs = self.positives.n_views, self.positives.needs
+        self.min_rows = 4 if unbiased else 2
+        self.loss = partial(
+            vicreg,
+            invariance_weight=invariance_weight,
+            variance_weight=variance_weight,
+            covariance_weight=covariance_weight,
+            eps=eps,
+            unbiased=unbiased,
+        )
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        loss, self.counters = mean_loss(self.loss, self.positives(views, labels), self.min_rows)
+        return loss

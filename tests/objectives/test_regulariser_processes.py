@@ -1,0 +1,201 @@
+"""Regularisers inside `ExtraLosses`: two processes, accumulation, tiny batches, half precision.
+
+A = Q·B sequences, T tokens, B examples, D width.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from isotrain.objectives.alignment import Alignment
+from isotrain.objectives.barlow import Barlow
+from isotrain.objectives.gor import GOR
+from isotrain.objectives.istar import IStar
+from isotrain.objectives.koleo import KoLeo
+from isotrain.objectives.sigreg import SIGReg
+from isotrain.objectives.spectral import Spectral
+from isotrain.objectives.uniformity import Uniformity
+from isotrain.objectives.vicreg import VICReg
+from isotrain.training.extra_losses import ExtraLosses, read_places
+from isotrain.types import Batch, ModelOutput
+from tests.processes import on_ranks
+
+WIDTH, TOKENS, SIZES = 6, 5, (9, 8, 5)  # examples of each step: 5 and 4, 4 and 4, 3 and 2
+BOTH = ["pooled", "layer_1/tokens"]
+SHAPE = {"width": WIDTH, "n_blocks": 2}
+MAKE = {
+    "istar union": lambda: IStar(1.0, **SHAPE, reads=["all/tokens"], reference_rows=16),
+    "istar each": lambda: IStar(-2.0, **SHAPE, reads=BOTH, clouds="each", reference_rows=64),
+    "istar epoch": lambda: IStar(1.0, **SHAPE, reads=BOTH, reference="epoch", reference_rows=30),
+    "gor": lambda: GOR(1.0, BOTH),
+    "uniformity": lambda: Uniformity(1.0, BOTH),
+    "alignment": lambda: Alignment(1.0, BOTH),
+    "alignment pair": lambda: Alignment(1.0, positives="pair", positive_labels=[1, 1]),
+    "vicreg": lambda: VICReg(1.0, BOTH),
+    "vicreg unbiased": lambda: VICReg(1.0, BOTH, unbiased=True),
+    "barlow": lambda: Barlow(1.0, BOTH),
+    "koleo": lambda: KoLeo(1.0, BOTH),
+    "sigreg": lambda: SIGReg(1.0, BOTH, n_slices=16),
+    "sigreg raw": lambda: SIGReg(1.0, BOTH, n_slices=16, rows="raw"),
+    "spectral": lambda: Spectral(1.0, BOTH, n_components=2),
+}
+
+
+class Bag(nn.Module):
+    """An encoder of two blocks, pooled at the first token; a second pass is turned a little."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(40, WIDTH)
+        self.blocks = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(2)])
+
+    def forward(self, batch, view=0):
+        """Hidden states, and the two vectors of each example."""
+        states = [self.words(batch.input_ids)]
+        for block in self.blocks:
+            states.append(states[-1] + torch.tanh(block(states[-1]) + 0.3 * view))
+        n = len(batch.labels)
+        pooled_BQD = states[-1][:, 0].reshape(2, n, WIDTH).transpose(0, 1)
+        return ModelOutput(tuple(states), pooled_BQD, pooled_BQD[:, 0])
+
+
+def batch_of(number, n, rank=None):
+    """Two sequences of unequal length for each of n examples, or those of one of two processes."""
+    generator = torch.Generator().manual_seed(number)
+    ids_QBT = torch.randint(1, 40, (2, n, TOKENS), generator=generator)
+    mask_QBT = (
+        torch.arange(TOKENS) < torch.randint(2, TOKENS + 1, (2, n, 1), generator=generator)
+    ).long()
+    labels_B = torch.arange(n) % 3 % 2
+    own = slice(None) if rank is None else slice(rank, None, 2)
+    ids_AT, mask_AT = (x[:, own].reshape(-1, TOKENS) for x in (ids_QBT * mask_QBT, mask_QBT))
+    index_B = torch.arange(n)[own]
+    zeros = torch.zeros_like(ids_AT)
+    return Batch(ids_AT, mask_AT, zeros, zeros, labels_B[own], index_B, n_sequences=2)
+
+
+def views_of(model, extra, batch):
+    return [model(batch, view) for view in range(extra.n_views)]
+
+
+def trained(name, rank=None):
+    """Losses, gradients and state over three steps; the weights stay as they are."""
+    model, extra = Bag().double(), ExtraLosses({name: MAKE[name]()}).double()
+    whole = [(b, model(b)) for b in (batch_of(50 + number, 6) for number in range(4))]
+    extra.prepare(0, lambda n: iter(whole))
+    found = {}
+    for number, n in enumerate(SIZES):
+        batch = batch_of(number, n, rank)
+        loss, logged = extra(views_of(model, extra, batch), batch)
+        model.zero_grad()
+        loss.backward()
+        found[f"loss {number}"] = logged[f"train/{name}"]
+        found[f"undefined {number}"] = logged[f"train/{name}/undefined"]
+        for key, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                found[f"gradient {number} {key}"] = parameter.grad.clone()
+        extra.observe()
+    return found | {f"state {key}": x.clone() for key, x in extra.state_dict().items()}
+
+
+def on_one_rank(rank, names):
+    return {name: trained(name, rank) for name in names}
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """All of them on two processes at once: processes take seconds to start."""
+    return on_ranks(on_one_rank, 2, tmp_path_factory.mktemp("ranks"), list(MAKE))
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+def test_two_processes_are_one(ranks, name):
+    one, two = trained(name), [found[name] for found in ranks]
+    assert one.keys() == two[0].keys() == two[1].keys()
+    for key, expected in one.items():
+        if not key.startswith("gradient"):
+            for found in two:
+                torch.testing.assert_close(found[key], expected, rtol=1e-9, atol=1e-10)
+            continue
+        mean = (two[0][key] + two[1][key]) / 2  # as gradients of processes are averaged
+        torch.testing.assert_close(mean, expected, rtol=1e-7, atol=1e-9)
+        if "words" in key:
+            assert float(expected.norm()) > 1e-5
+    assert sum(key.startswith("gradient 0") for key in one) >= 3
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+def test_a_step_of_two_micro_batches_is_observed_once_as_a_whole(name):
+    model, first, second = Bag(), batch_of(1, 4), batch_of(2, 3)
+    parts = ExtraLosses({name: MAKE[name]()})
+    for batch in (first, second):
+        parts(views_of(model, parts, batch), batch)
+    before = deepcopy(parts.state_dict())
+    parts.observe()
+    state = parts.state_dict()
+    if not hasattr(parts.objectives[name], "observe"):
+        assert not state
+        return
+    if "epoch" in name:
+        assert all(torch.equal(state[key], before[key]) for key in state)
+        return
+    assert any(not torch.equal(state[key], before[key]) for key in state)
+    if "sigreg" in name:
+        assert int(parts.objectives[name].n_steps) == 1
+        return
+    rows = [
+        [
+            torch.cat(c)
+            for c in zip(*(reads(model, parts, b, name) for b in (first, second)), strict=True)
+        ]
+    ]
+    whole = MAKE[name]()
+    whole.observe(rows, torch.zeros(7))
+    for key, value in whole.state_dict().items():
+        torch.testing.assert_close(state[f"parts.{name}.{key}"], value, rtol=0, atol=0)
+
+
+def reads(model, extra, batch, name):
+    with torch.no_grad():
+        return read_places(model(batch), batch, extra.objectives[name].reads)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("name", list(MAKE))
+def test_tiny_batches_are_finite(name, n):
+    model, extra, batch = Bag(), ExtraLosses({name: MAKE[name]()}), batch_of(3, n)
+    for _ in range(2):
+        loss, _logged = extra(views_of(model, extra, batch), batch)
+        model.zero_grad()
+        loss.backward()
+        assert bool(torch.isfinite(loss))
+        assert all(
+            bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None
+        )
+        extra.observe()
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+def test_half_precision_is_widened(name):
+    model, batch = Bag().bfloat16(), batch_of(4, 8)
+    twin, extra = deepcopy(model), ExtraLosses({name: MAKE[name]()})
+    with torch.autocast("cpu", torch.bfloat16):
+        views = views_of(model, extra, batch)
+        loss, _logged = extra(views, batch)
+    assert views[0].hidden_states[0].dtype == torch.bfloat16
+    loss.backward()
+    assert loss.dtype == torch.float32
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    with torch.autocast("cpu", torch.bfloat16):
+        wide = [
+            ModelOutput(tuple(h.float() for h in v.hidden_states), v.pooled.float(), v.logits)
+            for v in views_of(twin, extra, batch)
+        ]
+    assert torch.equal(extra(wide, batch)[0], loss)
