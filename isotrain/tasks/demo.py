@@ -1,7 +1,8 @@
-"""The demo source: three small English data sets drawn from a grammar, on any machine, in no time.
+"""The demo source: small English data sets drawn from a grammar, on any machine, in no time.
 
-Each task asks what a bag of words cannot tell: who did what to whom (rte), which sense a word
-has (wic), how far two events differ under paraphrase (stsb). Fields are those of the real sets.
+Each task asks what a bag of words cannot tell: who did what to whom (rte, snli), which sense a
+word has (wic), how far two events differ under paraphrase (stsb). Text (wikitext-2) tells events
+in tokenised paragraphs. Fields are those of the real sets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FOLDS: tuple[str, ...] = ("dev", "test", *["train"] * 6)
 
 
 class DemoSource:
-    """Rows for rte, wic and stsb; equal seeds give equal rows in every process."""
+    """Rows for rte, wic, stsb, snli and wikitext-2; equal seeds give equal rows everywhere."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -60,11 +61,13 @@ class DemoSource:
         seen: set[tuple[str, ...]] = set()
         rows: list[Row] = []
         while len(rows) < SIZES[split]:
-            row = draw(rng, len(rows) % 2)
-            pair = tuple(sorted((str(row["sentence1"]), str(row["sentence2"]))))
-            if pair not in seen and _fold(pair) == split:
-                seen.add(pair)
-                rows.append(row)
+            drawn = draw(rng, len(rows))
+            texts = _OWNERS.get(name, ("sentence1", "sentence2"))
+            owner = tuple(sorted(str(drawn[0][text]) for text in texts))
+            if owner not in seen and _fold(owner) == split:
+                seen.add(owner)
+                rows += drawn
+        del rows[SIZES[split] :]
         rng.shuffle(rows)
         return [{**row, "idx": idx} for idx, row in enumerate(rows)]
 
@@ -75,9 +78,9 @@ def _require(kind: str, given: str, legal: Mapping[str, object]) -> None:
         raise ValueError(f"{kind} of the demo source must be one of: {options}; got {given!r}")
 
 
-def _fold(pair: tuple[str, ...]) -> str:
-    """The split that owns a pair. It depends on the text alone: no pair is ever in two splits."""
-    return _FOLDS[zlib.crc32("\n".join(pair).encode()) % len(_FOLDS)]
+def _fold(texts: tuple[str, ...]) -> str:
+    """The split that owns texts. It depends on them alone: no pair is ever in two splits."""
+    return _FOLDS[zlib.crc32("\n".join(texts).encode()) % len(_FOLDS)]
 
 
 def _sentence(text: str) -> str:
@@ -95,15 +98,17 @@ _SYNONYM_SLOTS: Mapping[tuple[str, ...], tuple[tuple[str, str], ...]] = {
 }
 
 
-def _draw_entailment(rng: random.Random, label: int) -> Row:
+def _draw_entailment(rng: random.Random, number: int) -> list[Row]:
+    label = number % 2
     premise, *by_label = rng.choice(lexicon.ENTAILMENTS)
     slots = _entailment_slots(rng)
     hypothesis = rng.choice(by_label[label])
-    return {
+    row = {
         "sentence1": _sentence(premise.format_map(slots)),
         "sentence2": _sentence(hypothesis.format_map(slots)),
         "label": label,
     }
+    return [row]
 
 
 def _entailment_slots(rng: random.Random) -> dict[str, str]:
@@ -122,7 +127,8 @@ def _entailment_slots(rng: random.Random) -> dict[str, str]:
 # wic: the label is an exclusive or of the two contexts, so no word speaks for either class.
 
 
-def _draw_senses(rng: random.Random, label: int) -> Row:
+def _draw_senses(rng: random.Random, number: int) -> list[Row]:
+    label = number % 2
     (word, pos, form), senses = rng.choice(list(lexicon.SENSES.items()))
     if label:
         first, second = rng.sample(rng.choice(senses), 2)
@@ -130,7 +136,7 @@ def _draw_senses(rng: random.Random, label: int) -> Row:
         first, second = map(rng.choice, rng.sample(senses, 2))
     sentence1, start1 = _in_context(rng, first, form)
     sentence2, start2 = _in_context(rng, second, form)
-    return {
+    row = {
         "word": word,
         "sentence1": sentence1,
         "sentence2": sentence2,
@@ -141,6 +147,7 @@ def _draw_senses(rng: random.Random, label: int) -> Row:
         "label": bool(label),
         "pos": pos,
     }
+    return [row]
 
 
 def _in_context(rng: random.Random, clause: str, form: str) -> tuple[str, int]:
@@ -173,16 +180,25 @@ _SWAP_WEIGHT = 1.75
 _PARAPHRASE_RATE = 0.75
 
 
-def _draw_similarity(rng: random.Random, _label: int) -> Row:
+def _draw_similarity(rng: random.Random, _number: int) -> list[Row]:
     event = _draw_event(rng)
     other = _edit(rng, event)
-    voices = [rng.randrange(2) for _ in fields(event)]
-    retold = [voice ^ (rng.random() < _PARAPHRASE_RATE) for voice in voices]
-    return {
+    voices = _draw_voices(rng)
+    retold = _other_voices(rng, voices)
+    row = {
         "sentence1": _tell(rng, event, voices),
         "sentence2": _tell(rng, other, retold),
         "score": _similarity(event, other),
     }
+    return [row]
+
+
+def _draw_voices(rng: random.Random) -> list[int]:
+    return [rng.randrange(2) for _ in fields(_Event)]
+
+
+def _other_voices(rng: random.Random, voices: list[int]) -> list[int]:
+    return [voice ^ (rng.random() < _PARAPHRASE_RATE) for voice in voices]
 
 
 def _draw_event(rng: random.Random) -> _Event:
@@ -230,8 +246,37 @@ def _tell(rng: random.Random, event: _Event, voices: list[int]) -> str:
     return _sentence(rng.choice((f"{core} {place} {time}", f"{time} {core} {place}")))
 
 
-_TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
+# snli: three hypotheses a premise; the same event, its roles swapped, or its denial.
+
+
+def _draw_inferences(rng: random.Random, _number: int) -> list[Row]:
+    event, voices = _draw_event(rng), _draw_voices(rng)
+    swapped = replace(event, agent=event.patient, patient=event.agent)
+    denied = replace(event, negated=not event.negated)
+    premise = hypothesis = _tell(rng, event, voices)
+    rows: list[Row] = []
+    for label, claimed in enumerate((event, swapped, denied)):
+        while hypothesis == premise:
+            hypothesis = _tell(rng, claimed, _other_voices(rng, voices))
+        rows.append({"premise": premise, "hypothesis": hypothesis, "label": label})
+        hypothesis = premise
+    return rows
+
+
+# wikitext-2: paragraphs, their words and stops between spaces.
+
+
+def _draw_paragraph(rng: random.Random, _number: int) -> list[Row]:
+    told = [_tell(rng, _draw_event(rng), _draw_voices(rng)) for _ in range(rng.randint(1, 3))]
+    return [{"text": "".join(f" {sentence[:-1]} ." for sentence in told) + " "}]
+
+
+_TASKS: Mapping[str, Callable[[random.Random, int], list[Row]]] = {
     "rte": _draw_entailment,
     "wic": _draw_senses,
     "stsb": _draw_similarity,
+    "snli": _draw_inferences,
+    "wikitext-2": _draw_paragraph,
 }
+# What is in one split alone, where it is not the pair of sentences.
+_OWNERS: Mapping[str, tuple[str, ...]] = {"snli": ("premise",), "wikitext-2": ("text",)}

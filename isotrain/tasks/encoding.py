@@ -1,4 +1,4 @@
-"""Sentence pairs as token ids, in one sequence (`cross`) or two (`bi`), with target spans."""
+"""Sentences as token ids: pairs in one sequence (`cross`), or each in its own (`bi`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 
 def encode_pairs(
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[tuple[str, ...]],
     labels: Sequence[float],
     tokenizer: Any,
     form: Form,
@@ -21,16 +21,17 @@ def encode_pairs(
 ) -> list[Example]:
     """One `Example` per pair, truncated to `max_length` tokens (the longer sentence first).
 
-    `spans` are half-open character spans, one in each sentence; they become token spans: all
-    tokens that overlap the characters.
+    In the bi form there may be any number of sentences, the same in each of `pairs`. `spans` are
+    half-open character spans, one in each sentence; they become token spans: all tokens that
+    overlap the characters.
 
     Raises:
         ValueError: a span whose tokens were cut off; the row and a fix are named.
     """
     if not pairs:
         return []
-    first, second = [a for a, _ in pairs], [b for _, b in pairs]
-    texts = [(first, second)] if form == "cross" else [(first,), (second,)]
+    columns = [list(column) for column in zip(*pairs, strict=True)]
+    texts = [columns] if form == "cross" else [[column] for column in columns]
     encoded = [
         tokenizer(
             *text,

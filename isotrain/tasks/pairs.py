@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from isotrain.arguments import Bounds, checked
 from isotrain.tasks.encoding import Form, encode_pairs
-from isotrain.tasks.sources import HIDDEN, DataSet, load_splits
+from isotrain.tasks.sources import HIDDEN, SPLITS, DataSet, load_split
 from isotrain.types import Example, Row, Source
 
 
@@ -23,6 +23,7 @@ class PairTask:
     """
 
     data_set: DataSet
+    has_loss = True
     n_spans: int  # target words in a sequence; a constant where it is 0, which the check reads
 
     @checked
@@ -34,19 +35,41 @@ class PairTask:
     ) -> None:
         self.form, self.max_length, self.head_dropout = form, max_length, head_dropout
         self.n_sequences = 1 if form == "cross" else 2
+        self.left_out: dict[str, int] = {}
+
+    @property
+    def data_sets(self) -> tuple[DataSet, ...]:
+        """What the source is asked for."""
+        return (self.data_set,)
 
     def load(self, source: Source) -> dict[str, list[Row]]:
-        """Rows of each split; test is empty where its targets are hidden (−1).
+        """Rows of each split; those without gold (−1) are left out, which may be all of test.
 
         Raises:
             ValueError: a row that `check_row` or the data set refuses; the row is named.
         """
-        splits = load_splits(source, self.data_set)
-        splits["test"] = [row for row in splits["test"] if row[self.data_set.target] != HIDDEN]
-        for rows in splits.values():
-            for row in rows:
-                self.check_row(row)
-        return splits
+        return {split: self.rows_of(source, split) for split in SPLITS}
+
+    def rows_of(self, source: Source, split: str) -> list[Row]:
+        """Rows of one split, as `load` has them."""
+        rows = self.with_gold(source, self.data_set, split)
+        for row in rows:
+            self.check_row(row)
+        return rows
+
+    def with_gold(self, source: Source, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of a split of a data set that have gold; the others are counted."""
+        rows = load_split(source, data_set, split)
+        if split not in data_set.hides:
+            return rows
+        kept = [row for row in rows if row[data_set.target] != HIDDEN]
+        self.leave_out(f"{split}: no gold", len(rows) - len(kept))
+        return kept
+
+    def leave_out(self, what: str, n_rows: int) -> None:
+        """Count rows that no example comes from, for the record."""
+        if n_rows:
+            self.left_out[what] = n_rows
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
         """Sentence pairs as token ids."""

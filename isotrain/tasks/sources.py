@@ -15,8 +15,9 @@ if TYPE_CHECKING:  # torch is not needed to look for a file
     from isotrain.types import Row, Source
 
 SPLITS = ("train", "dev", "test")
-STEMS = {"train": ("train",), "dev": ("dev", "val"), "test": ("test",)}  # of file names
-HIDDEN = -1  # the target of a test row without gold
+STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
+HIDDEN = -1  # the target of a row without gold
+MARKS = (None, "-")  # what stands for it in downloads
 
 
 class DataSet(NamedTuple):
@@ -24,22 +25,25 @@ class DataSet(NamedTuple):
 
     name: str  # folder of the local source, name in the demo source
     fields: Mapping[str, type]  # each str, int or float
-    target: str  # the field that is learned; a test split may hide it
+    target: str  # the field that is learned, "" where there is none
     hub_id: str
     hub_config: str | None
     hub_revision: str
     folders: tuple[str, ...] = ()  # what downloads call the folder
     renames: tuple[tuple[str, str], ...] = ()  # (what downloads call a field, its name here)
     classes: tuple[str, ...] = ()  # of the target, by number
+    files: tuple[str, ...] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
+    hides: tuple[str, ...] = ("test",)  # splits with rows that may lack gold
 
 
 class LocalSource:
     """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
 
     The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
-    The file of a split in it is the first of `train.jsonl`, `train.tsv`; `dev.jsonl`,
-    `val.jsonl`, `dev.tsv`, `val.tsv`; `test.jsonl`, `test.tsv`. A jsonl file has one JSON object
-    a line. A tsv file has a header, columns end at tabs, and quotes are ordinary characters.
+    The file of a split in it is the first that exists of the data set's `files`, with train, or
+    dev, val or valid, or test in place of `{}`: `train.jsonl`, `train.tsv`. A jsonl file has one
+    JSON object a line. A tsv file has a header, columns end at tabs, and quotes are ordinary
+    characters. In any other file each line that is not blank is a row of one field, `text`.
     """
 
     def __init__(self, root: str) -> None:
@@ -64,11 +68,14 @@ class LocalSource:
         wanted = (
             ", ".join(str(self.root / name) for name in names)
             if folder is None
-            else ", ".join(str(path) for split in absent for path in _candidates(folder, split))
+            else ", ".join(
+                str(path) for split in absent for path in _candidates(folder, data_set, split)
+            )
         )
+        first = (_candidates(Path(data_set.name), data_set, s)[0] for s in ("train", "dev"))
         return (
             f"source=local looked for {wanted}; set ISOTRAIN_DATA_DIR (or source.root) to a "
-            f"folder that holds {data_set.name}/train.jsonl and {data_set.name}/dev.jsonl"
+            f"folder that holds {' and '.join(map(str, first))}"
             + (f", or the download {' or '.join(data_set.folders)}" if data_set.folders else "")
             + ", or use source=hub or source=demo"
         )
@@ -87,7 +94,11 @@ class LocalSource:
         file = self._files(data_set).get(split)
         if file is None:
             return []
-        return _json_rows(file) if file.suffix == ".jsonl" else _tab_rows(file)
+        if file.suffix == ".jsonl":
+            return _json_rows(file)
+        if file.suffix == ".tsv":
+            return _tab_rows(file)
+        return [{"text": line, "at": at} for at, line in _lines(file)]
 
     def _folder(self, data_set: DataSet) -> Path | None:
         folders = [self.root / name for name in (data_set.name, *data_set.folders)]
@@ -98,7 +109,10 @@ class LocalSource:
         folder = self._folder(data_set)
         if folder is None:
             return {}
-        found = {s: next(filter(Path.is_file, _candidates(folder, s)), None) for s in SPLITS}
+        found = {
+            split: next(filter(Path.is_file, _candidates(folder, data_set, split)), None)
+            for split in SPLITS
+        }
         return {split: file for split, file in found.items() if file is not None}
 
 
@@ -142,31 +156,28 @@ class HubSource:
         return [dict(row) for row in found]
 
 
-def load_splits(source: Source, data_set: DataSet) -> dict[str, list[Row]]:
-    """Rows of every split with exactly the fields of the data set, and `at`: where they stood.
+def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
+    """Rows of a split with exactly the fields of the data set, and `at`: where they stood.
 
-    A class name becomes its number, and a target that a test split hides becomes −1.
+    A class name becomes its number, and a target that the split hides becomes −1.
 
     Raises:
         ValueError: train or dev without rows, or a row with a missing or wrong field; file and
             line, or revision, split and row (from 0), are named.
     """
-    splits: dict[str, list[Row]] = {}
-    for split in SPLITS:
-        rows = source.read(data_set, split)
-        if not rows and split != "test":
-            raise ValueError(
-                f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}"
-            )
-        splits[split] = []
-        for number, row in enumerate(rows):
-            at = row.get("at") or f"{source.revision_of(data_set)} {split} row {number}"
-            splits[split].append({**_typed(row, data_set, at, split == "test"), "at": at})
-    return splits
+    found = source.read(data_set, split)
+    if not found and split != "test":
+        raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
+    may_hide = bool(data_set.target) and split in data_set.hides
+    rows = []
+    for number, row in enumerate(found):
+        at = row.get("at") or f"{source.revision_of(data_set)} {split} row {number}"
+        rows.append({**_typed(row, data_set, at, may_hide), "at": at})
+    return rows
 
 
-def _candidates(folder: Path, split: str) -> list[Path]:
-    return [folder / (stem + suffix) for suffix in (".jsonl", ".tsv") for stem in STEMS[split]]
+def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
+    return [folder / name.format(stem) for name in data_set.files for stem in STEMS[split]]
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
@@ -214,7 +225,7 @@ def _tab_rows(file: Path) -> list[Row]:
 def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
     names = dict(data_set.renames)
     given = {names.get(name, name): value for name, value in row.items()}
-    if may_hide and given.get(data_set.target) is None:
+    if may_hide and given.get(data_set.target) in MARKS:
         given[data_set.target] = HIDDEN
     if absent := [name for name in data_set.fields if given.get(name) is None]:
         raise ValueError(

@@ -22,7 +22,7 @@ from isotrain.tasks import encoding
 from isotrain.types import Example, Row, Task
 
 FORMAT = 1  # of the files; another number reads none of the old ones
-OF_THE_HEAD = ("head_dropout",)  # attributes of a task that encode nothing
+NO_PART = ("head_dropout", "left_out")  # attributes of a task that encode nothing
 TOKENS = ("input_ids", "token_type_ids", "special_mask")
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -64,8 +64,8 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     """64 hex digits of everything that decides the examples, the same in every process.
 
     It covers the rows, the task's class, attributes (but `head_dropout`, which comes after the
-    encoder) and source text (with its base classes and `encoding`), and the tokenizer's whole
-    content. Helpers that a task imports from elsewhere are not covered.
+    encoder, and counts of rows) and source text (with its base classes and `encoding`), and the
+    tokenizer's whole content. Helpers that a task imports from elsewhere are not covered.
 
     Raises:
         TypeError, OSError, AttributeError: an attribute that is no JSON, a task without source
@@ -75,7 +75,7 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     # where it came from.
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     del content["truncation"], content["padding"]
-    attributes = {name: value for name, value in vars(task).items() if name not in OF_THE_HEAD}
+    attributes = {name: value for name, value in vars(task).items() if name not in NO_PART}
     modules = {kind.__module__: None for kind in type(task).__mro__ if kind is not object}
     parts = [
         FORMAT,

@@ -1,4 +1,4 @@
-"""Sentence pairs as token ids: forms, truncation, and spans that cover the target word."""
+"""Sentences as token ids: forms, truncation, and spans that cover the target word."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from isotrain.tasks.encoding import encode_pairs
 from isotrain.tasks.wic import WiC
+
+LISTS = ("input_ids", "token_type_ids", "special_mask")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,22 @@ def test_bi_is_two_sequences(tokenizer, vocabulary):
     assert example.token_type_ids == [[0] * 4, [0] * 4]
     assert example.special_mask == [[1, 0, 0, 1]] * 2
     assert example.label == 0.25
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_bi_takes_any_number_of_sentences(tokenizer, vocabulary, n):
+    texts = ("q", "z!", "7 q z")[:n]
+    examples = encode_pairs([texts, texts[::-1]], [0.0, 0.0], tokenizer, "bi", 4)
+    assert [len(getattr(e, name)) for e in examples for name in LISTS] == [n] * 6
+    kept = [["q"], ["z", "!"], ["7", "q"]][:n]
+    for example, words in zip(examples, (kept, kept[::-1]), strict=True):
+        assert [vocabulary(ids)[1:-1] for ids in example.input_ids] == words
+        assert example.special_mask == [[1, *[0] * len(one), 1] for one in words]
+
+
+def test_sentences_of_unlike_numbers_are_refused(tokenizer):
+    with pytest.raises(ValueError, match="shorter"):
+        encode_pairs([("q", "z"), ("q",)], [0, 0], tokenizer, "bi", 4)
 
 
 def test_the_longer_sentence_is_cut_first(tokenizer, vocabulary):

@@ -266,6 +266,13 @@ def test_the_head_does_not_tokenise_anew(rows, tokenizer, name):
     assert other == fingerprint(kind(head_dropout=0.0), rows, tokenizer)
 
 
+def test_counts_of_rows_do_not_tokenise_anew(rows, tokenizer):
+    task = RTE()
+    before = fingerprint(task, rows, tokenizer)
+    task.leave_out("test: no gold", 3)
+    assert fingerprint(task, rows, tokenizer) == before
+
+
 @pytest.mark.slow
 def test_two_processes_agree_on_the_fingerprint(data_dir, rows, tokenizer):
     code = (

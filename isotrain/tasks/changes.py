@@ -1,0 +1,229 @@
+"""Changes of the training data that a question asks for: fewer rows, other labels, one sentence.
+
+They are made in the order of the functions below: `skewed`, `fewer`, `with_noise`,
+`second_sentence_alone`. Each draws from streams of its own, which the seed and the change name,
+and a row gets the draw of its number in the split as the source has it. So what a change draws for
+a row does not depend on the other changes, and more of a change repeats what less of it did: the
+rows of a smaller share lie within those of a larger one, and so do the rows whose labels are noise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+from isotrain.config.data_rule import data_mistakes
+from isotrain.types import Row, Task
+
+Numbered = dict[int, Row]
+"""Rows by their number in the split as its source has it, in that order."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed, as the section `data` of a configuration says it; by default nothing.
+
+    Args:
+        fraction: share of the training rows that is kept, in (0, 1].
+        n_train: number of training rows that are kept; None = all.
+        label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
+        label_noise: share of the training labels that is replaced, in [0, 1].
+        hypothesis_only: sentence 1 is empty in every split.
+
+    Raises:
+        ValueError: a value outside of these, or both `fraction` and `n_train`.
+    """
+
+    fraction: float = 1.0
+    n_train: int | None = None
+    label_skew: float = 0.0
+    label_noise: float = 0.0
+    hypothesis_only: bool = False
+
+    def __post_init__(self) -> None:
+        if mistakes := data_mistakes(asdict(self)):
+            raise ValueError("\n".join(mistakes))
+
+
+NOTHING = Changes()
+
+
+def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) -> Numbered:
+    """Rows of which class c keeps round((1 − skew·c/(C − 1))·n_c) of its n_c, and one at least.
+
+    The rows of a larger skew lie within those of a smaller one.
+
+    >>> rows = {i: {"label": i % 2} for i in range(20)}
+    >>> kept = skewed(rows, 0.7, seed=0, target="label", n_classes=2)
+    >>> Counter(row["label"] for row in kept.values())
+    Counter({0: 10, 1: 3})
+    """
+    kept: set[int] = set()
+    for c, numbers in _by_class(rows, _draws(rows, seed, "label_skew"), target).items():
+        share = 1.0 - skew * c / (n_classes - 1)
+        kept.update(numbers[: max(1, round(share * len(numbers)))])
+    return {number: row for number, row in rows.items() if number in kept}
+
+
+def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
+    """`n` of the rows; with the name of a class label, every class in its share.
+
+    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c stands
+    at (j + 1/2)/n_c. That is the apportionment of Webster (Sainte-Laguë): a count differs from
+    n·n_c/N by less than 1 with two or three classes, and is that of the largest remainders with
+    two. Largest remainders themselves would not be nested with three: of classes of 6, 6 and 2
+    rows they give the last 2 of 10 rows and 1 of 11.
+
+    >>> rows = {i: {"label": i % 3 // 2} for i in range(12)}
+    >>> Counter(row["label"] for row in fewer(rows, 6, seed=0, target="label").values())
+    Counter({0: 4, 1: 2})
+    """
+    of_class = _by_class(rows, _draws(rows, seed, "fewer"), target)
+    order = sorted(
+        ((j + 0.5) / len(numbers), c, number)
+        for c, numbers in of_class.items()
+        for j, number in enumerate(numbers)
+    )
+    kept = {number for *_, number in order[:n]}
+    return {number: row for number, row in rows.items() if number in kept}
+
+
+def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: int) -> Numbered:
+    """Rows of which round(noise·N) have another label, the same ones and more with more noise.
+
+    A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) go round
+    among the chosen rows in one random cycle: no row keeps its own, their distribution stays, and a
+    single chosen row has none to take.
+
+    >>> rows = {i: {"label": 0} for i in range(5)}
+    >>> noisy = with_noise(rows, 0.4, seed=0, target="label", n_classes=2)
+    >>> sum(row["label"] for row in noisy.values())
+    2
+    """
+    draws = _draws(rows, seed, "label_noise")
+    chosen = sorted(rows, key=draws.__getitem__)[: round(noise * len(rows))]
+    if n_classes:
+        others = _draws(rows, seed, "label_noise/class")
+        label = {
+            i: (rows[i][target] + 1 + int(others[i] * (n_classes - 1))) % n_classes for i in chosen
+        }
+    else:
+        gives = [*chosen[1:], *chosen[:1]]  # the order is random, and so is the cycle
+        label = {i: rows[j][target] for i, j in zip(chosen, gives, strict=True)}
+    return {i: {**row, target: label[i]} if i in label else row for i, row in rows.items()}
+
+
+def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
+    """Rows with an empty sentence 1: what is learned then is the bias of the second one.
+
+    After the hypothesis-only baseline of natural language inference.
+
+    >>> second_sentence_alone([{"sentence1": "It rains.", "sentence2": "It is wet.", "label": 0}])
+    [{'sentence1': '', 'sentence2': 'It is wet.', 'label': 0}]
+    """
+    return [{**row, "sentence1": ""} for row in rows]
+
+
+def check_changes(changes: Changes, task: Task) -> None:
+    """Refuse what a task has no use for, while its rows are not there yet.
+
+    Raises:
+        ValueError: a sentence emptied that holds target words, a skew of what are no classes.
+    """
+    if changes.hypothesis_only and task.n_spans > 0:
+        raise ValueError(
+            f"data.hypothesis_only empties sentence 1, where task={task.name} has a target word; "
+            "use a task of plain pairs, such as task=rte, or leave it out"
+        )
+    if changes.label_skew > 0 and len(task.data_set.classes) < 2:
+        raise ValueError(
+            f"data.label_skew keeps less of some classes, and task={task.name} has none; use "
+            "data.fraction for fewer rows, or a task of classes, such as task=rte"
+        )
+
+
+def apply_changes(
+    splits: Mapping[str, list[Row]], task: Task, changes: Changes, seed: int
+) -> tuple[dict[str, list[Row]], dict[str, Any], list[int]]:
+    """The splits as changed, what was done, for the record, and the number of each training row.
+
+    Only `hypothesis_only` touches dev and test. The record is empty where nothing is asked for;
+    the numbers are those of the rows in the split as its source has it.
+
+    Raises:
+        ValueError: more rows are asked for than there are, or so few that none is left; rows that
+            lack the label or the pair of sentences that a change needs.
+    """
+    if changes == NOTHING:
+        return dict(splits), {}, list(range(len(splits["train"])))
+    check_changes(changes, task)
+    target, classes = task.data_set.target, task.data_set.classes
+    given = dict(enumerate(splits["train"]))
+    is_labelled = all(target in row for row in given.values())
+    for name in ("label_skew", "label_noise"):
+        if getattr(changes, name) > 0 and not is_labelled:
+            raise ValueError(
+                f"data.{name} is a change of labels, and training rows of task={task.name} have "
+                "none; leave it out, or use a task with labels, such as task=rte"
+            )
+    kept = given
+    if changes.label_skew > 0:
+        kept = skewed(kept, changes.label_skew, seed, target, len(classes))
+    of_class = target if is_labelled and classes else None
+    kept = fewer(kept, _n_kept(changes, len(kept), len(given)), seed, of_class)
+    final = kept
+    if changes.label_noise > 0:
+        final = with_noise(kept, changes.label_noise, seed, target, len(classes))
+    done: dict[str, Any] = {"rows": {"before": len(given), "after": len(final)}}
+    if of_class:
+        stages = {"before": given, "kept": kept, "trained_on": final}
+        counts = {s: Counter(row[target] for row in rows.values()) for s, rows in stages.items()}
+        done["classes"] = {
+            name: {stage: n_C[c] for stage, n_C in counts.items()} for c, name in enumerate(classes)
+        }
+    if changes.label_noise > 0:
+        done["labels_replaced"] = round(changes.label_noise * len(kept))
+        done["labels_changed"] = sum(kept[i][target] != final[i][target] for i in kept)
+    changed = {**splits, "train": list(final.values())}
+    if changes.hypothesis_only:
+        pair = {"sentence1", "sentence2", target}
+        if not all(pair <= row.keys() for rows in changed.values() for row in rows):
+            raise ValueError(
+                "data.hypothesis_only needs rows of two sentences and a label, and task="
+                f"{task.name} has others; leave it out, or use a task of pairs, such as task=rte"
+            )
+        changed = {split: second_sentence_alone(rows) for split, rows in changed.items()}
+        done["sentence1"] = "empty in every split"
+    return changed, done, list(final)
+
+
+def _n_kept(changes: Changes, n_rows: int, n_given: int) -> int:
+    n = round(changes.fraction * n_rows) if changes.n_train is None else changes.n_train
+    there = f"{n_rows:,} training rows"
+    if changes.label_skew > 0:
+        there += f" that data.label_skew={changes.label_skew} leaves of {n_given:,}"
+    if n > n_rows:
+        raise ValueError(f"data.n_train={n} is more than the {there}; use {n_rows} or less")
+    if n == 0:
+        raise ValueError(
+            f"data.fraction={changes.fraction} keeps none of the {there}; use a larger share, or "
+            "data.n_train"
+        )
+    return n
+
+
+def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dict[Any, list[int]]:
+    """Numbers of the rows of each class (of all rows, where there is no target), as drawn."""
+    found: dict[Any, list[int]] = defaultdict(list)
+    for number in sorted(rows, key=draws.__getitem__):
+        found[0 if target is None else rows[number][target]].append(number)
+    return found
+
+
+def _draws(rows: Numbered, seed: int, stream: str) -> list[float]:
+    """Even draws from [0, 1) by the number of a row, the same whichever rows are there."""
+    random = Random(f"{seed}/{stream}")
+    return [random.random() for _ in range(max(rows, default=-1) + 1)]

@@ -1,0 +1,75 @@
+"""What tasks for contrastive training share: no loss of their own, and evaluation on STS-B.
+
+B batch, P vectors per example, D hidden.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from torch import Tensor, nn
+
+from isotrain.arguments import Bounds, checked
+from isotrain.heads import CosineHead
+from isotrain.tasks.encoding import encode_pairs
+from isotrain.tasks.stsb import STSB
+from isotrain.types import Example, Row, Source
+
+SENTENCES = ("sentence1", "sentence2", "sentence3")  # of a training row: the first n of them
+
+
+class FirstPairCosine(CosineHead):
+    """The cosine of the first two vectors of an example, or 0 for one that has one; `[B, 1]`.
+
+    >>> import torch
+    >>> FirstPairCosine()(torch.ones(2, 1, 4)).tolist()
+    [[0.0], [0.0]]
+    """
+
+    def forward(self, pooled_BPD: Tensor) -> Tensor:  # noqa: N803
+        """`[B, 1]` in [−1, 1]."""
+        if pooled_BPD.shape[1] == 1:
+            return pooled_BPD.new_zeros(len(pooled_BPD), 1)
+        return super().forward(pooled_BPD[:, :2])
+
+
+class Contrastive(STSB):
+    """Sentences that objectives alone learn from; dev and test are STS-B, scored by the cosine.
+
+    Training rows have no label: theirs is 0. A task adds `training_rows`, `n_sequences` (those of
+    a training example; evaluation has two), its `data_sets` and its name.
+
+    Args:
+        max_length: tokens of an evaluated sentence at most.
+        train_length: tokens of a training sentence at most.
+    """
+
+    has_loss = False
+
+    @checked
+    def __init__(
+        self,
+        max_length: Annotated[int, Bounds(3)] = 128,
+        train_length: Annotated[int, Bounds(3)] = 32,
+    ) -> None:
+        super().__init__("bi", max_length, head_dropout=0.0)
+        self.train_length = train_length
+
+    def training_rows(self, source: Source) -> list[Row]:
+        """Rows with `sentence1` and, where a training example has several, the further ones."""
+        raise NotImplementedError
+
+    def rows_of(self, source: Source, split: str) -> list[Row]:
+        """Sentences of train, scored pairs of dev and test."""
+        return self.training_rows(source) if split == "train" else super().rows_of(source, split)
+
+    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
+        """Each sentence as a sequence; rows with a score keep it as their label."""
+        if rows and self.data_set.target in rows[0]:
+            return super().encode(rows, tokenizer)
+        texts = [tuple(row[name] for name in SENTENCES[: self.n_sequences]) for row in rows]
+        return encode_pairs(texts, [0.0] * len(rows), tokenizer, "bi", self.train_length)
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """The cosine of a pair; no parameters."""
+        return FirstPairCosine()

@@ -1,0 +1,78 @@
+"""Entailed pairs of SNLI, with contradictions as hard negatives, for contrastive training."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from isotrain.arguments import Bounds, checked
+from isotrain.tasks.contrastive import Contrastive
+from isotrain.tasks.snli import DATA
+from isotrain.tasks.stsb import DATA as EVALUATION
+from isotrain.types import Row, Source
+
+ENTAILED, CONTRADICTED = DATA.classes.index("entailment"), DATA.classes.index("contradiction")
+
+
+class NLIPairs(Contrastive):
+    """A premise and a hypothesis that it entails, and perhaps one that it contradicts, of SNLI.
+
+    The training examples of supervised SimCSE (Gao et al. 2021). Each entailed hypothesis gives
+    one example. With hard negatives only premises take part that have hypotheses of both kinds;
+    the contradicted ones of a premise are used in turn. Rows without gold, and those that no
+    example comes from, are counted in `left_out`.
+
+    Args:
+        hard_negatives: true = (premise, entailed, contradicted), false = (premise, entailed).
+        max_length: tokens of an evaluated sentence at most.
+        train_length: tokens of a training sentence at most.
+    """
+
+    data_sets = DATA, EVALUATION
+    name, n_spans = "nli_pairs", 0
+
+    @checked
+    def __init__(
+        self,
+        hard_negatives: bool = False,
+        max_length: Annotated[int, Bounds(3)] = 128,
+        train_length: Annotated[int, Bounds(3)] = 32,
+    ) -> None:
+        super().__init__(max_length, train_length)
+        self.hard_negatives = hard_negatives
+        self.n_sequences = 3 if hard_negatives else 2
+
+    def training_rows(self, source: Source) -> list[Row]:
+        """Rows with `sentence1` (premise), `sentence2` (entailed) and perhaps `sentence3`.
+
+        Raises:
+            ValueError: no premise has the hypotheses that an example needs.
+        """
+        rows = self.with_gold(source, DATA, "train")
+        of_premise: dict[str, tuple[list[Row], list[str]]] = {}
+        for row in rows:
+            entailed, contradicted = of_premise.setdefault(row["sentence1"], ([], []))
+            if row["label"] == ENTAILED:
+                entailed.append(row)
+            elif row["label"] == CONTRADICTED:
+                contradicted.append(row["sentence2"])
+        examples: list[Row] = []
+        n_used = 0
+        for entailed, contradicted in of_premise.values():
+            if not self.hard_negatives:
+                examples += entailed
+                n_used += len(entailed)
+            elif contradicted:
+                examples += [
+                    {**row, "sentence3": contradicted[i % len(contradicted)]}
+                    for i, row in enumerate(entailed)
+                ]
+                n_used += len(entailed) + min(len(entailed), len(contradicted))
+        if not examples:
+            needed = "entailed and a contradicted" if self.hard_negatives else "entailed"
+            raise ValueError(
+                f"none of {len(of_premise)} premises in {source.revision_of(DATA)} has an {needed} "
+                "hypothesis; use "
+                + ("task.hard_negatives=false" if self.hard_negatives else "other data")
+            )
+        self.leave_out("train: of no example", len(rows) - n_used)
+        return [{k: v for k, v in row.items() if k != "label"} for row in examples]

@@ -1,0 +1,47 @@
+"""Tasks whose training rows have no labels: what they cannot be combined with."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotrain.config.rules import mistakes_in
+
+
+@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((), "task={} has nothing to learn from without an objective; add objective=[simcse]"),
+        (
+            ("objective=[supcon]",),
+            "objective=supcon reads labels, and the training rows of task={}",
+        ),
+        (
+            ("objective=[simcse]", "isotropy=protect_labels"),
+            "isotropy.protect=labels reads labels, and the training rows of task={} have none",
+        ),
+        (
+            ("objective=[simcse]", "training.select=holdout"),
+            "training.select=holdout scores training rows, and those of task={} have no labels",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told(composed, task, overrides, told):
+    cfg = composed("encoder=tiny", "source=demo", f"task={task}", *overrides)
+    (mistake,) = mistakes_in(cfg)
+    assert mistake.startswith(told.format(task))
+
+
+def test_an_objective_of_a_users_that_reads_labels_is_told(composed, package, monkeypatch):
+    module = package(
+        "class Mine:\n    n_views, reads_labels = 1, True\n    def __init__(self): ..."
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    cfg = composed("encoder=tiny", "source=demo", "task=nli_pairs", "objective=[simcse]")
+    cfg.objective.simcse = {"_target_": f"{module}.Mine"}
+    assert [one.partition(" reads")[0] for one in mistakes_in(cfg)] == ["objective=simcse"]
+
+
+def test_tasks_with_a_loss_are_not_judged(composed):
+    for task in ("rte", "snli", "stsb"):
+        assert mistakes_in(composed("encoder=tiny", "source=demo", f"task={task}")) == []

@@ -1,0 +1,139 @@
+"""Tasks without a loss of their own: what a run of one logs and refuses, one and two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
+from isotrain.training.jsonl_logger import read_rows
+
+ROOT = Path(__file__).parents[2]
+SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")
+PAIR = ("objective.simcse.positives=pair", "task.hard_negatives=true")
+BEHIND = ("isotropy=cluster_pca", "isotropy.n_clusters=2")
+CHOICES = {
+    "text, tokens": ("task=text", "pooling=mean", *BEHIND, "site=[tokens,pooled]"),
+    "text, refit": ("task=text", *BEHIND, "isotropy.eval_stats=refit", "site=[pooled]"),
+    "pairs": ("task=nli_pairs", "objective.simcse.positives=pair", *BEHIND, "site=[layer_1]"),
+    "triplets": ("task=nli_pairs", *PAIR, *BEHIND, "site=[tokens,pooled]"),
+}
+
+
+def trained(composed, *overrides):
+    """The rows, the record and the final weights of a run."""
+    cfg = composed(*overrides)
+    scores = run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return (
+        scores,
+        read_rows(folder / "metrics.jsonl"),
+        json.loads((folder / "result.json").read_text()),
+        state,
+    )
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, tmp_path, name):
+    more = (*SIMCSE, *CHOICES[name], f"output_dir={tmp_path}", "trainer.max_steps=3")
+    scores, rows, record, state = trained(composed, *small, *more)
+    steps = [row for row in rows if "train/loss" in row]
+    assert len(steps) == 3
+    assert all(row["train/loss"] == row["train/simcse"] > 0 for row in steps)
+    assert not any("train/task_loss" in row for row in rows)
+    assert {"val/spearman", "val/pearson", "val/loss", "test/spearman"} <= set(scores)
+    evaluated = [row["step"] for row in rows if "val/spearman" in row]
+    assert (evaluated[0], evaluated[-1]) == (0, 3)
+    assert record["n_rows"]["dev"] == record["n_rows"]["test"] == 32
+    names = ("wikitext-2" if "text" in name else "snli", "stsb")
+    assert all(part in one for part, one in zip(names, record["data"].split("; "), strict=True))
+    assert record["left_out"]
+    assert any("isotropy/isoscore/pooled/after" in row for row in rows) == ("pooled" in str(more))
+    assert any(key.startswith("model.encoder") for key in state)
+
+
+def test_the_demo_source_has_what_is_needed(composed, small, tmp_path):
+    shown = ("source=demo", "trainer.max_steps=2", "+trainer.limit_val_batches=4")
+    for task in (("task=text",), ("task=nli_pairs", *PAIR)):
+        demo = [o for o in small if not o.startswith("source")]
+        more = (*SIMCSE, *task, *shown, f"output_dir={tmp_path}", "+trainer.limit_test_batches=4")
+        scores, _, record, _ = trained(composed, *demo, *more)
+        assert "val/spearman" in scores
+        assert record["data"] == "demo-v1-seed0"
+
+
+def test_the_objective_moves_the_weights_and_its_weight_counts(composed, small, tmp_path):
+    base = (*small, *SIMCSE, "task=text", "trainer.max_steps=1", "encoder.dropout=0")
+    found = [
+        trained(composed, *base, f"objective.simcse.weight={w}", f"output_dir={tmp_path}")
+        for w in (0.0, 1.0, 2.0)
+    ]
+    losses = [
+        next(row["train/loss"] for row in rows if "train/loss" in row) for _, rows, *_ in found
+    ]
+    assert losses[0] == 0
+    assert losses[2] == pytest.approx(2 * losses[1], rel=1e-6)
+    key = "model.encoder.model.encoder.layer.1.output.dense.weight"
+    start, one = (state[key] for *_, state in found[:2])
+    assert (start - one).abs().max() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_head(dtype):
+    head = FirstPairCosine()
+    assert list(head.parameters()) == []
+    pooled = torch.randn(5, 3, 4, dtype=dtype, requires_grad=True)
+    expected = (pooled[:, 0] * pooled[:, 1]).sum(1) / pooled[:, :2].norm(dim=2).prod(1)
+    for n in (2, 3):
+        torch.testing.assert_close(head(pooled[:, :n])[:, 0], expected)
+    alone = head(pooled[:, :1])
+    assert alone.tolist() == [[0.0]] * 5
+    assert not alone.requires_grad
+
+
+def test_a_task_of_ones_own_needs_training_rows():
+    with pytest.raises(NotImplementedError):
+        Contrastive().training_rows(None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["text, tokens", "triplets"])
+def test_two_processes_agree_with_one(small, tmp_path, name):
+    """Uneven shards; SGD adds the gradient itself to the weights."""
+    overrides = [
+        *(*small, *SIMCSE, *CHOICES[name], "encoder.dropout=0", "data.batch_size=15"),
+        *("data.eval_batch_size=11", "trainer.max_steps=2", "trainer.precision=64-true"),
+        *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
+        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+    ]
+    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    found = []
+    for n in (1, 2):
+        command = [sys.executable, "-m", "isotrain", "train", *overrides]
+        command += [f"trainer.devices={n}", f"output_dir={tmp_path / str(n)}"]
+        environment = {**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, cwd=tmp_path
+        )
+        assert ended.returncode == 0, ended.stderr
+        (folder,) = (path.parent for path in (tmp_path / str(n)).rglob("result.json"))
+        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        found.append((state, read_rows(folder / "metrics.jsonl")))
+    (state1, rows1), (state2, rows2) = found
+    for key in state1:
+        if not key.endswith("attention.self.key.bias"):  # softmax ignores it
+            gap = (state1[key].double() - state2[key].double()).norm()
+            assert gap <= 1e-9 * state1[key].double().norm().clamp_min(1e-6), key
+    for row1, row2 in zip(rows1, rows2, strict=True):
+        assert row1.keys() == row2.keys()
+        for key in row1.keys() - {"time_s"}:
+            assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), key

@@ -1,0 +1,108 @@
+"""SNLI: its fields as they are downloaded, and rows without gold left out of every split."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isotrain.tasks.demo import DemoSource
+from isotrain.tasks.snli import DATA, SNLI
+from isotrain.tasks.sources import HubSource, LocalSource
+
+SPLITS = ("train", "dev", "test")
+
+
+def write(folder, split_rows, name="{}.jsonl"):
+    folder.mkdir(parents=True)
+    for split, rows in split_rows.items():
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (folder / name.format(split)).write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def row(label, premise="p", **more):
+    return {"premise": premise, "hypothesis": "h", "label": label, "label_text": "x", **more}
+
+
+def labels(rows):
+    return {split: [(r["sentence1"], r["label"]) for r in found] for split, found in rows.items()}
+
+
+@pytest.mark.parametrize("mark", [-1, None, "-", "-1"])
+def test_rows_without_gold_are_left_out_and_counted(tmp_path, mark):
+    without = [row(mark, "x")]
+    found = {
+        "train": [*without, row(0, "a"), row(2, "b"), *without],
+        "dev": [row(1, "c"), *without],
+        "test": without,
+    }
+    folder = write(tmp_path / "snli", found)
+    task = SNLI()
+    rows = task.load(LocalSource(str(tmp_path)))
+    assert labels(rows) == {"train": [("a", 0), ("b", 2)], "dev": [("c", 1)], "test": []}
+    assert rows["train"][0]["at"] == f"{folder / 'train.jsonl'}:2"
+    assert task.left_out == {"train: no gold": 2, "dev: no gold": 1, "test: no gold": 1}
+    task.load(LocalSource(str(tmp_path)))
+    assert task.left_out["train: no gold"] == 2
+
+
+@pytest.mark.parametrize("label", [3, -2, "maybe", "", 0.5, True])
+def test_another_class_is_named(tmp_path, label):
+    write(tmp_path / "snli", {key: [row(0), row(label)] for key in SPLITS})
+    with pytest.raises(ValueError, match=r"train\.jsonl:2: label must be one of entailment, neu"):
+        SNLI().load(LocalSource(str(tmp_path)))
+
+
+def test_the_public_download_is_read_as_it_is(tmp_path):
+    def published(label):
+        parse = {"sentence1_parse": "(ROOT)", "annotator_labels": [label], "pairID": "1"}
+        return {"gold_label": label, "sentence1": "p", "sentence2": "h", **parse}
+
+    found = [published(label) for label in ("neutral", "contradiction", "-", "entailment")]
+    write(tmp_path / "snli_1.0", dict.fromkeys(SPLITS, found), "snli_1.0_{}.jsonl")
+    task = SNLI()
+    rows = task.load(LocalSource(str(tmp_path)))
+    assert labels(rows) == {key: [("p", 1), ("p", 2), ("p", 0)] for key in SPLITS}
+    assert task.left_out == {f"{split}: no gold": 1 for split in SPLITS}
+
+
+def test_the_layout_of_glue_is_read(tmp_path):
+    folder = tmp_path / "SNLI"
+    folder.mkdir()
+    for split in SPLITS:
+        (folder / f"{split}.tsv").write_text(
+            "index\tsentence1\tsentence2\tlabel1\tgold_label\n0\tp\th\tneutral\tentailment\n"
+        )
+    rows = SNLI().load(LocalSource(str(tmp_path)))
+    assert labels(rows) == {key: [("p", 0)] for key in SPLITS}
+
+
+def test_what_the_hub_is_asked_for(monkeypatch):
+    import datasets
+
+    asked = []
+
+    def load_dataset(path, config=None, **options):
+        asked.append((path, config, options))
+        return [row(0), row(-1)]
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    rows = SNLI().load(HubSource())
+    revision = "cdb5c3d5eed6ead6e5a341c8e56e669bb666725b"
+    assert asked == [
+        ("stanfordnlp/snli", "plain_text", {"split": split, "revision": revision})
+        for split in ("train", "validation", "test")
+    ]
+    assert labels(rows) == {key: [("p", 0)] for key in SPLITS}
+    assert rows["dev"][0]["at"] == f"stanfordnlp/snli@{revision} dev row 0"
+
+
+def test_three_classes_are_scored(tokenizer, tmp_path):
+    task = SNLI(form="bi")
+    rows = task.load(DemoSource())["dev"]
+    assert {type(r[name]) for r in rows for name in ("sentence1", "sentence2")} == {str}
+    examples = task.encode(rows, tokenizer)
+    assert {e.label for e in examples} == {0, 1, 2}
+    assert task.build_head(8, n_vectors=2).linear.out_features == 3
+    assert DATA.classes == ("entailment", "neutral", "contradiction")
