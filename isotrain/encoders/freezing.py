@@ -1,43 +1,216 @@
-"""What does not train: each function freezes parts of an encoder in place."""
+"""Which parameters of an encoder train, and from which optimizer step on. L blocks.
+
+A freezing is a function `(encoder, steps_per_epoch) -> Plan` without a state of its own. What is
+not of the encoder (head, isotropy layers, objectives) is not its business and trains throughout.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
 
 from torch import nn
 
+from isotrain.arguments import Bounds, checked
 from isotrain.types import Encoder
 
+Plan = dict[int, frozenset[str]]
+"""From which optimizer step on (0 is one) which of the encoder's parameters train, by name."""
 
-def freeze_nothing(encoder: Encoder) -> None:
+
+def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Everything trains."""
+    return _always(encoder, lambda level: True)
 
 
-def freeze_embeddings(encoder: Encoder) -> None:
+def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """The embedding layer stays as it was pre-trained."""
-    _freeze([encoder.embeddings])
+    return _always(encoder, lambda level: level > 0)
 
 
-def freeze_first_n(encoder: Encoder, n_blocks: int) -> None:
+@checked
+def freeze_first_n(
+    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(0)]
+) -> Plan:
     """The embedding layer and blocks 1 to `n_blocks` stay as they were pre-trained.
 
     Raises:
         ValueError: the encoder does not have that many blocks.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> plan = freeze_first_n(build_tiny(width=8, n_blocks=3, n_heads=1), 10, n_blocks=2)
+    >>> {step: {name.split(".")[3] for name in names} for step, names in plan.items()}
+    {0: {'2'}}
     """
-    if not 0 <= n_blocks <= encoder.n_blocks:
+    if n_blocks > encoder.n_blocks:
         raise ValueError(
             f"freezing.n_blocks must lie in 0 to {encoder.n_blocks} for this encoder, "
             f"got {n_blocks}"
         )
-    _freeze([encoder.embeddings, *encoder.blocks[:n_blocks]])
+    return _always(encoder, lambda level: level > n_blocks)
 
 
-def freeze_encoder(encoder: Encoder) -> None:
+@checked
+def train_last_n(
+    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(1)]
+) -> Plan:
+    """Only the last `n_blocks` blocks train, and the norm that some encoders have behind them.
+
+    The same as freezing the first L − `n_blocks`.
+
+    Raises:
+        ValueError: the encoder does not have that many blocks.
+    """
+    if n_blocks > encoder.n_blocks:
+        raise ValueError(
+            f"freezing.n_blocks must lie in 1 to {encoder.n_blocks} for this encoder, "
+            f"got {n_blocks}"
+        )
+    return _always(encoder, lambda level: level > encoder.n_blocks - n_blocks)
+
+
+def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) -> Plan:
+    """Only parameters train whose name one of the `patterns` matches, such as `*.query.weight`.
+
+    Patterns are those of a shell (`*`, `?`, `[abc]`), case counts, and the whole name must match:
+    `model.encoder.layer.0.attention.self.query.weight` is the first one in BERT.
+
+    Raises:
+        ValueError: no pattern, or one that no name matches; names like it are told.
+    """
+    if isinstance(patterns, str) or not patterns:
+        raise ValueError(
+            f"freezing.patterns must be a list of at least one pattern, got {patterns!r}"
+        )
+    names = list(levels(encoder))
+    found: set[str] = set()
+    for pattern in patterns:
+        matched = {name for name in names if fnmatchcase(name, pattern)}
+        if not matched:
+            raise ValueError(
+                f"freezing.patterns: no parameter of this encoder matches {pattern}; "
+                f"{_near(pattern, names)}"
+            )
+        found |= matched
+    return {0: frozenset(found)}
+
+
+def freeze_encoder(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Only the head trains."""
+    return _always(encoder, lambda level: False)
+
+
+def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
+    """Only the weights and biases of the encoder's normalisation layers train.
+
+    Raises:
+        ValueError: the encoder has none.
+    """
+    of_norms = {
+        id(parameter)
+        for module in _module(encoder).modules()
+        if "Norm" in type(module).__name__  # LayerNorm, RMSNorm
+        for parameter in module.parameters(recurse=False)
+    }
+    return _some(encoder, lambda name, p: id(p) in of_norms, "normalisation layers")
+
+
+def train_biases(encoder: Encoder, steps_per_epoch: int) -> Plan:
+    """Only the encoder's biases train, those of its normalisation layers included (BitFit).
+
+    Raises:
+        ValueError: the encoder has none.
+    """
+    return _some(encoder, lambda name, p: name.endswith("bias"), "biases")
+
+
+@checked
+def unfreeze_gradually(
+    encoder: Encoder,
+    steps_per_epoch: int,
+    every: Annotated[int, Bounds(1)] = 1,
+    unit: Literal["epoch", "step"] = "epoch",
+) -> Plan:
+    """The top block trains from the start, and one block more after each `every` epochs or steps.
+
+    After L times `every` the embedding layer joins, and all trains. Steps are optimizer steps.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
+    >>> list(unfreeze_gradually(encoder, steps_per_epoch=10, every=2))
+    [0, 20, 40, 60]
+    >>> list(unfreeze_gradually(encoder, steps_per_epoch=10, every=2, unit="step"))
+    [0, 2, 4, 6]
+    """
+    every_steps = every * (steps_per_epoch if unit == "epoch" else 1)
+    level_of = levels(encoder)
+    return {
+        n * every_steps: frozenset(k for k, v in level_of.items() if v >= encoder.n_blocks - n)
+        for n in range(encoder.n_blocks + 1)
+    }
+
+
+def levels(encoder: Encoder) -> dict[str, int]:
+    """How high each parameter stands, by name: 0 = embeddings, l = block l, L + 1 = behind block L.
+
+    What a model has before its first block beside the embeddings (the projection of ELECTRA)
+    counts as embeddings.
+    """
+    of_embeddings = {id(p) for p in encoder.embeddings.parameters()}
+    of_blocks = {id(p): k for k, block in enumerate(encoder.blocks, 1) for p in block.parameters()}
+    found: dict[str, int] = {}
+    elsewhere = 0
+    for name, parameter in _module(encoder).named_parameters():
+        if id(parameter) in of_embeddings:
+            found[name] = 0
+        elif id(parameter) in of_blocks:
+            found[name] = of_blocks[id(parameter)]
+            elsewhere = encoder.n_blocks + 1  # parameters stand in the order of the forward pass
+        else:
+            found[name] = elsewhere
+    return found
+
+
+def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:
+    """Let the parameters of these names train, and no others of the encoder."""
+    for name, parameter in _module(encoder).named_parameters():
+        parameter.requires_grad_(name in names)
+
+
+def _always(encoder: Encoder, trains: Callable[[int], bool]) -> Plan:
+    """What stands at certain levels, from the start."""
+    return {0: frozenset(name for name, level in levels(encoder).items() if trains(level))}
+
+
+def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:
+    """Certain parameters, from the start, of which there must be one."""
+    names = frozenset(n for n, p in _module(encoder).named_parameters() if trains(n, p))
+    if not names:
+        raise ValueError(
+            f"this encoder has no {what}, and nothing else may train; use another freezing"
+        )
+    return {0: names}
+
+
+def _module(encoder: Encoder) -> nn.Module:
     assert isinstance(encoder, nn.Module)
-    _freeze([encoder])
+    return encoder
 
 
-def _freeze(modules: Iterable[nn.Module]) -> None:
-    for module in modules:
-        module.requires_grad_(False)
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """Stretches of names as long as what is literal in a pattern, and most like it."""
+    literal = pattern.strip("*.?")
+    n_parts = literal.count(".") + 1
+    stretches = {
+        ".".join(parts[i : i + n_parts])
+        for parts in (name.split(".") for name in names)
+        for i in range(len(parts) - n_parts + 1)
+    }
+    near = get_close_matches(literal, sorted(stretches), n=3)
+    if not near:
+        return f"names are like {names[0]}"
+    return (
+        f"names have {', '.join(near)} (the whole name must match: *.{near[0]}* finds it anywhere)"
+    )

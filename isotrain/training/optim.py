@@ -1,30 +1,56 @@
-"""Which parameters decay, and how many train."""
+"""Parameter groups: what decays, at which share of the learning rate, and how many train."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from torch import nn
 
+from isotrain.encoders.freezing import levels
+from isotrain.types import Encoder
 
-def parameter_groups(module: nn.Module, head: nn.Module | None = None) -> list[dict[str, Any]]:
+
+def parameter_groups(
+    module: nn.Module,
+    encoder: Encoder | None = None,
+    layer_decay: float = 1.0,
+    head_lr_factor: float = 1.0,
+) -> list[dict[str, Any]]:
     """Trainable parameters in groups: matrices, and vectors (biases, LayerNorm) undecayed.
 
-    Those of `head`, a part of `module`, come in groups of their own, marked `is_head`. A group
-    of matrices takes the optimizer's own weight decay.
+    A group of matrices takes the optimizer's own weight decay. `lr_factor` is what the
+    optimizer's learning rate is to be multiplied with: for block l of L, layer_decay^(L − l), for
+    the embeddings layer_decay^L; what is behind the last block has 1. All that is not of
+    `encoder`, a part of `module`, comes in groups of its own, marked `is_head`.
 
     >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
     >>> [(len(g["params"]), g["is_head"]) for g in groups]
     [(2, False), (2, False)]
     """
-    of_head = {id(p) for p in head.parameters()} if head is not None else set()
-    groups: list[dict[str, Any]] = []
-    for is_head in (False, True):
-        own = [p for p in module.parameters() if p.requires_grad and (id(p) in of_head) == is_head]
-        groups.append({"params": [p for p in own if p.ndim >= 2], "is_head": is_head})
-        vectors = [p for p in own if p.ndim < 2]
-        groups.append({"params": vectors, "is_head": is_head, "weight_decay": 0.0})
-    return [group for group in groups if group["params"]]
+    depth_of: dict[int, int] = {}  # blocks above
+    if encoder is not None:
+        assert isinstance(encoder, nn.Module)
+        parameters = dict(encoder.named_parameters())
+        for name, level in levels(encoder).items():
+            depth_of[id(parameters[name])] = max(0, encoder.n_blocks - level)
+    found: dict[tuple[bool, int, bool], list[nn.Parameter]] = defaultdict(list)
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        is_head = encoder is not None and id(parameter) not in depth_of
+        depth = depth_of.get(id(parameter), 0) if layer_decay < 1 else 0
+        is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], and 1 at the start
+        found[is_head, -depth, is_vector].append(parameter)
+    groups = []
+    for is_head, depth, is_vector in sorted(found):
+        group = {
+            "params": found[is_head, depth, is_vector],
+            "is_head": is_head,
+            "lr_factor": head_lr_factor if is_head else layer_decay**-depth,
+        }
+        groups.append(group | ({"weight_decay": 0.0} if is_vector else {}))
+    return groups
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:

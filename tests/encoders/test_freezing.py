@@ -1,75 +1,242 @@
-"""Freezing: exactly the named parameters stop training."""
+"""Freezing: exactly the named parameters train, from exactly the named steps on."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isotrain.encoders.freezing import (
     freeze_embeddings,
     freeze_encoder,
     freeze_first_n,
     freeze_nothing,
+    levels,
+    set_trainable,
+    train_biases,
+    train_last_n,
+    train_layer_norms,
+    train_only,
+    unfreeze_gradually,
 )
 from isotrain.encoders.tiny import build_tiny
-from isotrain.training.optim import count_parameters
+from isotrain.training.phases import rest_frozen_parts
+from isotrain.types import Batch
+
+EPOCH = 7  # steps
+
+# How each family names its parts, written out by hand; families have two blocks.
+STEM = {"gpt2": ("model.wte.", "model.wpe."), "tiny": ("model.embeddings.",)}
+BLOCK = {
+    "distilbert": "model.transformer.layer.{}.",
+    "gpt2": "model.h.{}.",
+}
+BEHIND = {"gpt2": ("model.ln_f.",)}
 
 
-@pytest.fixture
-def encoder():
+def of(encoder, family, *parts):
+    """Names under the parts: 0 = embeddings, 1.. = blocks, "behind" = the norm at the end."""
+    starts = []
+    for part in parts:
+        if part == 0:
+            starts += STEM.get(family, ("model.embeddings.",))
+        elif part == "behind":
+            starts += BEHIND.get(family, ())
+        else:
+            starts.append(BLOCK.get(family, "model.encoder.layer.{}.").format(part - 1))
+    names = [name for name, _ in encoder.named_parameters()]
+    return {name for name in names if name.startswith(tuple(starts))}
+
+
+@pytest.fixture(scope="module")
+def tiny():
     torch.manual_seed(0)
-    return build_tiny(width=8, n_blocks=3, n_heads=1)
+    return build_tiny(width=8, n_blocks=3, n_heads=1, dropout=0.0)
 
 
-def frozen(encoder):
-    """The parts that have a frozen parameter; each is frozen as a whole."""
-    parts = {"embeddings": encoder.embeddings}
-    parts |= {f"block {k}": block for k, block in enumerate(encoder.blocks, start=1)}
-    found = []
-    for name, part in parts.items():
-        flags = {p.requires_grad for p in part.parameters()}
-        assert len(flags) == 1
-        if flags == {False}:
-            found.append(name)
-    n_parts = sum(p.numel() for part in parts.values() for p in part.parameters())
-    assert n_parts == sum(p.numel() for p in encoder.parameters())
-    return found
+def test_the_parts_are_all_there_is(encoder, family):
+    names = {name for name, _ in encoder.named_parameters()}
+    assert of(encoder, family, 0, 1, 2, "behind") == names
+    assert bool(of(encoder, family, "behind")) == (family == "gpt2")
 
 
-def test_nothing(encoder):
-    freeze_nothing(encoder)
-    assert frozen(encoder) == []
+def test_levels(encoder, family):
+    level = levels(encoder)
+    for part, expected in ((0, 0), (1, 1), (2, 2), ("behind", 3)):
+        assert {level[name] for name in of(encoder, family, part)} <= {expected}
+    assert list(level) == [name for name, _ in encoder.named_parameters()]
 
 
-def test_embeddings(encoder):
-    freeze_embeddings(encoder)
-    assert frozen(encoder) == ["embeddings"]
-    n_embeddings = sum(p.numel() for p in encoder.embeddings.parameters())
-    counts = count_parameters(encoder)
-    assert counts["total"] - counts["trainable"] == n_embeddings > 0
+@pytest.mark.parametrize(
+    ("freezing", "options", "parts"),
+    [
+        (freeze_nothing, {}, (0, 1, 2, "behind")),
+        (freeze_embeddings, {}, (1, 2, "behind")),
+        (freeze_first_n, {"n_blocks": 0}, (1, 2, "behind")),
+        (freeze_first_n, {"n_blocks": 1}, (2, "behind")),
+        (freeze_first_n, {"n_blocks": 2}, ("behind",)),
+        (train_last_n, {"n_blocks": 1}, (2, "behind")),
+        (train_last_n, {"n_blocks": 2}, (1, 2, "behind")),
+        (freeze_encoder, {}, ()),
+    ],
+)
+def test_what_trains_throughout(encoder, family, freezing, options, parts):
+    assert freezing(encoder, EPOCH, **options) == {0: of(encoder, family, *parts)}
+
+
+def test_first_and_last_are_two_ways_to_say_it(tiny):
+    for n in (1, 2, 3):
+        assert train_last_n(tiny, EPOCH, n_blocks=n) == freeze_first_n(tiny, EPOCH, n_blocks=3 - n)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("epoch", EPOCH), ("step", 1)])
+@pytest.mark.parametrize("every", [1, 3])
+def test_gradual(encoder, family, unit, factor, every):
+    every_steps = every * factor
+    assert unfreeze_gradually(encoder, EPOCH, every=every, unit=unit) == {
+        0: of(encoder, family, 2, "behind"),
+        every_steps: of(encoder, family, 1, 2, "behind"),
+        2 * every_steps: of(encoder, family, 0, 1, 2, "behind"),
+    }
+
+
+@given(every=st.integers(1, 50), epoch=st.integers(1, 500), unit=st.sampled_from(["epoch", "step"]))
+@settings(max_examples=30, derandomize=True, deadline=None)
+def test_gradual_only_ever_adds(tiny, every, epoch, unit):
+    plan = unfreeze_gradually(tiny, epoch, every=every, unit=unit)
+    assert len(plan) == tiny.n_blocks + 1
+    steps = sorted(plan)
+    assert all(plan[a] < plan[b] for a, b in pairwise(steps))
+    assert plan[steps[-1]] == freeze_nothing(tiny, epoch)[0]
+
+
+def test_biases_and_norms(encoder, family):
+    kinds = {
+        name: type(encoder.get_submodule(name.rpartition(".")[0])).__name__
+        for name, _ in encoder.named_parameters()
+    }
+    assert set(kinds.values()) <= {"Linear", "LayerNorm", "Embedding", "Conv1D"}
+    norms = {name for name, kind in kinds.items() if kind == "LayerNorm"}
+    biases = {name for name in kinds if name.rpartition(".")[2] == "bias"}
+    assert train_layer_norms(encoder, EPOCH) == {0: norms}
+    assert train_biases(encoder, EPOCH) == {0: biases}
+    n_norms = {"bert": 5, "roberta": 5, "distilbert": 5, "gpt2": 5}[family]  # 2 a block, 1 more
+    assert len(norms) == 2 * n_norms
+    assert {parameter.ndim for n, parameter in encoder.named_parameters() if n in biases} == {1}
+
+
+def test_patterns_match_whole_names_and_add_up(tiny):
+    query = {f"model.encoder.layer.{k}.attention.self.query.weight" for k in range(3)}
+    key_2 = {f"model.encoder.layer.2.attention.self.key.{end}" for end in ("weight", "bias")}
+    patterns = ["*.query.weight", "model.encoder.layer.[2-9].*.key.*"]
+    assert train_only(tiny, EPOCH, patterns=patterns) == {0: query | key_2}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "told"),
+    [
+        (["*.query.wieght"], r"matches \*\.query\.wieght; names have query\.weight.*\*\.query\.we"),
+        (["*bias", "layernorm"], r"matches layernorm; names have LayerNorm"),
+        (["zzzz"], r"names are like model\.embeddings\.word_embeddings\.weight"),
+        ([], "must be a list of at least one pattern"),
+        ("*bias", "must be a list of at least one pattern"),
+    ],
+)
+def test_a_pattern_without_a_match(tiny, patterns, told):
+    with pytest.raises(ValueError, match=told):
+        train_only(tiny, EPOCH, patterns=patterns)
+
+
+@pytest.mark.parametrize(
+    ("freezing", "n", "told"),
+    [
+        (freeze_first_n, -1, "n_blocks must be at least 0, got -1"),
+        (freeze_first_n, 4, r"freezing\.n_blocks must lie in 0 to 3 .* got 4"),
+        (train_last_n, 0, "n_blocks must be at least 1, got 0"),
+        (train_last_n, 4, r"freezing\.n_blocks must lie in 1 to 3 .* got 4"),
+    ],
+)
+def test_a_block_that_is_not_there(tiny, freezing, n, told):
+    with pytest.raises(ValueError, match=told):
+        freezing(tiny, EPOCH, n_blocks=n)
+
+
+def test_an_encoder_without_the_part_that_would_train(tiny):
+    class Bare(torch.nn.Module):
+        n_blocks = 1
+
+        def __init__(self):
+            super().__init__()
+            self.embeddings = torch.nn.Embedding(3, 2)
+            self.blocks = [torch.nn.Linear(2, 2, bias=False)]
+            self.register_module("block", self.blocks[0])
+
+    for freezing, what in ((train_biases, "biases"), (train_layer_norms, "normalisation layers")):
+        with pytest.raises(ValueError, match=f"this encoder has no {what}"):
+            freezing(Bare(), EPOCH)
+
+
+def test_a_freezing_changes_nothing_and_setting_it_changes_exactly_that(tiny):
+    plan = freeze_first_n(tiny, EPOCH, n_blocks=1)
+    assert all(p.requires_grad for p in tiny.parameters())
+    try:
+        set_trainable(tiny, plan[0])
+        assert {name for name, p in tiny.named_parameters() if p.requires_grad} == plan[0]
+        assert all(module.training for module in tiny.modules())
+    finally:
+        set_trainable(tiny, freeze_nothing(tiny, EPOCH)[0])
+    assert all(p.requires_grad for p in tiny.parameters())
+
+
+def batch(n=2, length=6):
+    ids = torch.arange(10, 10 + n * length).reshape(n, length)
+    ones, zeros = torch.ones_like(ids), torch.zeros_like(ids)
+    return Batch(ids, ones, zeros, zeros, torch.zeros(n), torch.arange(n))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_first_n(encoder, n):
-    freeze_first_n(encoder, n_blocks=n)
-    assert frozen(encoder) == ["embeddings", *(f"block {k}" for k in range(1, n + 1))]
-    block = sum(p.numel() for p in encoder.blocks[0].parameters())
-    assert count_parameters(encoder)["trainable"] == (3 - n) * block
+def test_backward_stops_above_what_is_frozen(n):
+    """No graph, so no backward and nothing kept for it, below the first block that trains."""
+    encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
+    kept = {}
+    for k in (None, n):
+        if k is not None:
+            set_trainable(encoder, freeze_first_n(encoder, EPOCH, n_blocks=k)[0])
+        n_bytes = 0
+
+        def pack(tensor):
+            nonlocal n_bytes
+            n_bytes += tensor.numel() * tensor.element_size()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            states = encoder(batch(), {}).hidden_states
+        kept[k] = n_bytes
+        trains_from = -1 if k is None else k
+        assert [state.grad_fn is not None for state in states] == [
+            level > trains_from for level in range(4)
+        ]
+    assert (kept[n] == 0) == (n == 3)
+    assert kept[n] < kept[None]
 
 
-@pytest.mark.parametrize("n", [-1, 4])
-def test_a_block_that_is_not_there(encoder, n):
-    with pytest.raises(ValueError, match=rf"freezing\.n_blocks must lie in 0 to 3 .* got {n}"):
-        freeze_first_n(encoder, n_blocks=n)
-    assert frozen(encoder) == []
+def test_a_bias_below_keeps_the_graph():
+    """What BitFit saves is weights' gradients, not the way back through all blocks."""
+    encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
+    set_trainable(encoder, train_biases(encoder, EPOCH)[0])
+    states = encoder(batch(), {}).hidden_states
+    assert all(state.grad_fn is not None for state in states)
 
 
-def test_the_whole_encoder(encoder):
-    freeze_encoder(encoder)
-    assert frozen(encoder) == ["embeddings", "block 1", "block 2", "block 3"]
-    assert count_parameters(encoder)["trainable"] == 0
-
-
-def test_freezing_leaves_the_mode_alone(encoder):
-    freeze_encoder(encoder)
+def test_what_is_frozen_rests(encoder, family):
+    """The dropout behind GPT-2's embeddings rests with them, though it is no part of them."""
+    set_trainable(encoder, freeze_first_n(encoder, EPOCH, n_blocks=1)[0])
+    rest_frozen_parts(encoder)
+    states = [encoder(batch(), {}).hidden_states for _ in range(2)]
+    assert [one.equal(two) for one, two in zip(*states, strict=True)] == [True, True, False]
+    set_trainable(encoder, freeze_nothing(encoder, EPOCH)[0])
+    rest_frozen_parts(encoder)
     assert all(module.training for module in encoder.modules())

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModel, BertConfig, BertModel
 
 from isotrain.encoders import huggingface
-from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n
+from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n, set_trainable
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.poolers import LastPooling
@@ -171,9 +171,10 @@ BLOCKS = {"distilbert": "transformer.layer.", "gpt2": "h."}
 @pytest.mark.parametrize("n_blocks", [None, 0, 1])
 def test_what_is_frozen_and_what_trains(encoder, family, n_blocks):
     if n_blocks is None:
-        freeze_embeddings(encoder)
+        plan = freeze_embeddings(encoder, 1)
     else:
-        freeze_first_n(encoder, n_blocks)
+        plan = freeze_first_n(encoder, 1, n_blocks)
+    set_trainable(encoder, plan[0])
     still = EMBEDDINGS.get(family, ("embeddings.",))
     if n_blocks:
         still = (*still, f"{BLOCKS.get(family, 'encoder.layer.')}0.")

@@ -1,0 +1,44 @@
+"""The keys of what trains, against each other, judged without importing anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
+HEAD_ONLY = "isotrain.encoders.freezing.freeze_encoder"
+PATTERNS = "isotrain.encoders.freezing.train_only"
+NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
+
+
+def freezing_mistakes(content: dict[str, Any]) -> list[str]:
+    """What is wrong with the choice of what trains, or would change nothing."""
+    freezing, training = content["freezing"], content["training"]
+    target, decay = freezing["_target_"], training["layer_decay"]
+    all_train, has_adapters = target == NO_FREEZING, content["peft"]["_target_"] != NO_ADAPTERS
+    mistakes = []
+    if isinstance(decay, int | float) and not 0 < decay <= 1:
+        mistakes.append(f"training.layer_decay must lie in (0, 1], got {decay}; 1 = equal rates")
+    elif decay != 1 and target == HEAD_ONLY and not has_adapters:
+        mistakes.append(
+            f"training.layer_decay={decay} sets rates of the encoder, and with freezing=head_only "
+            "none of it trains; use training.layer_decay=1"
+        )
+    if has_adapters and not all_train:
+        mistakes.append(
+            "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
+            "or use peft=none"
+        )
+    if training["frozen_dropout"] is False and all_train and not has_adapters:
+        mistakes.append(
+            "training.frozen_dropout=false acts where something is frozen, and with freezing=none "
+            "nothing is; use training.frozen_dropout=true"
+        )
+    if target == PATTERNS and "patterns" in freezing:
+        patterns = freezing["patterns"]
+        is_list = isinstance(patterns, list) and all(isinstance(p, str) for p in patterns)
+        if not is_list or not patterns:
+            mistakes.append(
+                "freezing.patterns must be a list of at least one pattern, such as "
+                f"'freezing.patterns=[*.bias]', got {patterns}"
+            )
+    return mistakes

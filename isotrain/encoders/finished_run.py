@@ -1,0 +1,64 @@
+"""The weights of a finished run, and what speaks against starting from them. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.redaction import redacted
+from isotrain.results import read_result
+
+WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>, or its last.ckpt"
+
+
+def start_file(cfg: DictConfig) -> Path | None:
+    """The checkpoint of the run that `cfg.init_from` names by its folder or a file in it.
+
+    None where a run starts from the weights of `cfg.encoder` as they are.
+
+    Raises:
+        ValueError: there is no such run, it is not finished, it kept no weights, or its encoder
+            has other keys than `cfg.encoder`.
+    """
+    init_from = cfg.init_from
+    if init_from is None:
+        return None
+    given = Path(init_from).expanduser()
+    if not given.exists():
+        raise ValueError(f"init_from={init_from} does not exist; {WANTED}")
+    folder = given if given.is_dir() else given.parent
+    result = read_result(folder)
+    if not result:
+        raise ValueError(f"init_from={init_from}: there is no result.json in {folder}; {WANTED}")
+    if result["status"] != "finished":
+        raise ValueError(
+            f"init_from={init_from}: that run is {result['status']}, not finished; give its "
+            "command again until it ends"
+        )
+    file = folder / "last.ckpt" if given.is_dir() else given
+    if not file.is_file():
+        reason = "" if result["config"]["checkpoint"]["final"] else " (checkpoint.final=false)"
+        raise ValueError(
+            f"init_from={init_from}: that run has no last.ckpt{reason}; give its command with "
+            "checkpoint.final=true rerun=true"
+        )
+    theirs, own = (
+        result["config"]["encoder"],
+        redacted(OmegaConf.to_container(cfg.encoder, resolve=True)),
+    )
+    if theirs != own:
+        keys = [key for key in {**theirs, **own} if theirs.get(key) != own.get(key)]
+        differ = ", ".join(f"{key}={theirs.get(key)} there and {own.get(key)} here" for key in keys)
+        raise ValueError(
+            f"init_from={init_from}: that run trained another encoder (encoder.{differ}); use the "
+            "same encoder keys"
+        )
+    return file
+
+
+def sha256_of(file: Path) -> str:
+    """Hex digits of a file's SHA-256."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,0 +1,187 @@
+"""Two-stage runs: the encoder starts where a finished run ended, and whatever is no such run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from isotrain.build import build
+from isotrain.config.compose import content_hash, run_folder
+from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.start import ENCODER
+from isotrain.files import file_mistakes
+from isotrain.results import read_result, write_json
+from isotrain.run import run, with_threads
+
+
+@pytest.fixture(scope="module")
+def base(small):
+    return (*small, "metric=[]", "trainer.max_steps=2", "cache_dir=null")
+
+
+@pytest.fixture(scope="module")
+def first(composed, base, tmp_path_factory):
+    """The folder of a finished run of rte, with an isotropy layer."""
+    root = tmp_path_factory.mktemp("first")
+    cfg = composed(*base, "task=rte", "isotropy=mean", f"output_dir={root}")
+    run(cfg, "mean")
+    return run_folder(with_threads(cfg), "mean")
+
+
+@pytest.fixture
+def copy(first, tmp_path):
+    """A copy of it that a test may break."""
+    return shutil.copytree(first, tmp_path / "copy")
+
+
+@pytest.fixture
+def second(composed, base, tmp_path):
+    """`second(init_from, ...)`: a run of another task that starts from one."""
+
+    def compose_second(init_from, *more):
+        keys = ("task=stsb", "task.form=bi", f"init_from={init_from}", f"output_dir={tmp_path}/2")
+        return composed(*base, *keys, *more)
+
+    return compose_second
+
+
+def weights(folder):
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    found = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
+    assert len(found) > 20
+    return found
+
+
+@pytest.mark.parametrize("file", ["", "/last.ckpt"])
+def test_the_encoder_starts_with_the_bits_of_the_run(first, second, tmp_path, file):
+    cfgs = second(f"{first}{file}"), second("null")
+    models = []
+    for cfg in cfgs:
+        pl.seed_everything(0, verbose=False)
+        models.append(build(cfg, tmp_path).module.model)
+    started, fresh = models
+    expected, found = weights(first), started.encoder.state_dict()
+    assert found.keys() == expected.keys()
+    for name, x in expected.items():
+        assert torch.equal(found[name], x), name
+    assert any(not torch.equal(fresh.encoder.state_dict()[name], x) for name, x in expected.items())
+    others = {k: x for k, x in started.state_dict().items() if not k.startswith("encoder.")}
+    for name, x in others.items():
+        assert torch.equal(fresh.state_dict()[name], x), f"{name} is as without init_from"
+    assert not started.state_dict().keys() & {"transforms.pooled.mean_D"}, "nothing of its layer"
+
+
+def test_a_run_says_where_it_started_and_trains_on(first, second, tmp_path):
+    cfg = second(first)
+    run(cfg, "none")
+    result = read_result(run_folder(with_threads(cfg), "none"))
+    assert result["init_from"] == {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
+    ended = weights(run_folder(with_threads(cfg), "none"))
+    assert any(not torch.equal(ended[name], x) for name, x in weights(first).items())
+    assert content_hash(with_threads(cfg)) != content_hash(with_threads(second("null")))
+
+
+def test_a_run_without_it_records_none(first):
+    assert read_result(first)["init_from"] is None
+
+
+def test_other_weights_at_the_same_place_are_told(copy, second):
+    cfg = second(copy)
+    scores = run(cfg, "none")
+    assert run(cfg, "none") == scores
+    state = torch.load(copy / "last.ckpt", weights_only=True)
+    state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
+    torch.save(state, copy / "last.ckpt")
+    with pytest.raises(ValueError, match=r"was finished on .*init_from .*rerun=true"):
+        run(cfg, "none")
+
+
+def test_a_path_may_follow_from_the_seed(first, copy, second):
+    shutil.move(copy, copy.with_name("seed3"))
+    cfg = second(f"'{copy.parent}/seed${{seed}}'", "seed=3")
+    assert file_mistakes(cfg) == []
+    cfg.seed = 4
+    assert file_mistakes(cfg) == [_refusal(cfg)]
+
+
+def _refusal(cfg):
+    with pytest.raises(ValueError, match="init_from") as caught:
+        run(cfg, "none")
+    return str(caught.value)
+
+
+def broken(folder, **changes):
+    write_json(folder / "result.json", read_result(folder) | changes)
+
+
+def unfinished(folder):
+    broken(folder, status="interrupted")
+
+
+def without_weights(folder):
+    (folder / "last.ckpt").unlink()
+    config = read_result(folder)["config"]
+    broken(folder, config={**config, "checkpoint": {**config["checkpoint"], "final": False}})
+
+
+def lost_weights(folder):
+    (folder / "last.ckpt").unlink()
+
+
+def no_record(folder):
+    (folder / "result.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (shutil.rmtree, "does not exist; give the folder of a finished run"),
+        (unfinished, "that run is interrupted, not finished; give its command again"),
+        (without_weights, r"has no last\.ckpt \(checkpoint\.final=false\); .* rerun=true"),
+        (lost_weights, r"has no last\.ckpt; "),
+        (no_record, r"there is no result\.json in .*copy; give the folder"),
+    ],
+)
+def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):
+    harm(copy)
+    cfg = second(copy)
+    refusal = _refusal(cfg)
+    assert re.search(said, refusal)
+    assert file_mistakes(cfg) == [refusal], "the command line is told the same"
+    assert not (copy.parent / "2").exists()
+
+
+def test_another_encoder_is_refused(first, second, tmp_path):
+    cfg = second(first, "encoder.n_blocks=1", "encoder.dropout=0")
+    refusal = _refusal(cfg)
+    assert "another encoder (encoder.dropout=0.1 there and 0 here, n_blocks=2 there" in refusal
+    assert not (tmp_path / "2").exists()
+
+
+def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_path):
+    state = torch.load(copy / "last.ckpt", weights_only=True)
+    name = f"{ENCODER}model.embeddings.LayerNorm.bias"
+    kept = state["state_dict"].pop(name)
+    torch.save(state, copy / "last.ckpt")
+    assert "do not fit this encoder" in _refusal(second(copy))
+    state["state_dict"][name] = kept[:-1]
+    torch.save(state, copy / "last.ckpt")
+    assert "size mismatch" in _refusal(second(copy))
+    (copy / "last.ckpt").write_bytes(b"no checkpoint")
+    assert "cannot be read as a checkpoint" in _refusal(second(copy))
+    assert not (tmp_path / "2").exists()
+
+
+def test_the_early_look_imports_no_torch():
+    code = "import sys, isotrain.encoders.finished_run; print(json.dumps('torch' in sys.modules))"
+    found = subprocess.run(
+        [sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(found.stdout) is False

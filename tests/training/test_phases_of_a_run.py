@@ -1,0 +1,154 @@
+"""What a run says of its phases, and that it ends the same when it is killed in any of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.encoders.freezing import levels
+from isotrain.run import run, with_threads
+from isotrain.training.checkpoints import load_resume_point
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.jsonl_logger import read_rows
+from isotrain.training.optim import parameter_groups
+from isotrain.training.phases import describe
+
+STEPS = ("freezing=gradual", "freezing.unit=step")
+
+
+def of_level(module, *wanted):
+    """Names in the whole module of what stands at certain levels of the encoder."""
+    level = levels(module.model.encoder)
+    return {f"model.encoder.{name}" for name, k in level.items() if k in wanted}
+
+
+def test_the_report_is_what_the_optimizer_does(built):
+    experiment = built(
+        "task=rte", "metric=[]", *STEPS, "training.layer_decay=0.5", "training.head_lr_factor=4"
+    )
+    module = experiment.module
+    phases = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    assert [phase["from_step"] for phase in phases] == [0, 1, 2]
+    sizes = {n: p.numel() for n, p in module.named_parameters()}
+    for number, phase in enumerate(phases):
+        trained = {n for n in sizes if n.startswith("model.head.")}
+        trained |= of_level(module, *range(2 - number, 4))
+        assert phase["n_parameters"] == sum(sizes[n] for n in trained)
+        rates = {part: g["lr"] for g in phase["groups"] for part in g["parts"]}
+        all_rates = {"embeddings": 2.5e-4, "block 1": 5e-4, "block 2": 1e-3, "head": 4e-3}
+        shown = list(all_rates)[2 - number :]
+        assert rates == pytest.approx({part: all_rates[part] for part in shown})
+        assert list(rates) == shown
+        assert {g["weight_decay"] for g in phase["groups"]} == {0.0, 0.01}
+
+
+def test_layers_and_objectives_with_weights_are_named(built):
+    experiment = built("task=rte", "metric=[]", "isotropy=batch_norm")
+    module = experiment.module
+    module.extra.parts["x"] = torch.nn.Linear(2, 2)
+    (phase,) = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    parts = [part for group in phase["groups"] for part in group["parts"]]
+    of_run = {"head", "isotropy layers", "objectives"}
+    assert set(parts) == {"embeddings", "block 1", "block 2"} | of_run
+    groups = parameter_groups(module, module.model.encoder)
+    assert sum(len(g["params"]) for g in groups if g["is_head"]) == 2 + 2 + 2
+
+
+# A kill in every phase
+
+
+@pytest.fixture
+def overrides(small, tmp_path):
+    """24 steps: three phases of eight."""
+    return (
+        *small,
+        *("task=wic", *STEPS, "freezing.every=8", "trainer.max_epochs=2"),
+        *("training.layer_decay=0.7", "training.frozen_dropout=false", "training.reinit_blocks=1"),
+        *("trainer.val_check_interval=6", "checkpoint.every_steps=3", "cache_dir=null"),
+        *("metric=[]", f"output_dir={tmp_path / 'runs'}"),
+    )
+
+
+def stopped(cfg, monkeypatch, at):
+    """Run until the `at`-th training step and send SIGTERM there: that step is still done."""
+    calls, original = 0, FineTuning.training_step
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "training_step", counted)
+        with pytest.raises(SIGTERMException):
+            run(cfg, "arm")
+    return run_folder(with_threads(cfg), "arm")
+
+
+def finished(cfg):
+    run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
+
+
+def test_a_run_killed_in_every_phase_ends_the_same(
+    composed, overrides, tmp_path, monkeypatch, capsys
+):
+    rows, state, folder = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    printed = capsys.readouterr().out
+    assert [line.split(":")[0] for line in printed.splitlines() if "from step" in line] == [
+        *("from step 0", "from step 8", "from step 16")
+    ]
+    phases = json.loads((folder / "result.json").read_text())["phases"]
+    assert [phase["from_step"] for phase in phases] == [0, 8, 16]
+    cfg = composed(*overrides)
+    done = 0
+    for step in (4, 8, 12, 20):  # within each phase, and right where one begins
+        folder = stopped(cfg, monkeypatch, at=step - done)
+        assert load_resume_point(folder / "resume.ckpt")["step"] == step
+        done = step
+    again, weights, _ = finished(cfg)
+    assert again == rows
+    assert [name for name in state if not state[name].equal(weights[name])] == []
+
+
+def test_adapters_through_the_whole_command(composed, overrides, tmp_path, monkeypatch, capsys):
+    without = [o for o in overrides if not o.startswith(("freezing", "training.reinit"))]
+    without.append("trainer.precision=64-true")
+    lora = (*without, "peft=lora", "peft.r=2", "peft.dropout=0.1", "trainer.max_steps=8")
+    rows, state, folder = finished(composed(*lora, f"output_dir={tmp_path / 'whole'}"))
+    assert "block 1, block 2, head" in capsys.readouterr().out
+    result = json.loads((folder / "result.json").read_text())
+    (phase,) = result["phases"]
+    assert result["n_parameters"]["trainable"] == phase["n_parameters"] < 1000
+    cfg = composed(*lora)
+    stopped(cfg, monkeypatch, at=5)
+    again, weights, _ = finished(cfg)
+    assert again == rows
+    assert [name for name in state if not state[name].equal(weights[name])] == []
+    # The start is that of a run without: the adapters are drawn behind all else.
+    start = composed(*without, "trainer.max_epochs=0", f"output_dir={tmp_path / 'start'}")
+    start.training.frozen_dropout = True
+    _, plain, _ = finished(start)
+    base = {name.replace(".base_layer", ""): value for name, value in state.items()}
+    same = {n for n, value in plain.items() if n.startswith("model.encoder.")}
+    assert same
+    assert all(base[name].equal(plain[name]) for name in same)
+    b = [value for name, value in state.items() if "lora_B" in name]
+    assert len(b) == 4
+    assert all(value.abs().sum() > 0 for value in b)
+
+
+def test_nothing_is_printed_where_everything_trains(composed, small, tmp_path, capsys):
+    cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+    run(cfg, "arm")
+    assert "from step" not in capsys.readouterr().out
