@@ -44,6 +44,11 @@ CONFIGURATIONS = {
         *("freezing.n_blocks=1", "trainer.max_steps=19", "trainer.max_epochs=3"),
         *("trainer.val_check_interval=7", "+trainer.check_val_every_n_epoch=null"),
     ),
+    "selection, patience": (
+        *("isotropy=cluster_pca", "isotropy.n_clusters=2", "training.select=holdout"),
+        *("training.patience=3", "trainer.accumulate_grad_batches=2", "schedule=constant"),
+        *("trainer.val_check_interval=3", "trainer.max_epochs=3"),
+    ),
 }
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
@@ -21,17 +20,24 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.rules import spans_mistake
-from isotrain.geometry.cloud import shared
-from isotrain.metrics.suite import flat, needs
+from isotrain.encoders.finished_run import start_file
+from isotrain.encoders.freezing import Plan, set_trainable
+from isotrain.encoders.reinit import reinit_blocks
+from isotrain.encoders.start import load_start
 from isotrain.model import IsotropicModel
+from isotrain.tasks.changes import Changes, check_changes
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
+from isotrain.training.degenerate import Variety
 from isotrain.training.extra_losses import ExtraLosses, check_reads
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
+from isotrain.training.phases import check_plan, ever, reached, training_steps
 from isotrain.training.progress import Progress
 from isotrain.training.same_config import SameConfig, process_rank
+from isotrain.training.selection import Selection
+from isotrain.trials import check_labels, check_sizes, try_metrics, try_optimizer
 from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
 
 
@@ -46,12 +52,14 @@ class Experiment:
     source_id: str  # of the encoder's weights
     loggers: dict[str, Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
     checkpoints: Checkpoints
+    selection: Selection
 
 
 def data_revision(cfg: DictConfig) -> str:
-    """What the source holds of the task's data set now; reads no row."""
+    """What the source holds of the task's data sets now; reads no row."""
     task: Task = _made(cfg.task)
-    return str(_made(cfg.source).revision_of(task.data_set))
+    source: Source = _made(cfg.source)
+    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
 
 
 def build(cfg: DictConfig, folder: Path) -> Experiment:
@@ -65,15 +73,18 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     pooling: Pooling = _made(cfg.pooling)
     if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
         raise ValueError(mistake)
+    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
+    check_changes(changes, task)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     source: Source = _made(cfg.source)
     encoder: Encoder = _made(cfg.encoder)
+    if start := start_file(cfg):
+        load_start(encoder, start)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
             "this pooling takes the first token, and in a causal encoder that has seen nothing of "
             "the sentence; use pooling=last or pooling=mean"
         )
-    _made(cfg.freezing, encoder=encoder)
     transforms: dict[str, RowTransform] = {
         site: _made(cfg.isotropy, width=encoder.width) for site in cfg.site
     }
@@ -85,16 +96,25 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         rows=cfg.rows.value,
         sync=cfg.sync,
     )
-    n_parameters = count_parameters(model)
-    if n_parameters["trainable"] == 0:
+    objectives: dict[str, Objective] = {
+        name: _objective(node, encoder) for name, node in cfg.objective.items()
+    }
+    check_reads(objectives, n_vectors, encoder.n_blocks)
+    # Here, as both draw: the head and the objectives start as they do without them.
+    reinit_blocks(encoder, cfg.training.reinit_blocks)
+    adapters: frozenset[str] | None = _made(cfg.peft, encoder=encoder)
+    freezing: Callable[..., Plan] = (
+        partial(_made, cfg.freezing, encoder=encoder)
+        if adapters is None
+        else lambda **_: {0: adapters}
+    )
+    check_plan(plan := freezing(steps_per_epoch=1), encoder)  # true steps come with the data
+    set_trainable(encoder, frozenset())
+    if not (all(plan.values()) or count_parameters(model)["trainable"]):
         raise ValueError(
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's; use another freezing"
         )
-    objectives: dict[str, Objective] = {
-        name: _objective(node, encoder.width) for name, node in cfg.objective.items()
-    }
-    check_reads(objectives, n_vectors, encoder.n_blocks)
     module = FineTuning(
         model,
         task,
@@ -103,6 +123,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
         head_lr_factor=cfg.training.head_lr_factor,
+        layer_decay=cfg.training.layer_decay,
+        frozen_dropout=cfg.training.frozen_dropout,
         prefill_batches=cfg.training.prefill_batches,
         refit_rows=cfg.training.refit_rows,
     )
@@ -115,14 +137,19 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         cfg.data.batching.value,
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
+        changes,
+        cfg.data.holdout if cfg.training.select.value == "holdout" else 0.0,
     )
 
     metrics: dict[str, RowMetric] = {}
     for name, node in cfg.metric.items():
         metrics[name] = instantiate(node.function)
-    _try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
-    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps)
-    callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints]
+    try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
+    selection = Selection(
+        cfg.training.select.value, task.monitor, task.mode, cfg.training.patience, folder
+    )
+    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
+    callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints, selection, Variety()]
     if metrics:
         callbacks.append(IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline))
     watched = sys.stdout.isatty() and process_rank() == 0
@@ -141,18 +168,22 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
-    _try(module)
+    try_optimizer(module)
     data.setup()  # last: it fills the token cache
-    _check_sizes(cfg, data, trainer, encoder.max_positions)
-    _check_labels(metrics, objectives, data)
+    check_sizes(cfg, data, trainer, encoder.max_positions)
+    check_labels(metrics, objectives, data)
+    steps_per_epoch, n_steps = training_steps(trainer, len(data.train_dataloader()))
+    module.plan = reached(freezing(steps_per_epoch=steps_per_epoch), n_steps)
+    set_trainable(encoder, ever(module.plan))
     return Experiment(
         module,
         data,
         trainer,
-        n_parameters,
+        count_parameters(model),
         encoder.source_id,
         {str(name): instantiate(node) for name, node in cfg.logger.items()},
         checkpoints,
+        selection,
     )
 
 
@@ -172,90 +203,11 @@ def _made(node: DictConfig, **arguments: Any) -> Any:
         ) from error
 
 
-def _objective(node: DictConfig, width: int) -> Objective:
-    """An objective; one with weights of its own is told the width of the rows it reads."""
+def _objective(node: DictConfig, encoder: Encoder) -> Objective:
+    """An objective, told the width of the rows and the number of blocks where it takes them."""
     takes = inspect.signature(get_object(node["_target_"])).parameters
-    return _made(node, **({"width": width} if "width" in takes else {}))  # type: ignore[no-any-return]
-
-
-def _try(module: FineTuning) -> None:
-    """Bad values of the optimizer and the schedule, told before training begins."""
-    name = "optimizer"
-    try:
-        trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
-        name = "schedule.name"
-        module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> None:
-    """Values that no cloud of this run could be measured with, told before training begins."""
-    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(len(rows)) % 2
-    with shared(rows):
-        for name, metric in metrics.items():
-            try:
-                of_labels = needs(metric) == "labels"
-                found = metric(rows, labels=labels) if of_labels else metric(rows)
-            except Exception as error:  # of a metric of the user's own, whatever it is
-                problem = str(error) if isinstance(error, ValueError) else repr(error)
-                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
-            for key, value in flat(name, found).items():
-                if not isinstance(value, torch.Tensor) or value.ndim:
-                    raise ValueError(
-                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
-                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
-                    )
-
-
-def _check_sizes(
-    cfg: DictConfig, data: TaskData, trainer: pl.Trainer, max_positions: int | None
-) -> None:
-    """Refuse sizes that do not go together, now that the data are here."""
-    examples = chain.from_iterable(data.examples.values())
-    longest = max(len(ids) for example in examples for ids in example.input_ids)
-    if max_positions is not None and longest > max_positions:
-        raise ValueError(
-            f"this encoder has {max_positions} positions, and the longest sequence has {longest} "
-            f"tokens; set task.max_length={max_positions} or less"
-        )
-    smallest = {"data.batch_size": cfg.data.batch_size} | {
-        f"{split} rows": n for split, n in data.n_rows.items() if n
-    }
-    for name, n in smallest.items():
-        if n < trainer.world_size:
-            raise ValueError(
-                f"each of {trainer.world_size} processes needs a row, and {name} is {n}; lower "
-                "trainer.devices"
-            )
-    interval, n_batches = cfg.trainer.get("val_check_interval"), len(data.train_dataloader())
-    in_an_epoch = "check_val_every_n_epoch" not in cfg.trainer and not any(
-        key.startswith(("limit_", "overfit", "fast_dev")) for key in cfg.trainer
-    )
-    if in_an_epoch and isinstance(interval, int) and interval > n_batches:
-        raise ValueError(
-            f"trainer.val_check_interval={interval} batches is more than the {n_batches} of an "
-            "epoch; use 1.0, or count over epochs with +trainer.check_val_every_n_epoch=null"
-        )
-
-
-def _check_labels(
-    metrics: dict[str, RowMetric], objectives: dict[str, Objective], data: TaskData
-) -> None:
-    """Refuse what compares classes where labels are scores."""
-    of_labels = [f"metric={name}" for name, m in metrics.items() if needs(m) == "labels"]
-    of_labels += [
-        f"objective={name}"
-        for name, objective in objectives.items()
-        if getattr(objective, "needs", "rows") == "classes"
-    ]
-    scores = {example.label for example in data.examples["dev"] if example.label % 1}
-    if of_labels and scores:
-        raise ValueError(
-            f"{of_labels[0]} compares classes, and labels of task={data.task.name} are "
-            f"scores, such as {min(scores):.3g}; leave it out"
-        )
+    known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
+    return _made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]
 
 
 def _strategy(cfg: DictConfig) -> str | Strategy:

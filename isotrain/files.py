@@ -9,8 +9,9 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.binding import OF_HYDRA
-from isotrain.config.reading import module_call
+from isotrain.config.reading import class_calls
 from isotrain.config.targets import is_allowed
+from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
 from isotrain.switches import is_on
 from isotrain.tasks.sources import DataSet
@@ -32,17 +33,24 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
     A folder is looked for in any case; the hub's cache only where the hub is switched off
     (`HF_HUB_OFFLINE=1`). Nothing is read and no network is asked.
     """
-    return [*_data_mistakes(cfg), *_encoder_mistakes(cfg), *_logger_mistakes(cfg)]
+    mistakes = [*_data_mistakes(cfg), *_encoder_mistakes(cfg), *_peft_mistakes(cfg)]
+    mistakes += _logger_mistakes(cfg)
+    try:
+        start_file(cfg)
+    except ValueError as error:
+        mistakes.append(str(error))
+    return mistakes
 
 
 def _data_mistakes(cfg: DictConfig) -> list[str]:
-    source, module = _source(cfg), _target(cfg, "task").rpartition(".")[0]
-    known = module_call(module, "DATA")
-    if source is None or not known:  # a task of the user's with other habits: told when it loads
+    source, task = _source(cfg), _target(cfg, "task")
+    if source is None:
         return []
-    data_set = DataSet(**{field: known.get(field) for field in DataSet._fields})  # type: ignore[arg-type]
-    missing = source.missing(data_set._replace(folders=data_set.folders or ()))
-    return [missing] if missing else []
+    # A task of the user's with other habits gives none here: told when it loads.
+    known = class_calls(task, "data_sets") or class_calls(task, "data_set")
+    required = dict.fromkeys(set(DataSet._fields) - set(DataSet._field_defaults))
+    missing = [source.missing(DataSet(**(required | fields))) for fields in known]  # type: ignore[arg-type]
+    return [sentence for sentence in missing if sentence]
 
 
 def _source(cfg: DictConfig) -> Source | None:
@@ -76,6 +84,16 @@ def _encoder_mistakes(cfg: DictConfig) -> list[str]:
     if is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
         return [f"encoder {name} is not on disk and the hub is switched off; {ways}"]
     return []
+
+
+def _peft_mistakes(cfg: DictConfig) -> list[str]:
+    target = _target(cfg, "peft")
+    if not target.startswith("isotrain.encoders.adapters.") or target.endswith(".no_adapters"):
+        return []
+    if find_spec("peft"):
+        return []
+    option = target.rpartition(".")[2]
+    return [f"peft={option} needs the package peft; pip install 'isotrain[peft]', or use peft=none"]
 
 
 def _logger_mistakes(cfg: DictConfig) -> list[str]:

@@ -17,11 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.build import Experiment, build, data_revision
 from isotrain.config.redaction import redacted
 from isotrain.config.rules import check
+from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.pages.curves import draw_curves
 from isotrain.pages.summary import print_summary, say
 from isotrain.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.run_folder import RunFolder
 from isotrain.training.loggers import close_loggers, open_loggers
+from isotrain.training.phases import describe
 
 
 def run(cfg: DictConfig, arm: str) -> dict[str, float]:
@@ -44,7 +46,9 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         cfg = with_threads(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
-        folder = RunFolder(cfg, arm, data_revision(cfg))
+        start = _start(cfg)
+        revision = data_revision(cfg) + (f"; init_from {start['sha256'][:12]}" if start else "")
+        folder = RunFolder(cfg, arm, revision)
         if stored := folder.stored():
             return stored
         quiet()
@@ -57,11 +61,12 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         if folder.is_first and (stored := folder.stored()):  # by another meanwhile
             return stored
         point = folder.resume_point()
-        folder.begin(_facts(experiment), point)
+        folder.begin(_facts(experiment) | {"init_from": start}, point)
         try:
             timings = _work(cfg, folder, experiment, point)
             timings["total"] = round(time.perf_counter() - started, 2)
-            folder.finished(experiment.trainer.global_step, timings)
+            n_steps = experiment.trainer.global_step
+            folder.finished(n_steps, timings, experiment.selection.facts(n_steps))
         except BaseException as error:
             folder.failed(error)
             if isinstance(error, OSError) and (sentence := storage_failure(error, folder.path)):
@@ -86,11 +91,21 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return merged
 
 
+def _start(cfg: DictConfig) -> dict[str, str] | None:
+    """The run that the encoder starts from, for the record; None where there is none."""
+    file = start_file(cfg)
+    return None if file is None else {"path": cfg.init_from, "sha256": sha256_of(file)}
+
+
 def _facts(experiment: Experiment) -> dict[str, Any]:
     """What the parts of a run say of themselves, for its record."""
+    module = experiment.module
     return {
         "n_parameters": experiment.n_parameters,
+        "phases": describe(module.plan, module, module.model.encoder, module.new_optimizer()),
         "n_rows": experiment.data.n_rows,
+        "left_out": experiment.module.task.left_out,
+        "data_changes": experiment.data.changed,
         "encoder": experiment.source_id,
         "device": str(experiment.trainer.strategy.root_device),
         "n_processes": experiment.trainer.world_size,
@@ -121,6 +136,9 @@ def _work(
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     stop.if_asked()
     if module.evaluated_step != trainer.global_step:
+        trainer.validate(module, datamodule=data, verbose=False)
+    stop.if_asked()
+    if experiment.selection.restore(trainer, module):
         trainer.validate(module, datamodule=data, verbose=False)
     stop.if_asked()
     times.append(time.perf_counter())

@@ -9,18 +9,22 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
 from isotrain.config.redaction import redacted
-from isotrain.pages.summary import print_start, print_summary, say
+from isotrain.pages.summary import print_changes, print_phases, print_start, print_summary, say
 from isotrain.record import CannotRunError, code_changes, environment, owned
 from isotrain.results import read_result, write_json
 from isotrain.training.checkpoints import load_resume_point
+from isotrain.training.degenerate import degenerate
 from isotrain.training.faults import NonFiniteError
 from isotrain.training.jsonl_logger import read_rows
 from isotrain.training.same_config import process_rank
+from isotrain.training.selection import lost_selection
 
 OF_A_TRY = (
-    *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "resume.ckpt"),
+    *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "best.ckpt", "resume.ckpt"),
     *("fault.json", "wandb_id"),
 )
+
+EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 
 
 class RunFolder:
@@ -74,8 +78,8 @@ class RunFolder:
         """Where an unfinished run stopped; None starts it anew.
 
         Raises:
-            CannotRunError: the checkpoint cannot be opened, rows it knows of are gone, or the
-                data have changed since.
+            CannotRunError: the checkpoint cannot be opened, rows or weights it knows of are gone,
+                or the data have changed since.
         """
         path, rows = self.path / "resume.ckpt", self.path / "metrics.jsonl"
         earlier = read_result(self.path)
@@ -103,6 +107,9 @@ class RunFolder:
                 f"{point['n_bytes']}: rows were deleted; put them back, or delete {path} to start "
                 "anew"
             )
+        best, select = self.path / "best.ckpt", self.cfg.training.select.value
+        if point is not None and (lost := lost_selection(point["selection"], best, select)):
+            raise CannotRunError(f"{lost}; put it back, or delete {path} to start anew")
         return point
 
     def begin(self, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
@@ -130,17 +137,30 @@ class RunFolder:
         OmegaConf.save(OmegaConf.create(self.record["config"]), self.path / "config.yaml")
         self._write()
         print_start(self.path, facts["n_parameters"], facts["n_rows"])
+        print_phases(facts.get("phases", []), facts["n_parameters"])
+        print_changes(facts.get("data_changes", {}))
         if point is not None:
             say(f"going on after step {point['step']}{code_changes(earlier, self.now)}")
 
-    def finished(self, n_steps: int, timings_s: dict[str, float]) -> None:
-        """Write the record with the scores; the run cannot be resumed any more."""
+    def finished(
+        self, n_steps: int, timings_s: dict[str, float], selection: dict[str, Any]
+    ) -> None:
+        """Write the record with the scores; the run cannot be resumed any more.
+
+        Args:
+            n_steps: optimizer steps that were made.
+            timings_s: seconds of its parts.
+            selection: which weights the scores are of.
+        """
         scores = _last_values(self.rows())
-        self.record |= {"steps": n_steps, "scores": scores, "timings_s": timings_s}
+        reason = degenerate(scores, self.record["monitor"])
+        self.record |= {"steps": n_steps, "scores": scores, "timings_s": timings_s, **selection}
+        self.record |= {"degenerate": bool(reason), "degenerate_reason": reason}
         self.record["status"] = "finished"
         if self.is_first:
             self._write()
-            (self.path / "resume.ckpt").unlink(missing_ok=True)
+            for name in ("resume.ckpt", "best.ckpt"):  # last.ckpt has the selected weights
+                (self.path / name).unlink(missing_ok=True)
 
     def failed(self, error: BaseException) -> None:
         """Write down how a run ended before its end; a signal is an interruption."""
@@ -171,5 +191,5 @@ def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:
     """The last logged value of every evaluation key."""
     values: dict[str, float] = {}
     for row in rows:
-        values |= {k: v for k, v in row.items() if k.startswith(("val/", "test/", "isotropy/"))}
+        values |= {k: v for k, v in row.items() if k.startswith(EVALUATIONS)}
     return values

@@ -148,8 +148,8 @@ class Objective(Protocol):
     it): `views[v][r]` is what view v has there, `[B, P, D]` for vectors and `[N, D]` for tokens,
     in float32 at least, and with several processes the rows of all of them. It may have
 
-    - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), or `pairs` (two
-      vectors or more);
+    - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), `pairs` (two
+      vectors or more), or `scored_pairs` (two vectors and the example's label);
     - `counters`: what the last call left out, for the log;
     - `observe(views, labels)`: called once per optimizer step, with all its rows, detached;
     - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
@@ -180,11 +180,14 @@ class Task(Protocol):
     """What is learned: rows, encoding, head, loss and score."""
 
     name: str
-    data_set: Any  # what its source is asked for
+    data_set: Any  # of its rows with labels
+    data_sets: tuple[Any, ...]  # all that its source is asked for
+    left_out: dict[str, int]  # rows that `load` found and gave to no split, by reason
+    has_loss: bool  # false: the objectives alone train, and `loss` is a number of evaluation
     form: str  # cross | bi
     monitor: str  # the score's key without its stage, e.g. accuracy
     mode: str  # max | min
-    n_sequences: int
+    n_sequences: int  # of a training example; one of evaluation may have others
     n_spans: int
 
     def load(self, source: Source) -> dict[str, list[Row]]:

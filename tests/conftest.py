@@ -36,9 +36,10 @@ def pytest_collection_modifyitems(items):
 
 
 def write_data(root, seed=0):
-    """rte, wic and stsb of 96/32/32 rows each under `root`, with the fields of the real sets.
+    """Data sets of 96/32/32 rows each under `root`, with the fields of the real sets.
 
     As in the real files, the test labels of rte are hidden (−1) and those of the others are not.
+    Of wikitext-2 every fourth line is blank, and every fourth a heading.
     """
     rng = random.Random(seed)
 
@@ -65,11 +66,25 @@ def write_data(root, seed=0):
         rest = {"genre": "main-captions", "file": "fixture", "year": "2012test", "id": f"{i:04}"}
         return {"sentence1": sentence(), "sentence2": sentence(), "score": score, **rest}
 
-    for name, build in (("rte", rte), ("wic", wic), ("stsb", stsb)):
+    def snli(i, split):
+        kind = ("entailment", "neutral", "contradiction")[i % 3]
+        premise = f"The {ANIMALS[i // 3 % 4]} {VERBS[i // 12 % 3]} {split} {i // 36}."
+        return {"premise": premise, "hypothesis": sentence(), "label": i % 3, "label_text": kind}
+
+    def wikitext(i, split):
+        if i % 4 < 2:
+            return (" ", f" = = Part {i} = = ")[i % 4]
+        return " ".join(["", f"{sentence()[:-1]} .", f"Then , in {i} , {sentence()[4:-1]} .", ""])
+
+    for name, build in (("rte", rte), ("wic", wic), ("stsb", stsb), ("snli", snli)):
         (root / name).mkdir(parents=True)
         for split, n in SIZES.items():
             lines = [json.dumps(build(i, split)) + "\n" for i in range(n)]
             (root / name / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    (root / "wikitext-2").mkdir()
+    for split, n in SIZES.items():
+        file = root / "wikitext-2" / f"{'valid' if split == 'dev' else split}.txt"
+        file.write_text("".join(wikitext(i, split) + "\n" for i in range(n)), encoding="utf-8")
     return root
 
 

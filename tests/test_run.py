@@ -85,7 +85,10 @@ def test_result(finished):
         "seed",
         "config",
         "n_parameters",
+        "phases",
         "n_rows",
+        "left_out",
+        "data_changes",
         "encoder",
         "data",
         "device",
@@ -93,6 +96,13 @@ def test_result(finished):
         "n_processes",
         "resumed_after_step",
         "environment",
+        "init_from",
+        "select",
+        "selected_step",
+        "n_evaluations",
+        "stopped_by_patience",
+        "degenerate",
+        "degenerate_reason",
         "steps",
         "scores",
         "timings_s",
@@ -316,7 +326,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         "curves.png",
         ".lock",
     }
-    assert set(scores) == {"val/accuracy", "val/loss"}
+    assert set(scores) == {"val/accuracy", "val/loss", "val/majority_share"}
 
 
 def test_the_folder_is_named_by_what_is_computed(composed, small):

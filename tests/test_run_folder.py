@@ -18,6 +18,7 @@ FACTS = {
     "monitor": "val/accuracy",
 }
 POINT = {"step": 4, "n_bytes": 5}
+SELECTION = {"select": "last", "selected_step": 2}
 
 
 @pytest.fixture
@@ -64,11 +65,24 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
     rows = [{"step": 0, "val/accuracy": 0.5, "train/loss": 1.0}, {"step": 2, "val/accuracy": 0.75}]
     (folder.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert folder.stored() == {}
-    folder.finished(2, {"total": 1.0})
+    (folder.path / "best.ckpt").touch()
+    folder.finished(2, {"total": 1.0}, SELECTION)
     assert folder.record["scores"] == {"val/accuracy": 0.75}
-    assert not (folder.path / "resume.ckpt").exists()
+    assert folder.record.items() >= {**SELECTION, "degenerate": False}.items()
+    assert not {"resume.ckpt", "best.ckpt"} & names(folder)
     assert folder.stored() == {"val/accuracy": 0.75}
     assert folder.resume_point() is None
+
+
+def test_a_collapsed_run_is_recorded_with_the_reason(folder):
+    folder.begin(FACTS, None)
+    row = {"step": 2, "val/accuracy": 0.5, "val/majority_share": 1.0, "holdout/accuracy": 0.5}
+    (folder.path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    folder.finished(2, {"total": 1.0}, SELECTION)
+    stored = read_result(folder.path)
+    assert stored["degenerate"] is True
+    assert stored["degenerate_reason"] == "100 % of the predictions on dev are one class"
+    assert stored["scores"]["holdout/accuracy"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -110,6 +124,6 @@ def test_other_processes_write_nothing(composed, small, tmp_path, monkeypatch, c
     with second.owned():
         second.begin(FACTS, None)
         second.failed(NonFiniteError("the loss is nan", {}))
-    second.finished(2, {})
+    second.finished(2, {}, SELECTION)
     assert not (tmp_path / "runs").exists()
     assert capsys.readouterr().out == ""

@@ -12,8 +12,9 @@ from isotrain.config.reading import literal, signature
 
 SUPPLIED = {  # arguments that isotrain gives itself, by group
     "isotropy": {"width"},
-    "freezing": {"encoder"},
-    "objective": {"width"},
+    "freezing": {"encoder", "steps_per_epoch"},
+    "peft": {"encoder"},
+    "objective": {"width", "n_blocks"},
     "optimizer": {"params"},
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
     "metric": {"x", "labels", "groups", "reference", "positives"},

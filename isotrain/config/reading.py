@@ -36,7 +36,7 @@ def signature(target: str) -> Signature | None:
     """Arguments of an allowed target; None where reading the source does not tell.
 
     >>> sorted(signature("isotrain.objectives.cosreg.CosReg").arguments)
-    ['weight']
+    ['reads', 'weight']
     """
     module, _, name = target.rpartition(".")
     if not is_own(module):
@@ -83,17 +83,28 @@ def inherits(target: str, ancestor: str) -> bool:
     return ancestor in (f"{home}.{node.name}" for home, node in lineage if node is not None)
 
 
-def module_call(module: str, name: str) -> dict[str, Any]:
-    """Keyword literals of the call that a module of ours assigns to `name`; {} where there is none.
+def class_calls(target: str, name: str) -> list[dict[str, Any]]:
+    """Keyword literals of the calls that a class of ours, or a base of it, assigns to `name`.
 
-    >>> module_call("isotrain.tasks.rte", "DATA")["name"]
-    'rte'
+    It assigns names of constants, one or a tuple; the calls are where those are made. Empty where
+    there is none, or where reading the source does not tell.
+
+    >>> [call["name"] for call in class_calls("isotrain.tasks.text.Text", "data_sets")]
+    ['wikitext-2', 'stsb']
     """
-    tree = _source_tree(module) if is_own(module) else None
-    value = _assigned(tree.body, name) if tree else None
-    if not isinstance(value, ast.Call):
-        return {}
-    return {k.arg: literal(k.value) for k in value.keywords if k.arg}
+    module, _, class_name = target.rpartition(".")
+    for home, node in _lineage(module, class_name):
+        value = _assigned(node.body, name) if node is not None else None
+        if value is None:
+            continue
+        names = value.elts if isinstance(value, ast.Tuple) else [value]
+        calls = [_found(home, ast.unparse(one))[1] for one in names]
+        return [
+            {k.arg: literal(k.value) for k in call.keywords if k.arg}
+            for call in calls
+            if isinstance(call, ast.Call)
+        ]
+    return []
 
 
 def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:

@@ -11,20 +11,26 @@ from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.config.binding import binding_mistakes
 from isotrain.config.cluster_rule import cluster_mistakes
+from isotrain.config.data_rule import data_mistakes
+from isotrain.config.freezing_rule import freezing_mistakes
 from isotrain.config.objective_rule import objective_mistakes
 from isotrain.config.processes import number_asked_for
 from isotrain.config.reading import class_constant
 from isotrain.config.redaction import literal_secrets
+from isotrain.config.selection_rule import selection_mistakes
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
 from isotrain.config.targets import is_allowed, targets
+from isotrain.config.task_rule import task_mistakes
 
 LEAST = {  # smallest legal value of a number; those of a part stand in its annotations
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
     "training.prefill_batches": 1,
     "training.refit_rows": 2,
+    "training.patience": 1,
     "training.warmup_fraction": 0,
     "training.head_lr_factor": 0,
+    "training.reinit_blocks": 0,
     "monitor.max_rows": 2,
     "checkpoint.every_steps": 0,
     "optimizer.lr": 0,
@@ -81,8 +87,12 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
                 "importable: install it, or set PYTHONPATH)"
             )
     mistakes += _number_mistakes(content)
+    mistakes += data_mistakes(content["data"])
+    mistakes += selection_mistakes(content)
     mistakes += _site_mistakes(content)
     mistakes += objective_mistakes(content)
+    mistakes += task_mistakes(content)
+    mistakes += freezing_mistakes(content)
     headline = content["monitor"]["headline"]
     if headline is not None and headline not in content["metric"]:
         measured = f"choose one of {', '.join(content['metric'])}, or " if content["metric"] else ""

@@ -23,13 +23,27 @@ class Batching(StrEnum):
     random = "random"
 
 
+class Select(StrEnum):
+    """Whose weights a run ends with."""
+
+    last = "last"
+    best = "best"
+    holdout = "holdout"
+
+
 @dataclass
 class DataConfig:
-    """Sizes and order of batches."""
+    """Sizes and order of batches, and changes of the training data."""
 
     batch_size: int = 32
     eval_batch_size: int = 64
     batching: Batching = Batching.length
+    fraction: float = 1.0
+    n_train: int | None = None
+    label_skew: float = 0.0
+    label_noise: float = 0.0
+    hypothesis_only: bool = False
+    holdout: float = 0.1
 
 
 @dataclass
@@ -38,8 +52,13 @@ class TrainingConfig:
 
     warmup_fraction: float = 0.1
     head_lr_factor: float = 1.0
+    layer_decay: float = 1.0
+    reinit_blocks: int = 0
+    frozen_dropout: bool = True
     prefill_batches: int = 8
     refit_rows: int = 16384
+    select: Select = Select.last
+    patience: int | None = None
 
 
 @dataclass
@@ -67,6 +86,7 @@ class RunConfig:
     pooling: Any = None
     isotropy: Any = None
     freezing: Any = None
+    peft: Any = None
     objective: Any = field(default_factory=dict)
     metric: Any = field(default_factory=dict)
     optimizer: Any = None
@@ -75,6 +95,7 @@ class RunConfig:
     logger: Any = field(default_factory=dict)
     source: Any = None
     experiment: Any = None
+    init_from: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)

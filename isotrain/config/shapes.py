@@ -11,10 +11,10 @@ from isotrain.config.binding import nearest
 from isotrain.config.schema import SECTIONS, RunConfig
 
 NEEDED = (
-    *("task", "encoder", "pooling", "isotropy", "freezing", "source"),
+    *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
     *("optimizer", "schedule", "trainer"),
 )
-PARTIAL = ("isotropy", "freezing", "optimizer", "schedule", "logger")  # called by isotrain later
+PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
 
 
 def wrong_keys(content: dict[str, Any]) -> list[str]:

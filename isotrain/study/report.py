@@ -11,7 +11,7 @@ from isotrain.pages.summary import say
 from isotrain.study.definition import Study, StudyError, load_study
 from isotrain.study.plan import SHARED, Job, plan_jobs, study_folder
 from isotrain.study.results import collect
-from isotrain.study.table import markdown, runs_csv, table_csv, table_rows
+from isotrain.study.table import collapsed, markdown, runs_csv, table_csv, table_rows
 
 
 def report_study(
@@ -37,7 +37,7 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     rows = table_rows(study, runs)
     shared = [text for text in (*SHARED, *study.overrides, *overrides) if _counts(text)]
     texts = {
-        "table.md": markdown(study, rows, missing, (len(runs), len(jobs)), shared),
+        "table.md": markdown(study, rows, missing, (len(runs), len(jobs)), shared, collapsed(runs)),
         "table.csv": table_csv(study, rows),
         "runs.csv": runs_csv(runs),
     }

@@ -18,6 +18,7 @@ class Run(NamedTuple):
     seed: int
     scores: dict[str, float]  # every finite one
     shown: dict[str, int]  # the keys a table shows, and the rows N behind each
+    degenerate: str = ""  # why it is, in words
 
 
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
@@ -38,7 +39,8 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
             scores = {k: v for k, v in sorted(result["scores"].items()) if math.isfinite(v)}
             shown = _shown(job, result, scores)
             missing += [f"{place}: no finite {key}" for key in shown if key not in scores]
-            runs.append(Run(job.task, job.arm, job.seed, scores, shown))
+            reason = str(result.get("degenerate_reason", ""))
+            runs.append(Run(job.task, job.arm, job.seed, scores, shown, reason))
     return runs, missing
 
 

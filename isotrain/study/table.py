@@ -69,8 +69,12 @@ def markdown(
     missing: Sequence[str],
     n_runs: tuple[int, int],
     overrides: Iterable[str],
+    collapsed: Sequence[str] = (),
 ) -> str:
-    """The report: what was run (`n_runs`: finished, all), one table a task, how to read them."""
+    """The report: what was run (`n_runs`: finished, all), one table a task, how to read them.
+
+    Runs that `collapsed` names are told above the tables; their scores count in the means.
+    """
     sizes = f"{len(study.tasks)} × {len(study.arms)} × {len(study.seeds)}"
     lines = [f"# Study {study.name}", ""]
     lines += [f"Tasks × arms × seeds: {sizes}; {n_runs[0]} of {n_runs[1]} runs finished."]
@@ -80,6 +84,9 @@ def markdown(
     lines += [f"- seeds: {', '.join(map(str, study.seeds))}", ""]
     if missing:
         lines += ["Missing:", "", *(f"- {line}" for line in missing), ""]
+    if collapsed:
+        lines += ["Degenerate, and counted in the tables:", ""]
+        lines += [*(f"- {line}" for line in collapsed), ""]
     for task in study.tasks:
         if cells := [_cells(row) for row in rows if row.task == task]:
             difference = (f"− {study.baseline}", "sd", "95 % interval", "n", "p")
@@ -95,6 +102,19 @@ def markdown(
         "and no p.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def collapsed(runs: Sequence[Run]) -> list[str]:
+    """A line for every degenerate run, with the reason.
+
+    >>> collapsed([Run("rte", "none", 0, {}, {}, "one class"), Run("rte", "none", 1, {}, {})])
+    ['rte, none, seed 0: one class']
+    """
+    return [
+        f"{run.task}, {run.arm}, seed {run.seed}: {run.degenerate}"
+        for run in runs
+        if run.degenerate
+    ]
 
 
 def table_csv(study: Study, rows: Sequence[Row]) -> str:

@@ -18,6 +18,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import distributed
 
 from isotrain.geometry.gather import n_processes, sum_over_processes
+from isotrain.training.selection import Selection
 
 KEY = "isotrain"  # of our part of a checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
@@ -40,11 +41,12 @@ class Checkpoints(pl.Callback):
     Args:
         path: the file.
         every_steps: optimizer steps between two of them; 0 = only at a signal and at the end.
+        selection: its state at the step is part of a checkpoint.
     """
 
-    def __init__(self, path: Path, every_steps: int) -> None:
+    def __init__(self, path: Path, every_steps: int, selection: Selection) -> None:
         super().__init__()
-        self.path, self.every_steps = path, every_steps
+        self.path, self.every_steps, self.selection = path, every_steps, selection
         self._step = self._saved_step = 0
         self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
         self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
@@ -63,6 +65,7 @@ class Checkpoints(pl.Callback):
             "random": self._random,
         }
         self._step = self._saved_step = int(checkpoint["global_step"])
+        self.selection.state = dict(self._state["selection"])
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make up for the evaluation that a signal cut off, at its step and epoch."""
@@ -184,6 +187,7 @@ class Checkpoints(pl.Callback):
             "step": self._step,
             "evaluation_due": evaluation_due,
             "evaluated_step": getattr(trainer.lightning_module, "evaluated_step", None),
+            "selection": dict(self.selection.state),
             "n_bytes": getattr(log, "n_bytes", 0),
             "random": _random_state(),  # of this process; a checkpoint has that of each
         }

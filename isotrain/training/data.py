@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from isotrain.tasks.changes import NOTHING, Changes, apply_changes
 from isotrain.tasks.token_cache import encode_cached
 from isotrain.types import Batch, Example, Task
 
@@ -153,8 +155,14 @@ class TaskData(pl.LightningDataModule):
         batch_size: rows per training step, of all processes together.
         eval_batch_size: rows per evaluation step.
         batching: length | random, see `EpochBatches`.
-        seed: of the order of training rows.
+        seed: of the order of training rows, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
+        changes: of the training rows.
+        holdout: share of the training rows, after their changes, that is evaluated beside dev and
+            never trained on.
+
+    Raises:
+        ValueError: an unknown batching, a size below 1; `setup`: no row would be left to train on.
     """
 
     def __init__(
@@ -167,6 +175,8 @@ class TaskData(pl.LightningDataModule):
         batching: Batching,
         seed: int,
         cache: Path | None = None,
+        changes: Changes = NOTHING,
+        holdout: float = 0.0,
     ) -> None:
         super().__init__()
         if batching not in ("length", "random"):
@@ -177,6 +187,8 @@ class TaskData(pl.LightningDataModule):
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
+        self.changes, self.holdout = changes, holdout
+        self.changed: dict[str, Any] = {}  # what the changes did, for the record
         self.start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
@@ -184,10 +196,17 @@ class TaskData(pl.LightningDataModule):
         """Read and tokenise; a second call does nothing."""
         if not self.examples:
             rows = self.task.load(self.source)
+            rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
             self.examples = {
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
+            if self.changed:  # a row that was kept is known by its number in the whole data set
+                train = [replace(e, index=numbers[e.index]) for e in self.examples["train"]]
+                self.examples["train"] = train
+            if self.holdout:
+                kept, held = self._parted(self.examples["train"])
+                self.examples |= {"train": kept, "holdout": held}
 
     @property
     def n_rows(self) -> dict[str, int]:
@@ -204,13 +223,29 @@ class TaskData(pl.LightningDataModule):
         batches = self._epoch_batches(0, 1, (0, 0))
         return islice(self._loader("train", batches), n)
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        """Batches of dev."""
-        return self._evaluation("dev")
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Batches of dev, or of dev and of the rows held out."""
+        dev = self._evaluation("dev")
+        return [dev, self._evaluation("holdout")] if self.holdout else dev
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """Batches of test; ask `n_rows` whether there are any."""
         return self._evaluation("test")
+
+    def _parted(self, examples: list[Example]) -> tuple[list[Example], list[Example]]:
+        """What is trained on and what is held out, in their order; a function of the seed."""
+        n_held = max(1, round(self.holdout * len(examples)))
+        if n_held >= len(examples):
+            raise ValueError(
+                f"data.holdout={self.holdout} of {len(examples)} training rows leaves none to "
+                "train on; lower it"
+            )
+        generator = torch.Generator().manual_seed(self.seed)
+        held = set(torch.randperm(len(examples), generator=generator)[:n_held].tolist())
+        parts: tuple[list[Example], list[Example]] = ([], [])
+        for number, example in enumerate(examples):
+            parts[number in held].append(example)
+        return parts
 
     def _process(self) -> tuple[int, int]:
         """Number of this process, and of all."""

@@ -125,7 +125,12 @@ def check_reads(objectives: Mapping[str, Objective], n_vectors: int, n_blocks: i
         if needs == "pairs" and n_vectors < 2:
             raise ValueError(
                 f"objective={name} compares the two sentences of an example, and this task gives "
-                "one vector for both; use task.form=bi"
+                "one vector an example; use task.form=bi, or a task of pairs, as task=nli_pairs"
+            )
+        if needs == "scored_pairs" and n_vectors != 2:
+            raise ValueError(
+                f"objective={name} scores the two vectors of an example, and this task and pooling "
+                f"give {n_vectors}; use task.form=bi with pooling=cls or mean"
             )
         if needs == "classes" and n_vectors != 1:
             raise ValueError(

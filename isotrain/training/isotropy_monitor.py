@@ -80,7 +80,9 @@ class IsotropyMonitor(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Offer the rows of a batch to the reservoirs."""
+        """Offer the rows of a batch of dev to the reservoirs."""
+        if dataloader_idx:  # training rows that are held out
+            return
         output: ModelOutput = outputs["output"]
         ids_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
         flat_states = [hidden.flatten(0, 1) for hidden in output.hidden_states]  # [A·T, D]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -34,29 +35,49 @@ def fit_layers(
     ]
     if not waiting:
         return
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    layers.train()  # statistics of the batch: none are frozen yet
-    if prefill:
-        for output in outputs(n_batches):
-            layers.eval()  # no step of training is made
-            model.observe({s: (rows.before, rows.labels) for s, rows in output.site_rows.items()})
-            layers.train()
-    for number, site in enumerate(model.sites):
-        layer = layers[site]
-        if layer not in waiting:
+    with evaluating(model):
+        layers.train()  # statistics of the batch: none are frozen yet
+        if prefill:
+            for output in outputs(n_batches):
+                layers.eval()  # no step of training is made
+                model.observe(
+                    {s: (rows.before, rows.labels) for s, rows in output.site_rows.items()}
+                )
+                layers.train()
+        for number, site in enumerate(model.sites):
+            layer = layers[site]
+            if layer not in waiting:
+                layer.eval()
+                continue
+            if getattr(layer, "eval_stats", None) == "refit":
+                _fit(layer, *_sampled(outputs(None), site, refit_rows))
+            elif number > 0:
+                rows = [output.site_rows[site] for output in outputs(n_batches)]
+                _fit(
+                    layer, torch.cat([r.before for r in rows]), torch.cat([r.labels for r in rows])
+                )
+            else:
+                layer.fit()  # type: ignore[operator]
             layer.eval()
-            continue
-        if getattr(layer, "eval_stats", None) == "refit":
-            _fit(layer, *_sampled(outputs(None), site, refit_rows))
-        elif number > 0:
-            rows = [output.site_rows[site] for output in outputs(n_batches)]
-            _fit(layer, torch.cat([r.before for r in rows]), torch.cat([r.labels for r in rows]))
-        else:
-            layer.fit()  # type: ignore[operator]
-        layer.eval()
-    for module, mode in modes:
-        module.training = mode
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, and then every part of it in the mode it was in.
+
+    >>> with evaluating(layer := nn.Dropout()):
+    ...     layer.training
+    False
+    >>> layer.training
+    True
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 def trains_behind_one_map(layer: nn.Module) -> bool:

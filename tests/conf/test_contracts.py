@@ -21,7 +21,7 @@ from isotrain.types import Task
 
 CONF = Path(__file__).parents[2] / "conf"
 WIDTH = 16
-COUNTS = {"isotropy": 21, "metric": 32, "objective": 1, "task": 3}
+COUNTS = {"isotropy": 21, "metric": 32, "objective": 1, "task": 6}
 
 
 def names(group):
@@ -334,13 +334,14 @@ def test_a_metric_refuses_what_is_not_finite(metric, bad):
 @pytest.fixture
 def objective(request, composed):
     node = composed(f"objective=[{request.param}]").objective[request.param]
-    takes_width = "width" in inspect.signature(get_object(node["_target_"])).parameters
-    return instantiate(node, **({"width": WIDTH} if takes_width else {}))
+    takes = inspect.signature(get_object(node["_target_"])).parameters
+    known = {"width": WIDTH, "n_blocks": 1}
+    return instantiate(node, **{name: known[name] for name in known if name in takes})
 
 
 def vectors_of(objective, n, n_views=None, seed=0):
     """Views of n examples, a cloud for each place that is read, with as many vectors as needed."""
-    p = 2 if objective.needs == "pairs" else 1
+    p = 2 if objective.needs.endswith("pairs") else 1
     return [
         [
             cloud(n * p, seed=seed + 10 * view + number).reshape(n, p, WIDTH).requires_grad_()
@@ -363,7 +364,7 @@ over_objectives = pytest.mark.parametrize("objective", names("objective"), indir
 def test_an_objective_is_a_finite_scalar_with_a_finite_gradient(objective, n, kind):
     assert objective.weight != 0
     assert objective.n_views in (1, 2)
-    assert objective.needs in ("rows", "classes", "pairs")
+    assert objective.needs in ("rows", "classes", "pairs", "scored_pairs")
     views = vectors_of(objective, n)
     leaves = [leaf for clouds in views for leaf in clouds]
     with torch.no_grad():
@@ -419,14 +420,21 @@ def test_an_objective_remembers_only_when_told_and_its_state_returns(objective):
 # Tasks
 
 
+def forms(name):
+    """The forms that a task's file offers; None for one that has no such key."""
+    text = (CONF / "task" / f"{name}.yaml").read_text(encoding="utf-8")
+    return ("cross", "bi") if "\nform: " in text else (None,)
+
+
 @pytest.fixture
 def task(request, composed):
     name, form = request.param
-    return instantiate(composed(f"task={name}", f"task.form={form}").task)
+    chosen = [f"task.form={form}"] if form else []
+    return instantiate(composed(f"task={name}", *chosen).task)
 
 
 over_tasks = pytest.mark.parametrize(
-    "task", [(name, form) for name in names("task") for form in ("cross", "bi")], indirect=True
+    "task", [(name, form) for name in names("task") for form in forms(name)], indirect=True
 )
 
 
@@ -438,37 +446,49 @@ def test_a_task_has_every_member_of_its_protocol(task):
     assert {"name", "load", "encode", "build_head", "loss", "metrics", "monitor"} <= members
     assert [name for name in members if not hasattr(task, name)] == []
     assert task.mode in ("max", "min")
-    assert (task.n_sequences, task.form) in ((1, "cross"), (2, "bi"))
+    assert task.form in ("cross", "bi")
+    if task.has_loss:
+        assert task.n_sequences == {"cross": 1, "bi": 2}[task.form]
     assert task.monitor in task.metrics()
+    assert task.data_set in task.data_sets
+    assert task.left_out == {}
 
 
 @over_tasks
-def test_a_task_loads_encodes_and_scores(task, data_dir, tokenizer, request):
+def test_a_task_loads_encodes_and_scores(task, data_dir, tokenizer):
     rows = task.load(LocalSource(str(data_dir)))
-    n_test = sum(
+    gold = [
         json.loads(line).get("label", 0) >= 0
-        for line in (data_dir / task.name / "test.jsonl").read_text().splitlines()
-    )
-    assert n_test == (0 if task.name == "rte" else 32)
-    assert {split: len(found) for split, found in rows.items()} == {
-        "train": 96,
-        "dev": 32,
-        "test": n_test,
-    }
-    examples = task.encode(rows["dev"], tokenizer)
-    assert [e.index for e in examples] == list(range(32))
-    for e in examples:
-        assert len(e.input_ids) == len(e.token_type_ids) == len(e.special_mask) == task.n_sequences
-        assert (e.spans is None) == (task.n_spans == 0)
-        if e.spans is not None:
-            assert [len(spans) for spans in e.spans] == [task.n_spans] * task.n_sequences
-    batch = collate(examples, tokenizer.pad_token_id)
+        for line in (data_dir / task.data_set.name / "test.jsonl").read_text().splitlines()
+    ]
+    assert sum(gold) == (0 if task.name == "rte" else 32)
+    assert task.left_out.get("test: no gold", 0) == 32 - sum(gold)
+    assert list(rows) == ["train", "dev", "test"]
+    assert (len(rows["dev"]), len(rows["test"])) == (32, sum(gold))
+    assert len(rows["train"]) == 96 if task.has_loss else len(rows["train"]) >= 32
+    examples = {split: task.encode(found, tokenizer) for split, found in rows.items()}
+    for split, n_sequences in (
+        ("train", task.n_sequences),
+        ("dev", {"cross": 1, "bi": 2}[task.form]),
+    ):
+        assert [e.index for e in examples[split]] == list(range(len(rows[split])))
+        for e in examples[split]:
+            lists = e.input_ids, e.token_type_ids, e.special_mask
+            assert [len(sequences) for sequences in lists] == [n_sequences] * 3
+            assert (e.spans is None) == (task.n_spans == 0)
+            if e.spans is not None:
+                assert [len(spans) for spans in e.spans] == [task.n_spans] * n_sequences
 
     torch.manual_seed(0)
     encoder = build_tiny(width=WIDTH, n_blocks=1, n_heads=1)
     n_vectors = ClsPooling().n_vectors(task.n_sequences, task.n_spans)
     head = task.build_head(WIDTH, n_vectors)
-    output = IsotropicModel(encoder, ClsPooling(), head, {})(batch)
+    model = IsotropicModel(encoder, ClsPooling(), head, {})
+    of_train = model(collate(examples["train"], tokenizer.pad_token_id))
+    assert of_train.pooled.shape == (len(rows["train"]), n_vectors, WIDTH)
+    assert len(of_train.logits) == len(rows["train"])
+    batch = collate(examples["dev"], tokenizer.pad_token_id)
+    output = model(batch)
     loss = task.loss(output.logits, batch.labels)
     assert loss.shape == ()
     loss.backward()
@@ -489,7 +509,7 @@ def test_a_task_encodes_no_rows_as_none(task, tokenizer):
     assert task.encode([], tokenizer) == []
 
 
-@pytest.mark.parametrize("name", names("task"))
+@pytest.mark.parametrize("name", [name for name in names("task") if forms(name) != (None,)])
 def test_a_task_refuses_another_form(composed, name):
     with pytest.raises(Exception, match="form must be cross or bi, got 'tri'"):
         instantiate(composed(f"task={name}", "task.form=tri").task)

@@ -25,25 +25,28 @@ CONF = Path(__file__).parents[2] / "conf"
 COUNTS = {
     "encoder": 7,
     "experiment": 2,
-    "freezing": 4,
+    "freezing": 9,
     "isotropy": 16,
     "logger": 2,
     "metric": 32,
     "objective": 1,
     "optimizer": 1,
+    "peft": 3,
     "pooling": 4,
     "schedule": 3,
     "source": 3,
-    "task": 3,
+    "task": 6,
     "trainer": 1,
 }
 MULTI = ("metric", "objective", "logger")  # groups that take a list
 # What build.py adds to the keys of a file.
 SUPPLIED = {
     "isotropy": {"width"},
-    "freezing": {"encoder"},
+    "freezing": {"encoder", "steps_per_epoch"},
+    "peft": {"encoder"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
+    "objective": {"width", "n_blocks"},  # to those that take it
 }
 # Files that deliberately differ from the Python defaults of their target, and where.
 PRESETS = {
@@ -51,6 +54,12 @@ PRESETS = {
     "encoder/distilbert": {"revision"},
     "encoder/gpt2": {"revision"},
     "encoder/roberta_base": {"revision"},
+}
+# What a file needs beside it.
+NEEDED = {
+    "encoder/huggingface": ["encoder.name=bert-base-cased"],
+    "task/nli_pairs": ["objective=[simcse]"],
+    "task/text": ["objective=[simcse]"],
 }
 OPTIONS = sorted(
     f"{file.parent.name}/{file.stem}"
@@ -79,8 +88,7 @@ def with_option(composed, monkeypatch):
     def compose_option(name):
         group, option = name.split("/")
         override = f"{group}=[{option}]" if group in MULTI else f"{group}={option}"
-        needed = ["encoder.name=bert-base-cased"] if name == "encoder/huggingface" else []
-        return composed(override, *needed)
+        return composed(override, *NEEDED.get(name, []))
 
     return compose_option
 
@@ -156,7 +164,7 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
     else:
         assert differing == PRESETS.get(name, set())
     # What build.py completes is partial; everything else is made at once.
-    assert bool(node.get("_partial_")) == bool(supplied)
+    assert bool(node.get("_partial_")) == (bool(supplied) and group != "objective")
 
 
 def test_presets_are_files_that_exist():

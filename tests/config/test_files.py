@@ -37,7 +37,7 @@ def write(folder, *names):
     return folder
 
 
-@pytest.mark.parametrize("task", ["rte", "stsb", "wic"])
+@pytest.mark.parametrize("task", ["rte", "stsb", "wic", "snli", "text", "nli_pairs"])
 def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
     for name in OFFLINE:
         monkeypatch.setenv(name, "1")
@@ -45,7 +45,13 @@ def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
 
 
 @pytest.mark.parametrize(
-    ("task", "folders"), [("rte", "rte RTE"), ("stsb", "stsb STS-B"), ("wic", "wic WiC")]
+    ("task", "folders"),
+    [
+        ("rte", "rte RTE"),
+        ("stsb", "stsb STS-B"),
+        ("wic", "wic WiC"),
+        ("snli", "snli snli_1.0 SNLI"),
+    ],
 )
 def test_a_folder_without_the_set_is_told_with_every_place_looked_at(tmp_path, task, folders):
     (mistake,) = told(f"task={task}", "source=local", f"source.root={tmp_path}")
@@ -79,6 +85,17 @@ def test_which_files_make_a_set(tmp_path, names, absent):
         assert f"{split}.jsonl" in found[0]
     for split in {"train", "dev", "test"} - set(absent):
         assert not found or f"/{split}.tsv" not in found[0]
+
+
+def test_each_set_of_a_task_is_looked_for(tmp_path):
+    choice = ("task=text", "source=local", f"source.root={tmp_path}")
+    of_text, of_stsb = told(*choice)
+    assert "wikitext-2/train.txt and wikitext-2/dev.txt" in of_text
+    assert f"{tmp_path / 'stsb'}, {tmp_path / 'STS-B'};" in of_stsb
+    write(tmp_path, "wikitext-2/wiki.train.tokens", "wikitext-2/wiki.valid.tokens")
+    assert told(*choice) == [of_stsb]
+    write(tmp_path, "stsb/train.jsonl", "stsb/dev.jsonl")
+    assert told(*choice) == []
 
 
 def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
@@ -223,6 +240,7 @@ def test_a_task_of_a_users_package_with_a_data_set_is_looked_for(package, monkey
         DATA = DataSet(name="mine", fields={"a": str}, target="a", hub_id="x/y",
                        hub_config=None, hub_revision="0")
         class Mine:
+            data_set = DATA
             def __init__(self): ...
         """
     )

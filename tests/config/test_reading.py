@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 import isotrain
 from isotrain.arguments import Bounds
 from isotrain.config.binding import binding_mistakes
-from isotrain.config.reading import class_constant, inherits, module_call, signature
+from isotrain.config.reading import class_calls, class_constant, inherits, signature
 from isotrain.config.targets import targets
 
 ROOT = Path(isotrain.__file__).parents[1]
@@ -147,28 +147,30 @@ def test_constants_of_a_class_are_those_of_the_object(target):
 
 
 @pytest.mark.parametrize("target", TASKS)
-def test_keywords_of_a_call_are_those_of_the_object(target):
-    module = target.rpartition(".")[0]
-    data = importlib.import_module(module).DATA
-    found = module_call(module, "DATA")
-    assert {"name", "hub_id", "hub_revision", "target"} <= set(found) <= set(data._fields)
-    for field, value in found.items():
-        assert value is None or value == getattr(data, field), field
-    for field in ("name", "hub_id", "hub_revision", "target", "folders"):
-        assert found.get(field, ()) == getattr(data, field)
+def test_keywords_of_calls_are_those_of_the_objects(target):
+    made = get_object(target)()
+    calls = class_calls(target, "data_sets") or class_calls(target, "data_set")
+    for data, found in zip(made.data_sets, calls, strict=True):
+        assert {"name", "hub_id", "hub_revision", "target"} <= set(found) <= set(data._fields)
+        for field, value in found.items():
+            assert value is None or value == getattr(data, field), field
+        for field in ("name", "hub_id", "hub_revision", "target"):
+            assert found[field] == getattr(data, field)
+        for field in ("folders", "files"):
+            assert found.get(field, data._field_defaults[field]) == getattr(data, field)
 
 
-@pytest.mark.parametrize("name", ["data", "RTE", "Any", "no_such_name", "__doc__", ""])
+@pytest.mark.parametrize("name", ["n_spans", "name", "label", "no_such_name", "__doc__", ""])
 def test_what_is_no_call_has_no_keywords(name):
-    assert module_call("isotrain.tasks.rte", name) == {}
+    assert class_calls("isotrain.tasks.rte.RTE", name) == []
 
 
 def test_constants_and_calls_of_unknown_places_are_none():
     assert class_constant("isotrain.no.such.Task", "n_spans") is None
     assert class_constant("isotrain.tasks.encoding.encode_pairs", "n_spans") is None
     assert class_constant("os.path", "sep") is None
-    assert module_call("isotrain.no.such", "DATA") == {}
-    assert module_call("", "DATA") == {}
+    assert class_calls("isotrain.no.such.Task", "data_set") == []
+    assert class_calls("", "data_set") == []
 
 
 BASE = """
@@ -246,6 +248,31 @@ def test_a_base_of_others_is_not_read(package, monkeypatch, text):
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     assert signature(f"{module}.part") is None
     assert class_constant(f"{module}.part", "n") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("pass", ["stsb"]),
+        ("data_set = HERE", ["here"]),
+        ("data_set = HERE, there.DATA", ["here", "rte"]),
+        ("data_set = OTHER", []),
+        ("data_set = HERE.x", []),
+        ("data_set = DataSet(name='inline')", []),
+    ],
+)
+def test_calls_are_found_where_their_names_come_from(package, monkeypatch, body, names):
+    module = package(
+        f"""
+        from isotrain.tasks import rte as there
+        from isotrain.tasks.stsb import STSB as Base
+        HERE, OTHER = DataSet(name="here"), None
+        class part(Base):
+            {body}
+        """
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    assert [call["name"] for call in class_calls(f"{module}.part", "data_set")] == names
 
 
 def test_a_mistyped_key_of_an_inherited_task_is_told_with_the_right_one(package, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from omegaconf import OmegaConf
 
 import isotrain
-from isotrain.config.reading import class_constant, module_call, signature
+from isotrain.config.reading import class_calls, class_constant, signature
 from isotrain.config.targets import is_allowed, targets
 
 ROOT = Path(isotrain.__file__).parents[1]
@@ -108,7 +108,7 @@ def test_a_users_package_is_neither_allowed_nor_imported_without_the_variable(pa
     assert not is_allowed(f"{module}.Part")
     assert signature(f"{module}.Part") is None
     assert class_constant(f"{module}.Part", "n_spans") is None
-    assert module_call(module, "DATA") == {}
+    assert class_calls(f"{module}.Part", "data_set") == []
     assert module.partition(".")[0] not in sys.modules
 
 

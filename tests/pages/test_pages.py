@@ -103,6 +103,51 @@ def test_summary(capsys, tmp_path):
     assert "test/accuracy" not in printed
 
 
+ROWS_OF_FOUR = [*ROWS, logged(4, 0.25), logged(2, 0.5)]  # the selected weights once more
+
+
+@pytest.mark.parametrize(
+    ("more", "told", "not_told"),
+    [
+        ({}, [], ["best of", "degenerate", "stopped"]),
+        (
+            {"select": "best", "selected_step": 2, "n_evaluations": 3},
+            ["step 2: best of 3 evaluations on dev: optimistic"],
+            ["held-out", "stopped"],
+        ),
+        (
+            {"select": "holdout", "selected_step": 2, "n_evaluations": 3, "stopped_by_patience": 1},
+            ["step 2: best of 3 evaluations on 1,000 held-out", "stopped after step 4 by"],
+            ["optimistic"],
+        ),
+        (
+            {"select": "last", "config": {"training": {"select": "best"}}, "selected_step": 4},
+            ["no evaluation had a score for training.select=best"],
+            ["best of"],
+        ),
+        ({"degenerate": True, "degenerate_reason": "one class"}, ["degenerate: one class"], []),
+        ({"degenerate": False, "degenerate_reason": ""}, [], ["degenerate"]),
+    ],
+)
+def test_how_weights_were_selected_and_a_collapse_are_told(capsys, tmp_path, more, told, not_told):
+    n_rows = {**RESULT["n_rows"], "holdout": 1000}
+    result = {**RESULT, "steps": 4, "n_rows": n_rows, **more}
+    print_summary(result, ROWS_OF_FOUR, tmp_path)
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in told), printed
+    assert not [text for text in not_told if text in printed]
+
+
+def test_the_summary_has_the_values_of_the_selected_weights(capsys, tmp_path):
+    scores = {key: value for key, value in ROWS[-1].items() if key != "step"}
+    result = {**RESULT, "steps": 4, "scores": scores, "selected_step": 2, "select": "best"}
+    print_summary(result, ROWS_OF_FOUR, tmp_path)
+    printed = capsys.readouterr().out
+    assert "step 2" in printed
+    lines = [line for line in printed.splitlines() if "val/accuracy" in line or "after" in line]
+    assert [line.split("│")[3].strip() for line in lines] == ["0.5000", "0.5700", "0.5900"]
+
+
 @pytest.mark.parametrize("folder", ["/runs/[seed]/x", "/runs/a [bold]b"])
 def test_a_path_is_printed_as_it_is(capsys, folder):
     parts = {"trainable": 1, "total": 2}

@@ -106,6 +106,29 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     assert float(per_run[1]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
 
 
+def test_degenerate_runs_are_listed_and_nothing_else_changes(fake):
+    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}}
+    texts = []
+    for reason in (None, "", "100 % of the predictions on dev are one class"):
+        for job in jobs[:4]:
+            job.folder.mkdir(parents=True, exist_ok=True)
+            told = {"degenerate_reason": reason} if reason is not None and job is jobs[1] else {}
+            scores = {"val/accuracy": 0.5 + 0.1 * job.seed}
+            write_json(job.folder / "result.json", {**whole, **told, "scores": scores})
+        folder = report_study(str(fake.file), fake.overrides)
+        names = ("table.md", "table.csv", "runs.csv")
+        texts.append([(folder / name).read_text() for name in names])
+    before, sound, collapsed = texts
+    assert before == sound, "tables of runs from before, and of sound ones, are the same bytes"
+    assert before[1:] == collapsed[1:]
+    added = [line for line in collapsed[0].splitlines() if line not in before[0].splitlines()]
+    assert added == [
+        "Degenerate, and counted in the tables:",
+        "- rte, none, seed 1: 100 % of the predictions on dev are one class",
+    ]
+
+
 def test_gaps_are_listed_with_their_reason(fake):
     jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
     results = [

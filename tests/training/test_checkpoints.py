@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def kill_points():
-    """The benchmark of forty points; its functions run five here."""
+    """The benchmark of forty points; its functions run some here."""
     spec = importlib.util.spec_from_file_location(
         "kill_points", ROOT / "benchmarks" / "kill_points.py"
     )
@@ -40,10 +40,15 @@ def kill_points():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("configuration", "points"),
-    [("plain", 1), ("accumulation, queue layer", 2), ("bi form, objective", 2)],
+    [
+        ("plain", 1),
+        ("accumulation, queue layer", 2),
+        ("bi form, objective", 2),
+        ("selection, patience", 2),
+    ],
 )
 def test_random_kill_points(kill_points, tmp_path, configuration, points):
-    """Five of the points that benchmarks/kill_points.py draws, at new places every time."""
+    """Some of the points that benchmarks/kill_points.py draws, at new places every time."""
     kill_points.compare(configuration, None, 0, tmp_path)
     total = kill_points.n_events(configuration, tmp_path)
     assert total > 50

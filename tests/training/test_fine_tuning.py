@@ -314,6 +314,33 @@ def test_views_are_separate_passes(built):
     assert not torch.equal(one, two)  # another dropout
 
 
+def test_an_objective_is_shown_training_rows_in_evaluation_mode_at_the_start_of_an_epoch(built):
+    experiment = built(*TRAIN_ONLY, "trainer.max_epochs=2", "+trainer.limit_train_batches=1")
+    module, shown, random = experiment.module, [], []
+
+    class Asks:
+        weight, n_views = 0.0, 1
+
+        def __call__(self, views, labels):
+            return views[0][0].sum()
+
+        def asks_for_pass(self, epoch):
+            random.append(torch.get_rng_state())
+            return True
+
+        def prepare(self, epoch, reads):
+            modes = {part.training for part in module.model.modules()}
+            shown.append((epoch, modes, sum(len(pooled) for (pooled,) in reads)))
+            random.append(torch.get_rng_state())
+
+    module.extra.objectives["asks"] = Asks()
+    fit(experiment)
+    n_rows = experiment.data.n_rows["train"]
+    assert shown == [(0, {False}, n_rows), (1, {False}, n_rows)]
+    assert torch.equal(random[0], random[1])  # no dropout was drawn
+    assert torch.equal(random[2], random[3])
+
+
 # Batches too small for statistics. Each trains, evaluates, and says in its counters what happened.
 
 HARD = ("task=rte", "isotropy=cluster_pca", "trainer.max_steps=4", "trainer.log_every_n_steps=1")

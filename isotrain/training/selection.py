@@ -1,0 +1,123 @@
+"""Which weights a run ends with, and when it stops before its last step."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+
+Select = Literal["last", "best", "holdout"]
+
+
+class Selection(pl.Callback):
+    """Follows the monitored score from evaluation to evaluation.
+
+    Every evaluation after the first optimizer step is a candidate; step 0 is none. A later one
+    with an equal score is no better, nor is one that is NaN. `best` goes by dev and `holdout` by
+    the training rows that were held out: the weights of the best candidate so far are kept in a
+    file, with the layers' statistics that were frozen for it, and `restore` puts them back at the
+    end. `last` keeps nothing. With `patience` n, training stops after n candidates in a row that
+    were no better than the best one before.
+
+    `state` is plain and part of each checkpoint to resume from (see `Checkpoints`). A file that
+    is newer than such a checkpoint is written again, with the same bits, when the run gets there.
+
+    Args:
+        select: last | best | holdout.
+        score: key of the score without its stage, such as `accuracy`.
+        mode: max | min, which scores are better.
+        patience: candidates without a better score before training stops; None = never.
+        folder: of the run; `best.ckpt` in it has the best weights.
+    """
+
+    def __init__(
+        self, select: Select, score: str, mode: str, patience: int | None, folder: Path
+    ) -> None:
+        super().__init__()
+        self.select, self.mode, self.patience = select, mode, patience
+        self.path = folder / "best.ckpt"
+        self.key = f"{'holdout' if select == 'holdout' else 'val'}/{score}"
+        self.state: dict[str, Any] = {
+            "n_evaluations": 0,  # candidates so far
+            "step": None,  # of the best one
+            "score": None,
+            "n_waited": 0,  # candidates since
+            "stopped": False,  # by patience
+        }
+        self.is_restored = False
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop again where the run that is resumed was stopped."""
+        trainer.should_stop = trainer.should_stop or self.state["stopped"]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Judge the weights that were evaluated."""
+        if self.is_restored or trainer.global_step == 0:
+            return
+        score = float(trainer.callback_metrics[self.key])
+        known, sign = self.state["score"], 1 if self.mode == "max" else -1
+        self.state["n_evaluations"] += 1
+        if not math.isnan(score) and (known is None or sign * score > sign * known):
+            self.state |= {"step": trainer.global_step, "score": score, "n_waited": 0}
+            if self.select != "last":
+                self._keep(trainer, pl_module)
+            return
+        self.state["n_waited"] += 1
+        if self.state["n_waited"] == self.patience and trainer.state.fn == "fit":
+            self.state["stopped"] = trainer.should_stop = True
+
+    def restore(self, trainer: pl.Trainer, module: Any) -> bool:
+        """Put the selected weights back, in every process; False where the last ones stay.
+
+        The module keeps their frozen statistics from then on, and logs at their step.
+
+        Raises:
+            RuntimeError: the file is of another step: a run that was killed got further on other
+                code or another machine, and to another score.
+        """
+        if self.select == "last" or self.state["step"] is None:
+            return False
+        trainer.strategy.barrier()  # the first process may still be writing
+        kept = torch.load(self.path, map_location="cpu", weights_only=True)
+        if kept["step"] != self.state["step"]:
+            raise RuntimeError(
+                f"{self.path} has the weights of step {kept['step']}, and this run selected step "
+                f"{self.state['step']}: it went on with other code or on another machine than it "
+                "was begun with; train it anew with rerun=true"
+            )
+        module.load_state_dict(kept["state_dict"])
+        module.selected_step = kept["step"]
+        self.is_restored = True
+        return True
+
+    def facts(self, last_step: int) -> dict[str, Any]:
+        """What the record of a run says: whose weights it has, and of how many candidates.
+
+        `select` is `last` also where no candidate had a score.
+        """
+        return {
+            "select": self.select if self.is_restored else "last",
+            "selected_step": self.state["step"] if self.is_restored else last_step,
+            "n_evaluations": self.state["n_evaluations"],
+            "stopped_by_patience": self.state["stopped"],
+        }
+
+    def _keep(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            kept = {"state_dict": module.state_dict(), "step": trainer.global_step}
+            trainer.strategy.checkpoint_io.save_checkpoint(kept, self.path)
+
+
+def lost_selection(state: dict[str, Any], path: Path, select: Select) -> str | None:
+    """Why a run cannot go on from a `state`: its best weights are gone; None where they are there.
+
+    >>> lost_selection({"step": None}, Path("best.ckpt"), "best")
+    >>> lost_selection({"step": 4}, Path("nowhere/best.ckpt"), "best")
+    'nowhere/best.ckpt is gone; it has the weights of step 4, the best so far'
+    """
+    if select == "last" or state["step"] is None or path.is_file():
+        return None
+    return f"{path} is gone; it has the weights of step {state['step']}, the best so far"

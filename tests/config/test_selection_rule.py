@@ -1,0 +1,92 @@
+"""What is refused of selecting weights by evaluations, and what these keys are part of."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotrain.config.command import check_command
+from isotrain.config.compose import compose_run, content_hash
+from isotrain.config.rules import mistakes_in
+
+BASE = ("encoder=tiny", "source=demo", "threads=1")
+
+
+def mistakes(*overrides):
+    return mistakes_in(compose_run([*BASE, *overrides]))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["training.select=best", "training.patience=1"],
+        ["training.select=holdout", "data.holdout=0.5"],
+        ["data.holdout=0.1"],
+        ["+trainer.limit_val_batches=0"],
+        ["+trainer.limit_val_batches=3", "training.select=best"],
+    ],
+)
+def test_what_goes_together(overrides):
+    assert mistakes(*overrides) == []
+
+
+@pytest.mark.parametrize("share", ["0", "1", "-0.1", "1.5", "nan"])
+def test_a_share_lies_between_none_and_all(share):
+    (mistake,) = mistakes("training.select=holdout", f"data.holdout={share}")
+    assert mistake.startswith("data.holdout must be above 0 and below 1, got ")
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_a_share_that_nothing_holds_out_is_told(select):
+    (mistake,) = mistakes(f"training.select={select}", "data.holdout=0.2")
+    assert (
+        f"holds nothing out with training.select={select}; use training.select=holdout" in mistake
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "keys"),
+    [
+        (["training.select=best"], ["training.select=best"]),
+        (["training.patience=2"], ["training.patience=2"]),
+        (
+            ["training.select=holdout", "training.patience=3"],
+            ["training.select=holdout", "training.patience=3"],
+        ),
+    ],
+)
+def test_evaluations_that_are_never_made_are_told(overrides, keys):
+    found = mistakes(*overrides, "+trainer.limit_val_batches=0")
+    assert [mistake.partition(" goes by evaluations")[0] for mistake in found] == keys
+
+
+@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+def test_rows_without_labels_cannot_be_scored(task):
+    keys = (f"task={task}", "objective=[simcse]")
+    (mistake,) = mistakes(*keys, "training.select=holdout")
+    assert "have no labels; use training.select=best" in mistake
+    assert mistakes(*keys, "training.select=best") == []
+
+
+def test_patience_is_one_at_least():
+    assert mistakes("training.patience=0") == ["training.patience must be at least 1, got 0"]
+
+
+def test_another_choice_is_no_choice():
+    _, (mistake,) = check_command([*BASE, "training.select=first"])
+    assert "'first'" in mistake
+    assert "last, best, holdout" in mistake
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.select=best",
+        "training.patience=3",
+        "data.holdout=0.2",
+        "init_from=runs/x",
+        "training.select=holdout",
+    ],
+)
+def test_each_key_names_another_run(override):
+    assert content_hash(compose_run([*BASE, override])) != content_hash(compose_run(BASE))

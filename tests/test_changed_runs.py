@@ -1,0 +1,243 @@
+"""Runs on changed training data: what is trained on, what is recorded, and resuming."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.jsonl_logger import read_rows
+
+WHOLE = {"entailment": 1500, "not_entailment": 1500}
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """A run may set the number of threads of the process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def demo(tmp_path):
+    """Overrides of two steps on the demo source."""
+    return (
+        *("encoder=tiny", "encoder.width=8", "encoder.n_blocks=1", "source=demo", "task=rte"),
+        *("trainer.accelerator=cpu", "trainer.max_steps=2", "metric=[]", "data.batch_size=4"),
+        *("data.eval_batch_size=250", "checkpoint.final=false", f"output_dir={tmp_path / 'runs'}"),
+    )
+
+
+def result_of(cfg):
+    folder = run_folder(with_threads(cfg), "arm")
+    return json.loads((folder / "result.json").read_text())
+
+
+def classes(before, kept, trained_on):
+    return {
+        name: {"before": before[name], "kept": kept[i], "trained_on": trained_on[i]}
+        for i, name in enumerate(before)
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "done", "line"),
+    [
+        ("data.fraction=1", {}, None),
+        (
+            "data.fraction=0.25",
+            {"rows": {"before": 3000, "after": 750}, "classes": classes(WHOLE, *[[375, 375]] * 2)},
+            "750 of 3,000 training rows (entailment 375 of 1,500, not_entailment 375 of 1,500)",
+        ),
+        (
+            "data.n_train=9",
+            {"rows": {"before": 3000, "after": 9}, "classes": classes(WHOLE, [5, 4], [5, 4])},
+            "9 of 3,000 training rows (entailment 5 of 1,500, not_entailment 4 of 1,500)",
+        ),
+        (
+            "data.label_skew=0.9",
+            {
+                "rows": {"before": 3000, "after": 1650},
+                "classes": classes(WHOLE, *[[1500, 150]] * 2),
+            },
+            "1,650 of 3,000 training rows (entailment 1,500 of 1,500, not_entailment 150 of 1,500)",
+        ),
+        (
+            "data.hypothesis_only=true",
+            {
+                "rows": {"before": 3000, "after": 3000},
+                "classes": classes(WHOLE, *[[1500, 1500]] * 2),
+                "sentence1": "empty in every split",
+            },
+            "not_entailment 1,500 of 1,500); sentence 1 empty in every split",
+        ),
+    ],
+)
+def test_a_run_records_and_prints_what_was_changed(composed, demo, capsys, override, done, line):
+    cfg = composed(*demo, override)
+    scores = run(cfg, "arm")
+    printed = capsys.readouterr().out
+    result = result_of(cfg)
+    assert result["data_changes"] == done
+    n_train = done["rows"]["after"] if done else 3000
+    assert result["n_rows"] == {"train": n_train, "dev": 500, "test": 500}
+    assert ("changed data: " in printed) == (line is not None)
+    if line:
+        assert printed.count("changed data: ") == 1
+        assert line in printed
+    assert "val/accuracy" in scores
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb"])
+def test_a_run_with_label_noise(composed, demo, capsys, task):
+    cfg = composed(*demo, f"task={task}", "data.label_noise=0.1", "data.n_train=1000")
+    run(cfg, "arm")
+    done = result_of(cfg)["data_changes"]
+    assert done["rows"] == {"before": 3000, "after": 1000}
+    assert done["labels_replaced"] == 100
+    printed = capsys.readouterr().out
+    if task == "rte":
+        assert done["labels_changed"] == 100
+        trained_on = [n["trained_on"] for n in done["classes"].values()]
+        assert sum(trained_on) == 1000
+        assert trained_on != [500, 500]
+        assert "not_entailment 500 of 1,500); 100 labels replaced, of which 100 differ" in printed
+    else:
+        assert 80 < done["labels_changed"] < 100
+        assert f"training rows; 100 labels replaced, of which {done['labels_changed']}" in printed
+
+
+@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+def test_rows_without_labels_can_be_fewer(composed, demo, task):
+    cfg = composed(*demo, f"task={task}", "objective=[simcse]", "pooling=mean", "data.n_train=24")
+    run(cfg, "arm")
+    result = result_of(cfg)
+    assert set(result["data_changes"]) == {"rows"}
+    assert result["data_changes"]["rows"]["after"] == result["n_rows"]["train"] == 24
+    assert result["data_changes"]["rows"]["before"] >= 1000
+    assert result["n_rows"]["dev"] == 500
+
+
+KEYS = ("fraction=0.5", "n_train=40", "label_skew=0.5", "label_noise=0.1", "hypothesis_only=true")
+
+
+def test_every_key_names_another_run(composed, demo):
+    cfgs = [composed(*demo, *(f"data.{key}" for key in keys)) for keys in ((), *zip(KEYS))]
+    assert len({run_folder(with_threads(cfg), "arm") for cfg in cfgs}) == 6
+    assert len({run_folder(with_threads(composed(*demo, f"data.{k}")), "arm") for k in KEYS}) == 5
+
+
+def batches(built, *overrides):
+    """Texts are gone here: token ids and labels of the first epoch, in order."""
+    data = built("task=rte", *overrides).data
+    found = list(data.first_batches(None))
+    ids = [tuple(row[row != 0].tolist()) for batch in found for row in batch.input_ids]
+    return ids, torch.cat([batch.labels for batch in found]).tolist(), data
+
+
+def test_what_is_trained_on_is_what_was_kept(built, tmp_path):
+    """Cached and not; the rows of the fixture are told apart by their token ids."""
+    cache = f"cache_dir={tmp_path / 'cache'}"
+    whole, whole_labels, whole_data = batches(built, cache)
+    assert len(set(whole)) == len(whole) == 96
+    label = dict(zip(whole, whole_labels, strict=True))
+    whole_index = {tuple(e.input_ids[0]): e.index for e in whole_data.examples["train"]}
+    for how in (cache, cache, "cache_dir=null"):
+        ids, labels, data = batches(built, how, "data.n_train=31", "data.label_noise=0.2")
+        assert data.n_rows == {"train": 31, "dev": 32, "test": 0}
+        assert set(ids) < set(whole)
+        assert len(set(ids)) == 31
+        assert sum(label[row] != y for row, y in zip(ids, labels, strict=True)) == 6
+        assert {e.index for e in data.examples["train"]} == {whole_index[row] for row in ids}
+        assert Counter(map(label.get, ids)) in (Counter({0: 16, 1: 15}), Counter({0: 15, 1: 16}))
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_only_the_second_sentence_is_left(built, form):
+    data = built(
+        "task=rte", f"task.form={form}", "data.hypothesis_only=true", "cache_dir=null"
+    ).data
+    for split in ("train", "dev"):
+        n_first = {
+            len(e.input_ids[0]) if form == "bi" else e.token_type_ids[0].count(0)
+            for e in data.examples[split]
+        }
+        assert n_first == {2}  # CLS and SEP
+
+
+@pytest.mark.parametrize("layer", ["none", "cluster_pca"])
+def test_one_sentence_alone_goes_through_two_sequences(composed, demo, layer):
+    """The vector of the first sentence is then the same in every row of a batch."""
+    bi = ("task.form=bi", f"isotropy={layer}", "data.hypothesis_only=true", "pooling=mean")
+    cfg = composed(*demo, *bi, "data.n_train=40")
+    assert 0 <= run(cfg, "arm")["val/accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("task=wic", "data.hypothesis_only=true"), r"task=wic has a target word"),
+        (("task=stsb", "data.label_skew=0.5"), r"task=stsb has none; use data\.fraction"),
+        (("data.n_train=3001",), r"data\.n_train=3001 is more than the 3,000 training rows"),
+        (("data.fraction=1e-4",), r"data\.fraction=0\.0001 keeps none"),
+        (("data.fraction=0",), r"data\.fraction must be above 0"),
+        (("data.label_skew=1",), r"data\.label_skew must be below 1"),
+        (("data.fraction=0.5", "data.n_train=10"), "give one of them"),
+    ],
+)
+def test_a_refused_change_writes_nothing(composed, demo, tmp_path, overrides, told):
+    with pytest.raises(ValueError, match=told):
+        run(composed(*demo, *overrides, "cache_dir=null"), "arm")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_task_cannot_use_is_told_before_the_encoder_is_loaded(composed, tmp_path):
+    cfg = composed(
+        *("task=stsb", "source=demo", "encoder=huggingface", "encoder.name=/nowhere"),
+        *("data.label_skew=0.5", f"output_dir={tmp_path}"),
+    )
+    with pytest.raises(ValueError, match=r"data\.label_skew"):
+        run(cfg, "arm")
+
+
+def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, monkeypatch):
+    overrides = (
+        *(*small, "task=rte", "trainer.max_epochs=2", "checkpoint.every_steps=4", "metric=[]"),
+        *("data.label_skew=0.3", "data.fraction=0.8", "data.label_noise=0.25"),
+    )
+
+    def finished(name):
+        cfg = composed(*overrides, f"output_dir={tmp_path / name}")
+        scores = run(cfg, "arm")
+        folder = run_folder(with_threads(cfg), "arm")
+        rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        return scores, rows, state, result_of(cfg)
+
+    reference = finished("whole")
+    original, n_steps = FineTuning.training_step, 0
+
+    def cut(self, *arguments):
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == 10:
+            raise RuntimeError("as a power cut would")
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "training_step", cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            finished("cut")
+    scores, rows, state, result = finished("cut")
+    assert result["resumed_after_step"] == 8
+    assert result["data_changes"] == reference[3]["data_changes"]
+    assert result["data_changes"]["rows"] == {"before": 96, "after": 66}  # 0.8 of 48 + 34
+    assert result["data_changes"]["labels_changed"] == 16
+    assert (scores, rows) == reference[:2]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())

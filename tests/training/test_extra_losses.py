@@ -1,0 +1,178 @@
+"""What objectives are given to read, and when they remember or are shown training rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from isotrain.geometry.pooling import mean_pool
+from isotrain.training.extra_losses import ExtraLosses, check_reads, read_places
+from isotrain.types import Batch, ModelOutput, SiteRows
+
+B, Q, T, D = 3, 2, 4, 5
+
+
+def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = tuple(
+        torch.randn(Q * B, T, D, generator=generator, dtype=torch.float64).to(dtype)
+        for _ in range(n_layers)
+    )
+    lengths = torch.tensor([4, 2, 3, 1, 4, 2])
+    mask = (torch.arange(T) < lengths[:, None]).long()
+    zeros = torch.zeros(Q * B, T, dtype=torch.long)
+    index = torch.tensor([7, 2, 9])
+    batch = Batch(zeros, mask, zeros, zeros, torch.tensor([0, 1, 0]), index, n_sequences=Q)
+    pooled = hidden[-1][:, 0].reshape(Q, B, D).transpose(0, 1)
+    rows = pooled.flatten(0, 1)
+    site = SiteRows(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
+    return batch, ModelOutput(hidden, pooled, torch.zeros(B, 1), {"pooled": site})
+
+
+def test_every_place_holds_what_its_name_says():
+    batch, output = batch_and_output()
+    places = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean"]
+    pooled, before, cls, tokens, mean = read_places(output, batch, places)
+    assert torch.equal(pooled, output.pooled)
+    assert torch.equal(before, 2 * output.pooled)
+    for example in range(B):
+        for sequence in range(Q):
+            a = sequence * B + example  # sequence-major
+            assert torch.equal(cls[example, sequence], output.hidden_states[1][a, 0])
+            expected = mean_pool(output.hidden_states[2], batch.attention_mask)[a]
+            assert torch.equal(mean[example, sequence], expected)
+    real = [
+        output.hidden_states[0][a, t]
+        for a in range(Q * B)
+        for t in range(T)
+        if batch.attention_mask[a, t]
+    ]
+    assert torch.equal(tokens, torch.stack(real))
+
+
+def test_all_is_every_block_and_not_the_embeddings():
+    batch, output = batch_and_output()
+    clouds = read_places(output, batch, ["all/tokens"])
+    one, two = (read_places(output, batch, [f"layer_{k}/tokens"])[0] for k in (1, 2))
+    assert len(clouds) == 2
+    assert torch.equal(clouds[0], one)
+    assert torch.equal(clouds[1], two)
+
+
+def test_half_precision_is_widened_and_double_stays():
+    for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        batch, output = batch_and_output(dtype=dtype)
+        found = read_places(output, batch, ["pooled", "all/tokens", "layer_1/mean"])
+        assert {cloud.dtype for cloud in found} == {expected}
+
+
+class Remembers(nn.Module):
+    """Its loss is the mean; it keeps what it observes and what a pass shows."""
+
+    n_views, weight, reads = 2, 0.5, ("pooled", "layer_1/tokens")
+
+    def __init__(self):
+        super().__init__()
+        self.counters, self.seen, self.passes, self.autocast = {}, [], [], []
+
+    def forward(self, views, labels):
+        self.counters = {"n": torch.tensor(float(len(views)))}
+        self.autocast.append(torch.is_autocast_enabled("cpu"))
+        return sum(cloud.mean() for clouds in views for cloud in clouds)
+
+    def observe(self, views, labels):
+        self.seen.append((views, labels))
+
+    def asks_for_pass(self, epoch):
+        return epoch == 1
+
+    def prepare(self, epoch, reads):
+        self.passes.append((epoch, next(iter(reads))))
+
+
+class One:
+    """A first view alone, not a module."""
+
+    n_views, weight = 1, -2.0
+
+    def __call__(self, views, labels):
+        return views[0][0].sum() + labels.sum()
+
+
+def test_the_sum_is_weighted_and_each_part_is_named():
+    batch, first = batch_and_output(0)
+    _, second = batch_and_output(1)
+    extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
+    assert extra.n_views == 2
+    assert list(extra.parts) == ["mean"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, logged = extra([first, second], batch)
+    means = sum(
+        cloud.mean() for v in (first, second) for cloud in read_places(v, batch, Remembers.reads)
+    )
+    one = first.pooled.sum() + 1
+    assert remembers.autocast == [False]
+    assert set(logged) == {"train/mean", "train/mean/n", "train/one"}
+    assert float(logged["train/one"]) == pytest.approx(float(one))
+    assert float(total) == pytest.approx(float(0.5 * means - 2.0 * one))
+
+
+def test_memory_is_told_once_per_step_with_the_rows_of_all_its_micro_batches():
+    extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
+    several = [batch_and_output(seed) for seed in range(2)]
+    for batch, output in several:
+        extra([output, output], batch)
+    assert remembers.seen == []
+    extra.observe()
+    extra.observe()  # nothing new
+    ((views, labels),) = remembers.seen
+    assert labels.tolist() == [0, 1, 0] * 2
+    assert torch.equal(views[1][0], torch.cat([output.pooled for _, output in several]))
+    assert len(views[0][1]) == sum(int(b.attention_mask.sum()) for b, _ in several)
+    assert not any(cloud.requires_grad for clouds in views for cloud in clouds)
+
+
+def test_a_pass_is_made_only_where_it_is_asked_for():
+    extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
+    batch, output = batch_and_output()
+    made = []
+
+    def passes(n):
+        made.append(n)
+        yield batch, output
+
+    extra.prepare(0, passes)
+    assert made == []
+    extra.prepare(1, passes)
+    ((epoch, clouds),) = remembers.passes
+    assert (epoch, made) == (1, [None])
+    assert torch.equal(clouds[0], output.pooled)
+
+
+def needing(kind, *reads):
+    objective = One()
+    objective.needs, objective.reads = kind, reads
+    return {"mine": objective}
+
+
+@pytest.mark.parametrize(
+    ("objectives", "n_vectors", "told"),
+    [
+        (needing("pairs", "layer_1/tokens"), 2, "gives it tokens"),
+        (needing("pairs", "pooled"), 1, "task.form=bi"),
+        (needing("scored_pairs", "pooled"), 1, "task.form=bi"),
+        (needing("scored_pairs", "pooled"), 3, "two vectors of an example, .* give 3"),
+        (needing("classes", "pooled"), 2, "task.form=cross"),
+        (needing("rows", "layer_7/cls"), 1, "layer_0 .* to layer_6"),
+    ],
+)
+def test_rows_that_an_objective_cannot_use_are_refused(objectives, n_vectors, told):
+    with pytest.raises(ValueError, match=told):
+        check_reads(objectives, n_vectors, n_blocks=6)
+
+
+def test_rows_that_it_can_use_are_not():
+    check_reads(needing("pairs", "pooled", "layer_6/mean"), 2, n_blocks=6)
+    check_reads(needing("classes", "before"), 1, n_blocks=6)
+    check_reads(needing("rows", "all/tokens"), 3, n_blocks=6)

@@ -1,0 +1,89 @@
+"""Selecting weights in two processes: as in one, and the same bits after a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrain.training.jsonl_logger import read_rows
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start(small, tmp_path):
+    """`start("name", ...)`: a run in a process of its own, under a folder of that name."""
+    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    environment = {**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    keys = [
+        *small,
+        *("task=stsb", "task.head_dropout=0", "task.form=bi", "threads=1", "encoder.dropout=0"),
+        *("data.batch_size=15", "data.eval_batch_size=11", "isotropy=mean", "metric=[isoscore]"),
+        *("trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"),
+        *("training.select=holdout", "training.patience=5", "data.holdout=0.3"),
+        *("trainer.precision=64-true", "optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
+        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+    ]
+
+    def start_one(name, *overrides):
+        (tmp_path / name).mkdir(exist_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "isotrain", "train", *keys, *overrides],
+            cwd=tmp_path / name,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start_one
+
+
+def finished(process, folder):
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    (file,) = folder.rglob("result.json")
+    state = torch.load(file.parent / "last.ckpt", weights_only=True)["state_dict"]
+    return json.loads(file.read_text()), read_rows(file.parent / "metrics.jsonl"), state
+
+
+@pytest.mark.slow
+def test_two_processes_select_what_one_does_also_after_a_stop(start, tmp_path):
+    found = {}
+    for n in (1, 2):
+        process = start(str(n), f"trainer.devices={n}")
+        found[n] = finished(process, tmp_path / str(n))
+    (one, rows1, state1), (two, rows2, state2) = found[1], found[2]
+    assert one["n_rows"]["holdout"] % 2, "an odd number: Lightning halves it over two processes"
+    for key in ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps"):
+        assert one[key] == two[key], key
+    assert 0 < one["selected_step"] < one["steps"], "the last weights would prove nothing"
+    assert [row["step"] for row in rows1] == [row["step"] for row in rows2]
+    for row1, row2 in zip(rows1, rows2, strict=True):
+        for key in row1.keys() - {"time_s"}:
+            # cosines near 1, which torchmetrics keeps in float32
+            near = 1e-3 if key.endswith(("pearson", "spearman", "spread")) else 1e-8
+            assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=near), (key, row1["step"])
+    for name in state1:
+        assert torch.allclose(state1[name].double(), state2[name].double(), atol=1e-9), name
+
+    process = start("stopped", "trainer.devices=2")
+    while not list((tmp_path / "stopped").rglob("best.ckpt")):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    again, rows, state = finished(start("stopped", "trainer.devices=2"), tmp_path / "stopped")
+    assert again["resumed_after_step"] is not None
+    assert again["selected_step"] == two["selected_step"]
+    assert [{**row, "time_s": 0} for row in rows] == [{**row, "time_s": 0} for row in rows2]
+    assert all(torch.equal(state[name], state2[name]) for name in state2)
