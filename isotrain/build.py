@@ -170,7 +170,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     )
     try_optimizer(module)
     data.setup()  # last: it fills the token cache
-    check_sizes(cfg, data, trainer, encoder.max_positions)
+    check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
     check_labels(metrics, objectives, data)
     steps_per_epoch, n_steps = training_steps(trainer, len(data.train_dataloader()))
     module.plan = reached(freezing(steps_per_epoch=steps_per_epoch), n_steps)

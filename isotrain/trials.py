@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 
@@ -47,7 +46,7 @@ def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> Non
 
 
 def check_sizes(
-    cfg: DictConfig, data: TaskData, trainer: pl.Trainer, max_positions: int | None
+    cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:
     """Refuse sizes that do not go together, now that the data are here."""
     examples = chain.from_iterable(data.examples.values())
@@ -61,9 +60,9 @@ def check_sizes(
         f"{split} rows": n for split, n in data.n_rows.items() if n
     }
     for name, n in smallest.items():
-        if n < trainer.world_size:
+        if n < world_size:
             raise ValueError(
-                f"each of {trainer.world_size} processes needs a row, and {name} is {n}; lower "
+                f"each of {world_size} processes needs a row, and {name} is {n}; lower "
                 "trainer.devices"
             )
     interval, n_batches = cfg.trainer.get("val_check_interval"), len(data.train_dataloader())

@@ -11,6 +11,8 @@ def objective_mistakes(content: dict[str, Any]) -> list[str]:
     """What is wrong with the places that the objectives of a run read."""
     mistakes = []
     for name, node in content["objective"].items():
+        if not isinstance(node, dict):  # told by its shape
+            continue
         reads = node.get("reads", ["pooled"])
         if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
             mistakes.append(

@@ -18,7 +18,7 @@ def task_mistakes(content: dict[str, Any]) -> list[str]:
             f"{task} has nothing to learn from without an objective; add objective=[simcse]"
         )
     for name, node in content["objective"].items():
-        part = str(node.get("_target_"))
+        part = str(node["_target_"]) if isinstance(node, dict) and "_target_" in node else ""
         if class_constant(part, "needs") in ("classes", "scored_pairs"):
             mistakes.append(
                 f"objective={name} reads labels, and the training rows of {task} have none; use "

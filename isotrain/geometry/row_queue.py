@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.rows import finite_rows
 
-Capacity = Annotated[int, Bounds(2)]
-
 
 class RowQueue(nn.Module):
     """Recent finite rows, at most M, in buffers, so that a checkpoint holds them.
@@ -32,7 +30,7 @@ class RowQueue(nn.Module):
     batch_rows: Tensor
 
     @checked
-    def __init__(self, capacity: Capacity, width: int, span: int = 8) -> None:
+    def __init__(self, capacity: Annotated[int, Bounds(2)], width: int, span: int = 8) -> None:
         super().__init__()
         self.most_per_push = max(1, capacity // span)
         self.register_buffer("rows_MD", torch.zeros(capacity, width))

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.row_queue import Capacity
-from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
 from isotrain.transforms.standardize import column_moments
 
 

@@ -16,10 +16,9 @@ from isotrain.geometry.assignment import Assign
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
-from isotrain.geometry.row_queue import Capacity
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, without
 from isotrain.geometry.spherical import spherical_kmeans
-from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
 
 Protect = Literal["none", "labels"]
 

@@ -6,11 +6,12 @@ N rows, D width, M rows in the queue.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.row_queue import RowQueue
@@ -18,6 +19,7 @@ from isotrain.geometry.rows import finite_rows, wide
 
 TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]
+Capacity = Annotated[int, Bounds(2)]  # rows of a queue
 
 
 class _Statistics(Protocol):

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.row_queue import Capacity
 from isotrain.geometry.whitening import inverse_root, whitening_map
-from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
 
 
 class ZCAStats(NamedTuple):

@@ -164,7 +164,10 @@ def options():
 @pytest.mark.parametrize("option", list(options()))
 def test_every_option_alone_has_no_mistake(option, monkeypatch):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
-    needed = ["encoder.name=a/b"] if option == "encoder=huggingface" else []
+    needed = {
+        "encoder=huggingface": ["encoder.name=a/b"],
+        **dict.fromkeys(("task=text", "task=nli_pairs"), ["objective=[simcse]"]),
+    }.get(option, [])
     base = [text for text in BASE if text.split("=")[0] != option.split("=")[0]]
     found = mistakes(option, *needed, base=base)
     if option.startswith("metric") and not fed_by_a_run(option):

@@ -34,7 +34,7 @@ def test_what_does_not_go_together_is_told(composed, task, overrides, told):
 
 def test_an_objective_of_a_users_that_reads_labels_is_told(composed, package, monkeypatch):
     module = package(
-        "class Mine:\n    n_views, reads_labels = 1, True\n    def __init__(self): ..."
+        "class Mine:\n    n_views, needs = 1, 'scored_pairs'\n    def __init__(self): ..."
     )
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     cfg = composed("encoder=tiny", "source=demo", "task=nli_pairs", "objective=[simcse]")
