@@ -1,6 +1,6 @@
 """Changes of the training data that a question asks for: fewer rows, other labels, one sentence.
 
-They are made in the order of the functions below: `skewed`, `fewer`, `with_noise`,
+They are made in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
 `second_sentence_alone`. Each draws from streams of its own, which the seed and the change name,
 and a row gets the draw of its number in the split as the source has it. So what a change draws for
 a row does not depend on the other changes, and more of a change repeats what less of it did: the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
@@ -30,6 +30,8 @@ class Changes:
         fraction: share of the training rows that is kept, in (0, 1].
         n_train: number of training rows that are kept; None = all.
         label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
+        holdout: share of the rows that are left, which is a split of its own; in [0, 1), one row at
+            least where it is above 0. Its labels stay as they are.
         label_noise: share of the training labels that is replaced, in [0, 1].
         hypothesis_only: sentence 1 is empty in every split.
 
@@ -40,6 +42,7 @@ class Changes:
     fraction: float = 1.0
     n_train: int | None = None
     label_skew: float = 0.0
+    holdout: float = 0.0
     label_noise: float = 0.0
     hypothesis_only: bool = False
 
@@ -89,6 +92,28 @@ def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
     )
     kept = {number for *_, number in order[:n]}
     return {number: row for number, row in rows.items() if number in kept}
+
+
+def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbered]:
+    """What is trained on, and the share of the rows that is held out, one at least.
+
+    Raises:
+        ValueError: none would be left to train on.
+
+    >>> [len(part) for part in parted({i: {} for i in range(10)}, 0.25, seed=0)]
+    [8, 2]
+    """
+    n_held = max(1, round(holdout * len(rows)))
+    if n_held >= len(rows):
+        raise ValueError(
+            f"data.holdout={holdout} of {len(rows)} training rows leaves none to train on; lower it"
+        )
+    draws = _draws(rows, seed, "holdout")
+    held = set(sorted(rows, key=draws.__getitem__)[:n_held])
+    return (
+        {number: row for number, row in rows.items() if number not in held},
+        {number: row for number, row in rows.items() if number in held},
+    )
 
 
 def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: int) -> Numbered:
@@ -147,18 +172,19 @@ def check_changes(changes: Changes, task: Task) -> None:
 
 def apply_changes(
     splits: Mapping[str, list[Row]], task: Task, changes: Changes, seed: int
-) -> tuple[dict[str, list[Row]], dict[str, Any], list[int]]:
-    """The splits as changed, what was done, for the record, and the number of each training row.
+) -> tuple[dict[str, list[Row]], dict[str, Any], dict[str, list[int]]]:
+    """The splits as changed, what was done, for the record, and the numbers of training rows.
 
-    Only `hypothesis_only` touches dev and test. The record is empty where nothing is asked for;
-    the numbers are those of the rows in the split as its source has it.
+    Only `hypothesis_only` touches dev and test; `holdout` adds a split of that name. The record is
+    empty where no row is changed; the numbers, those of train and of holdout, are those of the
+    rows in the training split as its source has it.
 
     Raises:
         ValueError: more rows are asked for than there are, or so few that none is left; rows that
             lack the label or the pair of sentences that a change needs.
     """
     if changes == NOTHING:
-        return dict(splits), {}, list(range(len(splits["train"])))
+        return dict(splits), {}, {"train": list(range(len(splits["train"])))}
     check_changes(changes, task)
     target, classes = task.data_set.target, task.data_set.classes
     given = dict(enumerate(splits["train"]))
@@ -174,6 +200,9 @@ def apply_changes(
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
     of_class = target if is_labelled and classes else None
     kept = fewer(kept, _n_kept(changes, len(kept), len(given)), seed, of_class)
+    held: Numbered = {}
+    if changes.holdout > 0:
+        kept, held = parted(kept, changes.holdout, seed)
     final = kept
     if changes.label_noise > 0:
         final = with_noise(kept, changes.label_noise, seed, target, len(classes))
@@ -188,6 +217,10 @@ def apply_changes(
         done["labels_replaced"] = round(changes.label_noise * len(kept))
         done["labels_changed"] = sum(kept[i][target] != final[i][target] for i in kept)
     changed = {**splits, "train": list(final.values())}
+    numbers = {"train": list(final)}
+    if held:
+        changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
+        done["rows"]["held_out"] = len(held)
     if changes.hypothesis_only:
         pair = {"sentence1", "sentence2", target}
         if not all(pair <= row.keys() for rows in changed.values() for row in rows):
@@ -197,7 +230,7 @@ def apply_changes(
             )
         changed = {split: second_sentence_alone(rows) for split, rows in changed.items()}
         done["sentence1"] = "empty in every split"
-    return changed, done, list(final)
+    return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 
 
 def _n_kept(changes: Changes, n_rows: int, n_given: int) -> int:

@@ -157,12 +157,10 @@ class TaskData(pl.LightningDataModule):
         batching: length | random, see `EpochBatches`.
         seed: of the order of training rows, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
-        changes: of the training rows.
-        holdout: share of the training rows, after their changes, that is evaluated beside dev and
-            never trained on.
+        changes: of the training rows; a split `holdout` is evaluated beside dev.
 
     Raises:
-        ValueError: an unknown batching, a size below 1; `setup`: no row would be left to train on.
+        ValueError: an unknown batching, a size below 1; `setup`: what `apply_changes` refuses.
     """
 
     def __init__(
@@ -176,7 +174,6 @@ class TaskData(pl.LightningDataModule):
         seed: int,
         cache: Path | None = None,
         changes: Changes = NOTHING,
-        holdout: float = 0.0,
     ) -> None:
         super().__init__()
         if batching not in ("length", "random"):
@@ -187,7 +184,7 @@ class TaskData(pl.LightningDataModule):
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
-        self.changes, self.holdout = changes, holdout
+        self.changes = changes
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
         self.start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
@@ -201,17 +198,18 @@ class TaskData(pl.LightningDataModule):
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
-            if self.changed:  # a row that was kept is known by its number in the whole data set
-                train = [replace(e, index=numbers[e.index]) for e in self.examples["train"]]
-                self.examples["train"] = train
-            if self.holdout:
-                kept, held = self._parted(self.examples["train"])
-                self.examples |= {"train": kept, "holdout": held}
+            for split, of_row in numbers.items():  # a row keeps its number in the whole data set
+                examples = [replace(e, index=of_row[e.index]) for e in self.examples[split]]
+                self.examples[split] = examples
 
     @property
     def n_rows(self) -> dict[str, int]:
         """Rows of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
+
+    def n_batches(self, world: int) -> int:
+        """Batches of a whole epoch, where `world` processes share each."""
+        return len(self._epoch_batches(0, world, (0, 0)))
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""
@@ -226,26 +224,11 @@ class TaskData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
         """Batches of dev, or of dev and of the rows held out."""
         dev = self._evaluation("dev")
-        return [dev, self._evaluation("holdout")] if self.holdout else dev
+        return [dev, self._evaluation("holdout")] if "holdout" in self.examples else dev
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """Batches of test; ask `n_rows` whether there are any."""
         return self._evaluation("test")
-
-    def _parted(self, examples: list[Example]) -> tuple[list[Example], list[Example]]:
-        """What is trained on and what is held out, in their order; a function of the seed."""
-        n_held = max(1, round(self.holdout * len(examples)))
-        if n_held >= len(examples):
-            raise ValueError(
-                f"data.holdout={self.holdout} of {len(examples)} training rows leaves none to "
-                "train on; lower it"
-            )
-        generator = torch.Generator().manual_seed(self.seed)
-        held = set(torch.randperm(len(examples), generator=generator)[:n_held].tolist())
-        parts: tuple[list[Example], list[Example]] = ([], [])
-        for number, example in enumerate(examples):
-            parts[number in held].append(example)
-        return parts
 
     def _process(self) -> tuple[int, int]:
         """Number of this process, and of all."""

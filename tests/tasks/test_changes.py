@@ -221,7 +221,7 @@ def test_nothing_asked_for_changes_nothing():
     task, splits = demo("rte")
     found, done, numbers = apply_changes(splits, task, NOTHING, 0)
     assert found == splits
-    assert numbers == list(range(3000))
+    assert numbers == {"train": list(range(3000))}
     assert done == {}
 
 
@@ -306,9 +306,31 @@ def test_rows_keep_their_order_and_their_numbers():
     task, splits = demo("rte")
     changes = Changes(fraction=0.2, label_skew=0.3, label_noise=0.1)
     found, _, numbers = apply_changes(splits, task, changes, 0)
-    assert numbers == sorted(set(numbers))
-    whole = [splits["train"][i] for i in numbers]
+    assert numbers["train"] == sorted(set(numbers["train"]))
+    whole = [splits["train"][i] for i in numbers["train"]]
     assert [{**row, "label": 0} for row in found["train"]] == [{**row, "label": 0} for row in whole]
+
+
+def test_rows_held_out_are_no_training_rows_and_keep_their_labels():
+    task, splits = demo("rte")
+    changes = Changes(n_train=400, holdout=0.25, label_noise=1.0)
+    found, done, numbers = apply_changes(splits, task, changes, 0)
+    assert done["rows"] == {"before": 3000, "after": 300, "held_out": 100}
+    assert sum(n["trained_on"] for n in done["classes"].values()) == 300
+    assert done["labels_replaced"] == done["labels_changed"] == 300
+    assert not set(numbers["train"]) & set(numbers["holdout"])
+    assert found["holdout"] == [splits["train"][i] for i in numbers["holdout"]]
+    without, *_ = apply_changes(splits, task, Changes(n_train=400), 0)
+    assert texts(without["train"]) == texts(found["train"]) | texts(found["holdout"])
+    more, *_ = apply_changes(splits, task, Changes(n_train=400, holdout=0.5), 0)
+    assert texts(found["holdout"]) < texts(more["holdout"])
+
+
+def test_holding_rows_out_alone_is_no_change_of_a_row():
+    task, splits = demo("rte")
+    found, done, _ = apply_changes(splits, task, Changes(holdout=0.1), 0)
+    assert done == {}
+    assert [len(found[split]) for split in ("train", "holdout")] == [2700, 300]
 
 
 def test_the_seed_decides():
