@@ -29,6 +29,7 @@ class Bounds(NamedTuple):
     least: float | None = None
     most: float | None = None
     above: float | None = None
+    below: float | None = None
 
     def refusal(self, value: Any) -> str | None:
         """The rule that a number breaks, and the number; None for what is no number.
@@ -44,6 +45,8 @@ class Bounds(NamedTuple):
             return f"must be above {self.above}, got {value}"
         if self.most is not None and not value <= self.most:
             return f"must be at most {self.most}, got {value}"
+        if self.below is not None and not value < self.below:
+            return f"must be below {self.below}, got {value}"
         return None
 
 

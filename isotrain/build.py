@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.model import IsotropicModel
+from isotrain.own_draws import own_draws
 from isotrain.tasks.changes import Changes, check_changes
 from isotrain.training.checkpoints import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
@@ -34,10 +35,21 @@ from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.training.phases import check_plan, ever, reached, training_steps
+from isotrain.training.plan_rules import check_effects, check_fresh_blocks
 from isotrain.training.progress import Progress
+from isotrain.training.reach import freeze_above, highest_read, within_reach
 from isotrain.training.same_config import SameConfig, process_rank
 from isotrain.training.selection import Selection
-from isotrain.trials import check_labels, check_sizes, try_metrics, try_optimizer
+from isotrain.trials import (
+    check_gradients,
+    check_labels,
+    check_memories,
+    check_sizes,
+    check_views,
+    trained_heights,
+    try_metrics,
+    try_optimizer,
+)
 from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
 
 
@@ -74,6 +86,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
         raise ValueError(mistake)
     changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
+    if cfg.training.select.value != "holdout":
+        changes = replace(changes, holdout=0.0)
     check_changes(changes, task)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     source: Source = _made(cfg.source)
@@ -96,25 +110,38 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         rows=cfg.rows.value,
         sync=cfg.sync,
     )
-    objectives: dict[str, Objective] = {
-        name: _objective(node, encoder) for name, node in cfg.objective.items()
-    }
-    check_reads(objectives, n_vectors, encoder.n_blocks)
-    # Here, as both draw: the head and the objectives start as they do without them.
-    reinit_blocks(encoder, cfg.training.reinit_blocks)
-    adapters: frozenset[str] | None = _made(cfg.peft, encoder=encoder)
+    # Draws of their own: with any of these parts, the others and the first dropout are as without.
+    objectives: dict[str, Objective] = {}
+    for name, node in cfg.objective.items():
+        with own_draws(cfg.seed, f"objective.{name}"):
+            objectives[name] = _objective(node, encoder)
+    check_reads(objectives, encoder, n_vectors, task.n_sequences)
+    with own_draws(cfg.seed, "reinit_blocks"):
+        reinit_blocks(encoder, cfg.training.reinit_blocks)
+    with own_draws(cfg.seed, "peft"):
+        adapters: frozenset[str] | None = _made(cfg.peft, encoder=encoder)
+    check_views(objectives, encoder)
     freezing: Callable[..., Plan] = (
         partial(_made, cfg.freezing, encoder=encoder)
         if adapters is None
         else lambda **_: {0: adapters}
     )
     check_plan(plan := freezing(steps_per_epoch=1), encoder)  # true steps come with the data
+    height = highest_read(task, objectives, encoder.n_blocks)
+    plan = within_reach(plan, encoder, height)
     set_trainable(encoder, frozenset())
+    freeze_above(model, height)
     if not (all(plan.values()) or count_parameters(model)["trainable"]):
         raise ValueError(
             f"nothing would train: the head of task={task.name} form={task.form} has no "
-            "parameters and freezing leaves none of the encoder's; use another freezing"
+            "parameters and freezing leaves none of the encoder's that a loss depends on; use "
+            "another freezing, or objectives that read a higher block"
         )
+    of_plan = "freezing" if adapters is None else "peft"
+    if height < encoder.n_blocks:
+        of_plan += f", with objectives that read nothing above layer_{height},"
+    check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, of_plan)
+    check_effects(plan, encoder, height, cfg.training.layer_decay, cfg.training.frozen_dropout)
     module = FineTuning(
         model,
         task,
@@ -138,7 +165,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
-        cfg.data.holdout if cfg.training.select.value == "holdout" else 0.0,
     )
 
     metrics: dict[str, RowMetric] = {}
@@ -172,14 +198,18 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     data.setup()  # last: it fills the token cache
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
     check_labels(metrics, objectives, data)
-    steps_per_epoch, n_steps = training_steps(trainer, len(data.train_dataloader()))
-    module.plan = reached(freezing(steps_per_epoch=steps_per_epoch), n_steps)
+    check_memories(objectives, data, n_vectors)
+    steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
+    plan = within_reach(freezing(steps_per_epoch=steps_per_epoch), encoder, height)
+    module.plan = reached(plan, n_steps)
+    phases = trained_heights(module.plan, encoder, transforms)
+    check_gradients(objectives, phases, encoder.n_blocks, task)
     set_trainable(encoder, ever(module.plan))
     return Experiment(
         module,
         data,
         trainer,
-        count_parameters(model),
+        count_parameters(module),
         encoder.source_id,
         {str(name): instantiate(node) for name, node in cfg.logger.items()},
         checkpoints,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torch import nn
 
+from isotrain.encoders.freezing import Plan, levels
 from isotrain.geometry.cloud import shared
+from isotrain.geometry.positives import Positives
 from isotrain.metrics.suite import flat, needs
+from isotrain.model import block_of
+from isotrain.places import place
 from isotrain.training.data import TaskData
+from isotrain.training.extra_losses import reads_of
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.types import Objective, RowMetric
+from isotrain.types import Encoder, Objective, RowMetric, RowTransform, Task
 
 
 def try_optimizer(module: FineTuning) -> None:
@@ -79,7 +88,15 @@ def check_sizes(
 def check_labels(
     metrics: dict[str, RowMetric], objectives: dict[str, Objective], data: TaskData
 ) -> None:
-    """Refuse what compares classes where labels are scores."""
+    """Refuse what compares classes where labels are scores, and intervals without a label."""
+    trained = [example.label for example in data.examples["train"]]
+    for name, objective in objectives.items():
+        interval = _interval(objective)
+        if interval is not None and not any(interval[0] <= y <= interval[1] for y in trained):
+            raise ValueError(
+                f"objective.{name}.positive_labels={list(interval)} holds no training label of "
+                f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]"
+            )
     of_labels = [f"metric={name}" for name, m in metrics.items() if needs(m) == "labels"]
     of_labels += [
         f"objective={name}"
@@ -91,4 +108,100 @@ def check_labels(
         raise ValueError(
             f"{of_labels[0]} compares classes, and labels of task={data.task.name} are "
             f"scores, such as {min(scores):.3g}; leave it out"
+        )
+
+
+def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
+    """Refuse memories that still hold a row of an example when it comes back an epoch later."""
+    for name, objective in objectives.items():
+        memory = getattr(objective, "memory", None)
+        if memory is None:
+            continue
+        (read,) = reads_of(objective)
+        n_each = n_vectors if place(read).view is None else data.task.n_sequences
+        low, high = _interval(objective) or (-math.inf, math.inf)
+        count: Any = objective
+        n_rows = sum(
+            count.n_remembered(
+                sum(map(len, example.input_ids)) if place(read).view == "tokens" else n_each
+            )
+            for example in data.examples["train"]
+            if low <= example.label <= high
+        )
+        if len(memory.rows_MD) >= n_rows:
+            raise ValueError(
+                f"objective.{name}.memory_rows must be below the {n_rows} rows that it is given in "
+                f"an epoch, got {len(memory.rows_MD)}: a row would be compared with itself"
+            )
+
+
+def _interval(objective: Objective) -> Sequence[float] | None:
+    """The labels that make a pair one, where the objective chooses by them."""
+    positives = getattr(objective, "positives", None)
+    return positives.labels if isinstance(positives, Positives) else None
+
+
+def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
+    """Refuse second views of a batch where no dropout makes them differ from the first.
+
+    Dropout is a module, or a number of a module (ModernBERT's attention).
+    """
+    assert isinstance(encoder, nn.Module)
+    drops = any(
+        isinstance(p, float) and p > 0
+        for module in encoder.modules()
+        for key, p in vars(module).items()
+        if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
+    )
+    for name, objective in objectives.items():
+        if objective.n_views > 1 and not drops:
+            other = "positives=pair" if hasattr(objective, "positives") else "n_views=1"
+            raise ValueError(
+                f"objective={name} compares two views of a row, which only dropout sets apart, and "
+                f"this encoder has none; give it some, or use objective.{name}.{other}"
+            )
+
+
+def trained_heights(
+    plan: Plan, encoder: Encoder, transforms: Mapping[str, RowTransform]
+) -> list[set[int]]:
+    """How high what trains stands, phase by phase: 0 = embeddings, k = block k of L.
+
+    Of isotropy layers those that learn; heights are those of `isotrain.training.reach`.
+    """
+    level_of, n_blocks = levels(encoder), encoder.n_blocks
+    of_layers = {
+        (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
+        for site, layer in transforms.items()
+        if isinstance(layer, nn.Module) and any(p.requires_grad for p in layer.parameters())
+    }
+    return [{level_of[name] for name in names} | of_layers for _, names in sorted(plan.items())]
+
+
+def check_gradients(
+    objectives: Mapping[str, Objective], phases: Sequence[Set[int]], n_blocks: int, task: Task
+) -> None:
+    """Refuse objectives whose places nothing that ever trains stands below: they have no gradient.
+
+    `phases` are the `trained_heights`. A task without a loss needs a gradient in each of them.
+    """
+    height = {
+        name: max(
+            (place(text).blocks(n_blocks) or [n_blocks + 1 + (text == "pooled")])[-1]
+            for text in reads_of(objective)
+        )
+        for name, objective in objectives.items()
+    }
+    lowest = [min(phase, default=math.inf) for phase in phases]
+    for name, highest in height.items():
+        if min(lowest) > highest:
+            raise ValueError(
+                f"objective={name} reads {list(reads_of(objectives[name]))}, and nothing of the "
+                "encoder at or below it ever trains; read a higher place, or use another freezing"
+            )
+    if not task.has_loss and max(lowest) > max(height.values(), default=0):
+        raise ValueError(
+            f"task={task.name} has no loss of its own, and in a phase of this freezing nothing "
+            f"trains at or below what objective={list(height)} reads; read a higher place, or use "
+            "another freezing"
         )

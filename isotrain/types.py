@@ -149,9 +149,11 @@ class Objective(Protocol):
     in float32 at least, and with several processes the rows of all of them. It may have
 
     - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), `pairs` (two
-      vectors or more), or `scored_pairs` (two vectors and the example's label);
+      vectors or more), `two_vectors`, or `scored_pairs` (two vectors and the example's label);
+    - `check(n_vectors)`: a ValueError where it cannot use examples of so many vectors;
     - `counters`: what the last call left out, for the log;
-    - `observe(views, labels)`: called once per optimizer step, with all its rows, detached;
+    - `observe(views, labels)`: called once per optimizer step, with all its rows, detached; with
+      no rows (`[]`) where it has `remembers = False`;
     - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
       batch by batch, in evaluation mode, at the start of an epoch.
     """

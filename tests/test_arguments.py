@@ -14,7 +14,7 @@ from isotrain.arguments import Bounds, checked
 @checked
 def part(
     size: Annotated[int, Bounds(least=1, most=9)],
-    rate: Annotated[float, Bounds(above=0)] = 1.0,
+    rate: Annotated[float, Bounds(above=0, below=5)] = 1.0,
     *,
     kind: Literal["a", "b"] = "a",
     other: int = -1,
@@ -26,6 +26,7 @@ def part(
 def test_legal_arguments_pass_as_they_are():
     assert part(1) == (1, 1.0, "a", -1)
     assert part(size=9, rate=1e-9, kind="b", other=-5) == (9, 1e-9, "b", -5)
+    assert part(1, math.nextafter(5, 0))[1] < 5
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_legal_arguments_pass_as_they_are():
         ((0,), {}, "size must be at least 1, got 0"),
         ((), {"size": 10}, "size must be at most 9, got 10"),
         ((1, 0), {}, "rate must be above 0, got 0"),
+        ((1, 5), {}, "rate must be below 5, got 5"),
         ((1,), {"rate": math.nan}, "rate must be above 0, got nan"),
         ((1,), {"kind": "c"}, "kind must be a or b, got 'c'"),
     ],
@@ -50,7 +52,9 @@ def test_what_is_no_number_is_not_judged(bounds, value):
     assert bounds.refusal(value) is None
 
 
-@pytest.mark.parametrize("bounds", [Bounds(least=0), Bounds(most=1), Bounds(above=0)])
+@pytest.mark.parametrize(
+    "bounds", [Bounds(least=0), Bounds(most=1), Bounds(above=0), Bounds(below=1)]
+)
 def test_a_nan_lies_in_no_bounds(bounds):
     assert bounds.refusal(math.nan).endswith("got nan")
 

@@ -9,6 +9,8 @@ from hydra.errors import InstantiationException
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.identity import Identity
 
+PROJECTION = "objective.simcse.projection=mlp"
+
 
 def test_parts_are_those_of_the_configuration(built):
     experiment = built(
@@ -35,6 +37,55 @@ def test_parts_are_those_of_the_configuration(built):
     assert experiment.data.n_rows == {"train": 96, "dev": 32, "test": 32}
     assert experiment.source_id.startswith("tiny random BERT")
     assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())
+
+
+def test_the_weights_of_objectives_count(built):
+    """They train, so that a share of what trains can be no more than the whole."""
+    experiment = built("task=rte", "metric=[]", "objective=[simcse]", PROJECTION)
+    plain = built("task=rte", "metric=[]", "objective=[simcse]").n_parameters
+    n_weights = 16 * 16 + 16
+    assert experiment.n_parameters == {name: n + n_weights for name, n in plain.items()}
+    assert experiment.n_parameters["trainable"] == experiment.n_parameters["total"]
+
+
+@pytest.mark.parametrize(
+    ("part", "prefix"),
+    [
+        (("objective=[simcse]", PROJECTION), "extra."),
+        (("training.reinit_blocks=1",), "model.encoder.model.encoder.layer.1."),
+        (("peft=lora",), "model.encoder.model.encoder.layer."),
+    ],
+)
+@pytest.mark.parametrize("others", [(), ("training.reinit_blocks=2",), ("peft=lora",)])
+def test_a_part_that_draws_changes_no_other_start_nor_the_first_dropout(
+    built, part, prefix, others
+):
+    if part[0].startswith(("training", "peft")) and others:
+        others = ("objective=[simcse]", PROJECTION)  # not both of the encoder
+    found = []
+    for overrides in (others, (*others, *part)):
+        module = built("task=rte", "metric=[]", "seed=5", *overrides).module.train()
+        state = {k.replace(".base_layer", ""): x for k, x in module.state_dict().items()}
+        found.append((state, torch.nn.functional.dropout(torch.ones(64))))
+    (without, dropout), (with_part, dropout_with) = found
+    assert dropout.equal(dropout_with)
+    differing = {k for k, x in with_part.items() if k not in without or not x.equal(without[k])}
+    assert differing
+    assert without.keys() <= with_part.keys()
+    assert all(name.startswith(prefix) for name in differing)
+
+
+def test_own_draws_follow_the_seed_and_the_name(built):
+    def weights(seed, *more):
+        names = "objective=[simcse,supcon]"
+        both = (PROJECTION, "objective.supcon.projection=mlp", "task=rte")
+        parts = built("metric=[]", f"seed={seed}", names, *both, *more).module.extra.parts
+        return [parts[name].projection[0].weight.detach() for name in ("simcse", "supcon")]
+
+    one, same, other = weights(1), weights(1, "training.reinit_blocks=1"), weights(2)
+    assert all(a.equal(b) for a, b in zip(one, same, strict=True))
+    assert not one[0].equal(other[0])
+    assert not one[0].equal(one[1])
 
 
 def test_no_layer_is_the_identity_everywhere(built):

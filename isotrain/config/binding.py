@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from isotrain.arguments import Bounds
@@ -78,6 +79,8 @@ def binding_mistakes(path: str, node: dict[str, Any]) -> list[str]:
             mistakes.append(f"{path}.{key} is set by isotrain itself; leave it out")
         elif key not in bound.arguments and not bound.takes_any:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
+        elif isinstance(value, float) and not isfinite(value):
+            mistakes.append(f"{path}.{key} must be a finite number, got {value}")
         elif not _fits(value, annotation := bound.arguments.get(key)):
             mistakes.append(f"{path}.{key} must be {_spelled(annotation)}, got {value!r}")
         elif refusal := next(filter(None, (b.refusal(value) for b in _bounds(annotation))), None):

@@ -33,12 +33,22 @@ def freezing_mistakes(content: dict[str, Any]) -> list[str]:
             "training.frozen_dropout=false acts where something is frozen, and with freezing=none "
             "nothing is; use training.frozen_dropout=true"
         )
+    named = content["peft"].get("target_modules")
+    if named is not None and not _is_names(named):
+        mistakes.append(
+            "peft.target_modules must be a list of names, such as "
+            f"'peft.target_modules=[query]', or null, got {named}"
+        )
     if target == PATTERNS and "patterns" in freezing:
         patterns = freezing["patterns"]
-        is_list = isinstance(patterns, list) and all(isinstance(p, str) for p in patterns)
-        if not is_list or not patterns:
+        if not _is_names(patterns):
             mistakes.append(
                 "freezing.patterns must be a list of at least one pattern, such as "
                 f"'freezing.patterns=[*.bias]', got {patterns}"
             )
     return mistakes
+
+
+def _is_names(given: Any) -> bool:
+    """Whether it is a list of at least one name."""
+    return isinstance(given, list) and bool(given) and all(isinstance(g, str) for g in given)

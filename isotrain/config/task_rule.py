@@ -24,6 +24,11 @@ def task_mistakes(content: dict[str, Any]) -> list[str]:
                 f"objective={name} reads labels, and the training rows of {task} have none; use "
                 "objective=[simcse], or a task with labels"
             )
+        if isinstance(node, dict) and node.get("positive_labels") is not None:
+            mistakes.append(
+                f"objective.{name}.positive_labels chooses pairs by their label, and the training "
+                f"rows of {task} have none; leave it out, or use a task with labels"
+            )
     if content["isotropy"].get("protect") == "labels":
         mistakes.append(
             f"isotropy.protect=labels reads labels, and the training rows of {task} have none; use "

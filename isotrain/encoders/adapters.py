@@ -27,7 +27,7 @@ def lora(
     encoder: Encoder,
     r: Annotated[int, Bounds(1)] = 8,
     alpha: Annotated[float, Bounds(above=0)] = 16.0,
-    dropout: Annotated[float, Bounds(0, 1)] = 0.0,
+    dropout: Annotated[float, Bounds(0, below=1)] = 0.0,
     target_modules: list[str] | None = None,
 ) -> frozenset[str]:
     """Names of the factors that low-rank adaptation (Hu et al. 2022) puts beside linear maps.
@@ -45,9 +45,14 @@ def lora(
             value in GPT-2.
 
     Raises:
-        ValueError: the package peft is missing, no linear map has such a name, or none is known
-            for the architecture.
+        ValueError: the package peft is missing, `target_modules` is no list or an empty one, no
+            linear map has such a name, or none is known for the architecture.
     """
+    if target_modules is not None and (isinstance(target_modules, str) or not target_modules):
+        raise ValueError(
+            "peft.target_modules must be a list of names, such as [query], or null, got "
+            f"{target_modules!r}"
+        )
     peft, model = _peft("lora"), _model(encoder)
     targets = target_modules or LORA_TARGETS.get(model.config.model_type)
     return _inject(

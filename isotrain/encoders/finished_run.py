@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from isotrain.config.freezing_rule import NO_ADAPTERS
 from isotrain.config.redaction import redacted
 from isotrain.results import read_result
 
@@ -19,8 +20,8 @@ def start_file(cfg: DictConfig) -> Path | None:
     None where a run starts from the weights of `cfg.encoder` as they are.
 
     Raises:
-        ValueError: there is no such run, it is not finished, it kept no weights, or its encoder
-            has other keys than `cfg.encoder`.
+        ValueError: there is no such run, it is not finished, it kept no weights, it trained
+            adapters, or its encoder has other keys than `cfg.encoder`.
     """
     init_from = cfg.init_from
     if init_from is None:
@@ -43,6 +44,11 @@ def start_file(cfg: DictConfig) -> Path | None:
         raise ValueError(
             f"init_from={init_from}: that run has no last.ckpt{reason}; give its command with "
             "checkpoint.final=true rerun=true"
+        )
+    if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
+        raise ValueError(
+            f"init_from={init_from}: that run trained adapters (peft), which stand beside the "
+            "weights of its encoder and are not merged into them; start from a run with peft=none"
         )
     theirs, own = (
         result["config"]["encoder"],

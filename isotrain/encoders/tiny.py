@@ -17,7 +17,7 @@ def build_tiny(
     width: Annotated[int, Bounds(1)],
     n_blocks: Annotated[int, Bounds(1)],
     n_heads: Annotated[int, Bounds(1)],
-    dropout: Annotated[float, Bounds(0, 1)] = 0.1,
+    dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
 ) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 

@@ -40,3 +40,42 @@ def mean_loss(
         for rows, known, is_defined in zip(clouds, further, defined, strict=True)
     ]
     return torch.stack(values).mean(), {"undefined": torch.tensor(float(defined.count(False)))}
+
+
+class LossOfClouds:
+    """An objective: the mean of a loss over what view 0 has at each place.
+
+    Args:
+        weight: factor of the loss.
+        reads: places, such as `pooled` or `all/tokens`.
+        loss: of one cloud `[N, D]`.
+        min_rows: a cloud with fewer counts as 0, and in the counter `undefined`.
+        scatter: so does one whose rows are equal.
+
+    >>> LossOfClouds(1.0, ["pooled"], lambda x_ND: x_ND.mean()).n_views
+    1
+    """
+
+    n_views, needs = 1, "rows"
+
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str],
+        loss: Callable[[Tensor], Tensor],
+        min_rows: int = 2,
+        scatter: bool = False,
+    ) -> None:
+        self.weight, self.reads, self.loss = weight, reads, loss
+        self.min_rows, self.scatter = min_rows, scatter
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        clouds = [[x_ND] for cloud in views[0] for x_ND in self.clouds(cloud)]
+        loss, self.counters = mean_loss(self.loss, clouds, self.min_rows, self.scatter)
+        return loss
+
+    def clouds(self, rows: Tensor) -> Sequence[Tensor]:
+        """The clouds `[N, D]` of a place, from its `[B, P, D]` or `[N, D]`: here all rows."""
+        return [rows.flatten(0, -2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -36,7 +37,7 @@ class Positives:
                 "[1, 1] takes class 1"
             )
         self.of_pairs, self.labels = kind == "pair", labels
-        self.n_views, self.needs = (1, "pairs") if self.of_pairs else (2, "rows")
+        self.n_views, self.needs = (1, "two_vectors") if self.of_pairs else (2, "rows")
 
     def __call__(
         self, views: Sequence[Sequence[Tensor]], labels_B: Tensor
@@ -55,8 +56,15 @@ class Positives:
                     f"{list(vectors_BPD.shape)}; read a place that has two, or use "
                     "positives=dropout"
                 )
-            if self.labels is not None:
-                low, high = self.labels
-                vectors_BPD = vectors_BPD[(labels_B >= low) & (labels_B <= high)]
-            found.append((vectors_BPD[:, 0], vectors_BPD[:, 1]))
+            vectors_NPD = self.chosen(vectors_BPD, labels_B)
+            found.append((vectors_NPD[:, 0], vectors_NPD[:, 1]))
         return found
+
+    def chosen(self, vectors_BPD: Tensor, labels_B: Tensor) -> Tensor:
+        """The vectors `[N, P, D]` of the examples whose label makes them a pair."""
+        return vectors_BPD if self.labels is None else vectors_BPD[self.has(labels_B)]
+
+    def has(self, labels_B: Tensor) -> Tensor:
+        """Which of the labels lie in the interval, `[B]`; all of them, where there is none."""
+        low, high = self.labels or (-torch.inf, torch.inf)
+        return (labels_B >= low) & (labels_B <= high)

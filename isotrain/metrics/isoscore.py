@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.evenness import evenness
 
 
 @from_moments
@@ -38,11 +39,8 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
     if precision not in ("double", "mixed"):
         raise ValueError(f"precision must be double or mixed, got {precision!r}")
     cloud = Cloud.of(x)
-    if cloud.d == 1:
-        return cloud.mean_D.new_ones(())
-    if not cloud.has_scatter:
+    if cloud.d > 1 and not cloud.has_scatter:
         return 0.0 * cloud.gram_SS.sum()
     narrow = precision == "mixed" and cloud.x is not None and cloud.n >= cloud.d
     gram_SS = cloud.product(torch.float32) if narrow else cloud.gram_SS
-    ratio = gram_SS.trace().square() / gram_SS.square().sum()
-    return ((ratio - 1.0) / (cloud.d - 1)).clamp(0.0, 1.0)
+    return evenness(gram_SS.trace(), gram_SS.square().sum(), cloud.d)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, to_one
+from isotrain.geometry.evenness import evenness
 
 
 def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:
@@ -58,9 +58,7 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
         mixed = weight * ((centred_ND @ target_DD) * centred_ND).sum()
     trace = own_SS.trace() + target_DD.trace()
     frobenius = own_SS.square().sum() + 2.0 * mixed + target_DD.square().sum()
-    nonzero = frobenius > 0
-    ratio = trace.square() / torch.where(nonzero, frobenius, 1.0)
-    return torch.where(nonzero, ((ratio - 1.0) / (d - 1)).clamp(0.0, 1.0), 0.0)
+    return evenness(trace, frobenius, d)
 
 
 def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from isotrain.geometry.cosine import sum_pairwise_cosines
-from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.each_cloud import LossOfClouds
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def cosreg(x_ND: Tensor) -> Tensor:
     return sum_pairwise_cosines(x_ND) / len(x_ND) ** 2
 
 
-class CosReg:
+class CosReg(LossOfClouds):
     """`cosreg` of what view 0 has at each place, averaged over the places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
@@ -35,14 +35,5 @@ class CosReg:
     1
     """
 
-    n_views, needs = 1, "rows"
-
     def __init__(self, weight: float, reads: Sequence[str] = ("pooled",)) -> None:
-        self.weight, self.reads = weight, reads
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
-        loss, self.counters = mean_loss(cosreg, clouds)
-        return loss
+        super().__init__(weight, reads, cosreg)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
-from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.rows import check_shape
 
 
@@ -45,7 +45,7 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
     )
 
 
-class GOR:
+class GOR(LossOfClouds):
     """`gor` of what view 0 has at each place: of each of the P vectors over the examples.
 
     The vectors of one example are not compared with each other. The mean over all those clouds;
@@ -61,8 +61,6 @@ class GOR:
     1
     """
 
-    n_views, needs = 1, "rows"
-
     @checked
     def __init__(
         self,
@@ -71,19 +69,9 @@ class GOR:
         mean_weight: Annotated[float, Bounds(least=0)] = 1.0,
         second_moment_weight: Annotated[float, Bounds(least=0)] = 1.0,
     ) -> None:
-        self.weight, self.reads = weight, reads
-        self.mean_weight, self.second_moment_weight = mean_weight, second_moment_weight
-        self.counters: dict[str, Tensor] = {}
+        of_column = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
+        super().__init__(weight, reads, of_column)
 
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        columns = [
-            [column_ND]
-            for cloud in views[0]
-            for column_ND in (cloud.unbind(1) if cloud.ndim == 3 else [cloud])
-        ]
-        of_column = partial(
-            gor, mean_weight=self.mean_weight, second_moment_weight=self.second_moment_weight
-        )
-        loss, self.counters = mean_loss(of_column, columns)
-        return loss
+    def clouds(self, rows: Tensor) -> Sequence[Tensor]:
+        """Each of the P vectors over the examples; tokens as they are."""
+        return rows.unbind(1) if rows.ndim == 3 else [rows]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.covariance import RunningCovariance
 from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.evenness import evenness
 from isotrain.geometry.row_queue import RowQueue
 from isotrain.geometry.rows import check_shape
 from isotrain.places import place
@@ -25,8 +26,8 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     IsoScore* = ((tr M)²/‖M‖²_F − 1)/(D − 1), M = (1 − ζ)·C + ζ·C₀, with C the centred covariance
     (divided by N − 1), C₀ = `reference_DD` (without one ζ acts as 0) and ζ = `shrinkage` in [0, 1].
     Two traces and no eigenproblem, so the gradient is finite for equal eigenvalues; it vanishes
-    at ζ = 1. Rows without scatter, and no C₀, give 1. Unchanged by the order and translation of
-    rows, by one rotation of rows and C₀, and by one scale of both.
+    at ζ = 1. Rows without scatter, and no C₀, give 1; D = 1 gives 0. Unchanged by
+    the order and translation of rows, by one rotation of rows and C₀, and by one scale of both.
 
     Raises:
         ValueError: fewer than three rows, which lie on a line.
@@ -54,9 +55,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
             + 2.0 * shrinkage * (1.0 - shrinkage) * shared
             + shrinkage**2 * target_DD.square().sum()
         )
-    has_spread = frobenius > 0
-    ratio = trace.square() / torch.where(has_spread, frobenius, 1.0)
-    return 1.0 - torch.where(has_spread, (ratio - 1.0) / (d - 1), 0.0)
+    return 1.0 - evenness(trace, frobenius, d)
 
 
 class IStar(nn.Module):
@@ -104,13 +103,18 @@ class IStar(nn.Module):
         self.weight, self.reads, self.shrinkage, self.clouds = weight, reads, shrinkage, clouds
         self.reference, self.reference_rows = reference, reference_rows
         self.counters: dict[str, Tensor] = {}
-        n_read = sum(max(1, len(place(text).blocks(n_blocks))) for text in reads)
+        n_read = sum(n_blocks if place(text).name == "all" else 1 for text in reads)
         n_clouds = 1 if clouds == "union" else n_read
         self.register_buffer("reference_CDD", torch.zeros(n_clouds, width, width))
         self.register_buffer("has_reference_C", torch.zeros(n_clouds, dtype=torch.bool))
         self.register_buffer("reference_epoch", torch.tensor(-1))  # that of the newest pass
         n_queues = n_clouds if reference == "queue" and shrinkage > 0 else 0
         self.queues = nn.ModuleList(RowQueue(reference_rows, width) for _ in range(n_queues))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it has queues, which `observe` fills."""
+        return len(self.queues) > 0
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
@@ -125,7 +129,9 @@ class IStar(nn.Module):
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
         """Put the rows of a step into the queues; C₀ is the covariance of what they hold."""
-        for number, x_ND in enumerate(self._clouds(views[0])[: len(self.queues)]):
+        if not self.remembers:
+            return
+        for number, x_ND in enumerate(self._clouds(views[0])):
             queue = self.queues[number]
             assert isinstance(queue, RowQueue)
             queue.push(x_ND)

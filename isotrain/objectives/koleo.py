@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.neighbours import nearest_neighbours
 from isotrain.geometry.rows import check_shape
 
@@ -40,7 +40,7 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
     return -mean_log
 
 
-class KoLeo:
+class KoLeo(LossOfClouds):
     """`koleo` of what view 0 has at each place, averaged over the places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
@@ -54,8 +54,6 @@ class KoLeo:
     1
     """
 
-    n_views, needs = 1, "rows"
-
     @checked
     def __init__(
         self,
@@ -63,11 +61,4 @@ class KoLeo:
         reads: Sequence[str] = ("pooled",),
         eps: Annotated[float, Bounds(above=0)] = 1e-8,
     ) -> None:
-        self.weight, self.reads, self.eps = weight, reads, eps
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
-        loss, self.counters = mean_loss(partial(koleo, eps=self.eps), clouds)
-        return loss
+        super().__init__(weight, reads, partial(koleo, eps=eps))

@@ -92,6 +92,11 @@ class Projected(nn.Module):
         self.memory = RowQueue(memory_rows, self.n_columns, span=1) if memory_rows else None
         self.counters: dict[str, Tensor] = {}
 
+    @property
+    def remembers(self) -> bool:
+        """Whether it has a memory, which `observe` fills."""
+        return self.memory is not None
+
     def project(self, vectors: Tensor) -> Tensor:
         """The projected rows `[N, D]` of `[B, P, D]` or `[N, D]`, in float32 at least."""
         rows_ND = vectors.flatten(0, -2)

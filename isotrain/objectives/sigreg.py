@@ -89,7 +89,7 @@ class SIGReg(nn.Module):
     1
     """
 
-    n_views, needs = 1, "rows"
+    n_views, needs, remembers = 1, "rows", False
     n_steps: Tensor
 
     @checked

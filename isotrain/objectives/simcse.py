@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import contrast
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.positives import Positives
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -78,7 +79,8 @@ class SimCSE(Projected):
     al. 2020, cross-batch memory). Keep it smaller than the training set: a row that comes back
     while it is held is its own negative. More candidates in a step than it holds are thinned.
 
-    Logged: `anchors_skipped`, anchors (of either direction) that had no negative.
+    Logged: `anchors_skipped`, anchors (of either direction) that had no negative, and with
+    `positive_labels` `undefined`, 1 for a batch without a pair.
 
     Args:
         weight: factor of this loss.
@@ -86,6 +88,9 @@ class SimCSE(Projected):
         reads: one place.
         positives: dropout = every row, and itself in a second forward pass; pair = the first two
             vectors of an example are anchor and positive, further ones its hard negatives.
+        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
+            (labels are class numbers, or scores scaled to [0, 1]); the other examples are left
+            out, as negatives too. None = every pair, whatever its label.
         temperature: τ.
         symmetric: whether positives look for their anchors too.
         hard_negative_weight: α; for positives=pair, where examples have hard negatives.
@@ -113,6 +118,7 @@ class SimCSE(Projected):
         width: int,
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
+        positive_labels: Sequence[float] | None = None,
         temperature: Annotated[float, Bounds(above=0)] = 0.05,
         symmetric: bool = False,
         hard_negative_weight: float = 0.0,
@@ -120,7 +126,8 @@ class SimCSE(Projected):
         memory_rows: MemoryRows = 0,
     ) -> None:
         super().__init__(weight, width, reads, projection, memory_rows)
-        if positives == "pair":
+        self.positives = Positives(positives, positive_labels)
+        if self.positives.of_pairs:
             self.n_views, self.needs = 1, "pairs"
         elif hard_negative_weight:
             raise ValueError(
@@ -132,16 +139,17 @@ class SimCSE(Projected):
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
-        anchors_ND, positives_ND, negatives_NHD = self._roles(views)
-        if self.hard_negative_weight and not negatives_NHD.shape[1]:
-            raise ValueError(
-                "hard_negative_weight must be 0 where an example has two vectors, got "
-                f"{self.hard_negative_weight}; use a task with hard negatives"
-            )
+        anchors_ND, positives_ND, negatives_NHD = self._roles(views, labels)
+        self.check(2 + negatives_NHD.shape[1])
         memory_MD = self.past(anchors_ND)
-        of_all = len(anchors_ND) + len(memory_MD)  # candidates of either direction
-        alone = (of_all + negatives_NHD.shape[1] == 1) + (self.symmetric and of_all == 1)
+        n = len(anchors_ND)
+        of_all = n + len(memory_MD)  # candidates of either direction
+        alone = n * ((of_all + negatives_NHD.shape[1] == 1) + (self.symmetric and of_all == 1))
         self.counters = {"anchors_skipped": torch.tensor(float(alone))}
+        if self.positives.labels is not None:
+            self.counters["undefined"] = torch.tensor(float(n == 0))
+        if n == 0:
+            return anchors_ND.sum()
         return simcse(
             anchors_ND,
             positives_ND,
@@ -157,13 +165,28 @@ class SimCSE(Projected):
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
         """Remember the candidates of a step."""
         if self.memory is not None:
-            _, positives_ND, negatives_NHD = self._roles(views)
+            _, positives_ND, negatives_NHD = self._roles(views, labels)
             self.memory.push(unit_rows(torch.cat([positives_ND, negatives_NHD.flatten(0, 1)])))
 
-    def _roles(self, views: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    def check(self, n_vectors: int) -> None:
+        """Refuse a weight of hard negatives where examples of so many vectors have none."""
+        if self.hard_negative_weight and n_vectors == 2:
+            raise ValueError(
+                "hard_negative_weight must be 0 where an example has two vectors, got "
+                f"{self.hard_negative_weight}; use a task with hard negatives, as task=nli_pairs "
+                "task.hard_negatives=true"
+            )
+
+    def n_remembered(self, n_vectors: int) -> int:
+        """Candidates of an example of so many vectors."""
+        return n_vectors - 1 if self.positives.of_pairs else n_vectors
+
+    def _roles(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Anchors, positives and hard negatives, projected."""
         first = self.project(views[0][0])
-        if self.needs == "rows":
+        if not self.positives.of_pairs:
             return first, self.project(views[1][0]), first[:, None][:, :0]
-        vectors_NPD = first.reshape(views[0][0].shape)
+        vectors_NPD = self.positives.chosen(first.reshape(views[0][0].shape), labels)
         return vectors_NPD[:, 0], vectors_NPD[:, 1], vectors_NPD[:, 2:]

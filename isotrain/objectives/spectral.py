@@ -12,7 +12,7 @@ from typing import Annotated
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import check_shape
 
@@ -36,17 +36,25 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
     0.9
     """
     check_shape(x_ND, min_rows=n_components + 2)
-    if n_components >= x_ND.shape[1]:
-        raise ValueError(
-            f"n_components must be below the width, got {n_components} of {x_ND.shape[1]}; "
-            "all directions hold all variance"
-        )
+    check_below(n_components, x_ND.shape[1])
     centred_ND = x_ND - x_ND.mean(dim=0)
     top_DR = leading_directions(centred_ND.detach(), n_components)
     return (centred_ND @ top_DR).square().sum() / centred_ND.square().sum()
 
 
-class Spectral:
+def check_below(n_components: int, width: int) -> None:
+    """Refuses as many directions as there are dimensions, or more.
+
+    >>> check_below(1, width=2)
+    """
+    if n_components >= width:
+        raise ValueError(
+            f"n_components must be below the width, got {n_components} of {width}; "
+            "all directions hold all variance"
+        )
+
+
+class Spectral(LossOfClouds):
     """`spectral` of what view 0 has at each place, averaged over the places.
 
     A place with fewer than `n_components` + 2 rows, or without scatter, counts as 0, and in the
@@ -54,29 +62,25 @@ class Spectral:
 
     Args:
         weight: factor of this loss; negative concentrates the variance.
+        width: D; supplied by the framework.
         reads: places, such as `pooled` or `all/tokens`.
-        n_components: leading directions R.
+        n_components: leading directions R, below D.
 
-    >>> Spectral(weight=1.0).n_views
+    Raises:
+        ValueError: as many directions as dimensions, or more.
+
+    >>> Spectral(weight=1.0, width=4).n_views
     1
     """
-
-    n_views, needs = 1, "rows"
 
     @checked
     def __init__(
         self,
         weight: float,
+        width: int,
         reads: Sequence[str] = ("pooled",),
         n_components: Annotated[int, Bounds(least=1)] = 1,
     ) -> None:
-        self.weight, self.reads, self.n_components = weight, reads, n_components
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
-        share = partial(spectral, n_components=self.n_components)
-        least = self.n_components + 2
-        loss, self.counters = mean_loss(share, clouds, least, scatter=True)
-        return loss
+        check_below(n_components, width)
+        share = partial(spectral, n_components=n_components)
+        super().__init__(weight, reads, share, min_rows=n_components + 2, scatter=True)

@@ -95,7 +95,7 @@ class SupCon(Projected):
     >>> objective = SupCon(weight=1.0, width=2)
     >>> loss = objective([[torch.eye(2)[:, None]]], torch.tensor([0, 1]))
     >>> loss.item(), objective.counters
-    (0.0, {'anchors_skipped': tensor(2)})
+    (0.0, {'anchors_skipped': tensor(2.)})
     """
 
     n_views, needs = 1, "classes"
@@ -120,7 +120,7 @@ class SupCon(Projected):
         past_M = self.past(rows_ND)
         memory_MD, memory_labels_M = past_M[:, :-1], past_M[:, -1]
         has_positive_N = positives_of(labels_N, memory_labels_M).any(dim=1)
-        self.counters = {"anchors_skipped": (~has_positive_N).sum()}
+        self.counters = {"anchors_skipped": (~has_positive_N).sum().float()}
         return supcon(rows_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
 
     @torch.no_grad()
@@ -129,6 +129,10 @@ class SupCon(Projected):
         if self.memory is not None:
             rows_ND, labels_N = self._labelled(views, labels)
             self.memory.push(torch.cat([unit_rows(rows_ND), labels_N[:, None]], dim=1))
+
+    def n_remembered(self, n_vectors: int) -> int:
+        """Rows of an example of so many vectors: each in every view."""
+        return self.n_views * n_vectors
 
     def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
         """Projected rows of all views, and the class of each in the same type."""

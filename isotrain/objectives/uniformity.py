@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.each_cloud import mean_loss
+from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.rows import check_shape
 from isotrain.geometry.uniformity import log_mean_potential
 
@@ -35,7 +35,7 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
     return log_mean_potential(unit_rows(x_ND), t)
 
 
-class Uniformity:
+class Uniformity(LossOfClouds):
     """`uniformity` of what view 0 has at each place, averaged over the places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
@@ -49,8 +49,6 @@ class Uniformity:
     1
     """
 
-    n_views, needs = 1, "rows"
-
     @checked
     def __init__(
         self,
@@ -58,11 +56,4 @@ class Uniformity:
         reads: Sequence[str] = ("pooled",),
         t: Annotated[float, Bounds(above=0)] = 2.0,
     ) -> None:
-        self.weight, self.reads, self.t = weight, reads, t
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [[cloud.flatten(0, -2)] for cloud in views[0]]
-        loss, self.counters = mean_loss(partial(uniformity, t=self.t), clouds)
-        return loss
+        super().__init__(weight, reads, partial(uniformity, t=t))

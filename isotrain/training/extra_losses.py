@@ -5,6 +5,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,23 @@ from isotrain.geometry.gather import batch_places, gather_in_order, n_processes
 from isotrain.geometry.pooling import cls_pool, mean_pool
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.places import place
-from isotrain.types import Batch, ModelOutput, Objective
+from isotrain.types import Batch, Encoder, ModelOutput, Objective
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 """The model on the first n training batches in evaluation mode; None = on all of them."""
+
+NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, and the way out
+    "classes": (1, 1, "one vector of an example, which owns its class", "task.form=cross"),
+    "pairs": (2, math.inf, "two vectors of an example", "task.form=bi, or task=nli_pairs"),
+    "two_vectors": (
+        *(2, 2, "exactly two vectors of an example"),
+        "task.form=bi or task=nli_pairs without hard negatives, or positives=dropout",
+    ),
+    "scored_pairs": (
+        *(2, 2, "exactly two vectors of an example"),
+        "task.form=bi with pooling=cls or mean",
+    ),
+}
 
 
 class ExtraLosses(nn.Module):
@@ -70,6 +84,8 @@ class ExtraLosses(nn.Module):
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
                 total = total + objective.weight * loss
                 if hasattr(objective, "observe"):
+                    if not getattr(objective, "remembers", True):
+                        read = []
                     read = [[cloud.detach() for cloud in clouds] for clouds in read]
                     remembered[name] = read, labels_B
         if remembered:
@@ -106,37 +122,45 @@ def reads_of(objective: Objective) -> Sequence[str]:
     return getattr(objective, "reads", ("pooled",))
 
 
-def check_reads(objectives: Mapping[str, Objective], n_vectors: int, n_blocks: int) -> None:
+def check_reads(
+    objectives: Mapping[str, Objective], encoder: Encoder, n_vectors: int, n_sequences: int
+) -> None:
     """Refuse objectives that need other rows than they read, before anything trains.
 
+    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`.
+
     Raises:
-        ValueError: a block that the encoder does not have, tokens where vectors are needed, or
-            too few or too many vectors an example; the objective is named.
+        ValueError: a block that the encoder does not have; a first token that says nothing of its
+            sentence; tokens where vectors are needed, or too few or too many vectors an example;
+            what the objective's own `check` refuses. The objective is named.
     """
     for name, objective in objectives.items():
         needs = getattr(objective, "needs", "rows")
+        least, most, what, fix = NEEDS.get(needs, (0, math.inf, "", ""))
         for text in reads_of(objective):
-            place(text).blocks(n_blocks)
-            if needs != "rows" and place(text).view == "tokens":
+            found = place(text)
+            n = n_vectors if found.view is None else n_sequences
+            try:
+                found.blocks(encoder.n_blocks)
+                if found.view != "tokens":
+                    getattr(objective, "check", lambda n: None)(n)
+            except ValueError as error:
+                raise ValueError(f"objective={name}: {error}") from error
+            if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
+                raise ValueError(
+                    f"objective={name} reads {text}, the first token before it has seen anything "
+                    f"of its sentence; read {found.name}/mean"
+                )
+            if needs != "rows" and found.view == "tokens":
                 raise ValueError(
                     f"objective={name} compares examples, and {text} gives it tokens; read "
                     "pooled, or a block's /cls or /mean"
                 )
-        if needs == "pairs" and n_vectors < 2:
-            raise ValueError(
-                f"objective={name} compares the two sentences of an example, and this task gives "
-                "one vector an example; use task.form=bi, or a task of pairs, as task=nli_pairs"
-            )
-        if needs == "scored_pairs" and n_vectors != 2:
-            raise ValueError(
-                f"objective={name} scores the two vectors of an example, and this task and pooling "
-                f"give {n_vectors}; use task.form=bi with pooling=cls or mean"
-            )
-        if needs == "classes" and n_vectors != 1:
-            raise ValueError(
-                f"objective={name} needs one vector an example, which owns its class, and this "
-                f"task gives {n_vectors}; use task.form=cross, and pooling=cls or mean"
-            )
+            if found.view != "tokens" and not least <= n <= most:
+                by = "task and pooling give" if found.view is None else "task gives"
+                raise ValueError(
+                    f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
+                )
 
 
 def read_places(

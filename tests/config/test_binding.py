@@ -17,7 +17,7 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
     ("annotation", "fitting", "wrong"),
     [
         ("int", [0, -3, 10**12], [True, 1.0, "1", None, [1]]),
-        ("float", [0.5, 1, float("inf")], [True, "0.5", None, [0.5]]),
+        ("float", [0.5, 1], [float("inf"), float("nan"), True, "0.5", None, [0.5]]),
         ("str", ["", "a"], [1, None, True, ["a"]]),
         ("bool", [True, False], [0, 1, "true", None]),
         ("None", [None], [0, "", False]),
@@ -171,3 +171,11 @@ def test_no_value_raises(value):
         assert isinstance(binding_mistakes("optimizer", {**ADAMW, key: value}), list)
     for key in ("max_epochs", "precision", "accelerator", "x"):
         assert isinstance(binding_mistakes("trainer", {**TRAINER, key: value}), list)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_not_finite_is_refused(value):
+    node = {"_target_": "isotrain.objectives.cosreg.CosReg", "weight": value}
+    told = f"objective.cosreg.weight must be a finite number, got {value}"
+    assert binding_mistakes("objective.cosreg", node) == [told]
+    assert binding_mistakes("objective.cosreg", node | {"weight": -1e300}) == []

@@ -166,7 +166,7 @@ def test_every_option_alone_has_no_mistake(option, monkeypatch):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
     needed = {
         "encoder=huggingface": ["encoder.name=a/b"],
-        **dict.fromkeys(("task=text", "task=nli_pairs"), ["objective=[simcse]"]),
+        **{f"task={name}": ["objective=[simcse]"] for name in ("text", "nli_pairs")},
     }.get(option, [])
     base = [text for text in BASE if text.split("=")[0] != option.split("=")[0]]
     found = mistakes(option, *needed, base=base)

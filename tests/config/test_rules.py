@@ -169,18 +169,30 @@ def test_the_least_value_is_legal_and_one_below_is_not(key, least):
     assert mistake.startswith(f"{key} must be at least {least}, got {least - 1}")
 
 
-@pytest.mark.parametrize("key", ["isotropy.rho", "task.head_dropout", "encoder.dropout"])
+def test_a_share_that_must_leave_something_is_below_one():
+    assert mistakes("encoder.dropout=0.99") == []
+    assert mistakes("encoder.dropout=1") == ["encoder.dropout must be below 1, got 1"]
+
+
+@pytest.mark.parametrize("key", ["isotropy.rho", "task.head_dropout"])
 def test_a_share_is_one_at_most(key):
     assert mistakes("isotropy=cluster_pca", f"{key}=1") == []
     assert mistakes("isotropy=cluster_pca", f"{key}=1.5") == [f"{key} must be at most 1, got 1.5"]
 
 
 @pytest.mark.parametrize(
-    ("rho", "told"), [("0.0005", None), ("1e-9", None), ("0", "0"), ("-1", "-1"), ("nan", "nan")]
+    ("rho", "told"),
+    [
+        ("0.0005", None),
+        ("1e-9", None),
+        ("0", "above 0, got 0"),
+        ("-1", "above 0, got -1"),
+        ("nan", "a finite number, got nan"),
+    ],
 )
 def test_a_share_of_directions_is_above_zero_as_the_layer_says_itself(rho, told):
     found = mistakes("isotropy=cluster_pca", f"isotropy.rho={rho}")
-    assert found == ([f"isotropy.rho must be above 0, got {told}"] if told else [])
+    assert found == ([f"isotropy.rho must be {told}"] if told else [])
     if not told:
         ClusterPCA(width=8, rho=float(rho))
 

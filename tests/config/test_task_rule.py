@@ -17,6 +17,14 @@ from isotrain.config.rules import mistakes_in
             "objective=supcon reads labels, and the training rows of task={}",
         ),
         (
+            (
+                "objective=[simcse]",
+                "objective.simcse.positives=pair",
+                "objective.simcse.positive_labels=[1,1]",
+            ),
+            "objective.simcse.positive_labels chooses pairs by their label, and the training rows",
+        ),
+        (
             ("objective=[simcse]", "isotropy=protect_labels"),
             "isotropy.protect=labels reads labels, and the training rows of task={} have none",
         ),

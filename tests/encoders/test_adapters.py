@@ -110,7 +110,9 @@ def test_lora_dropout_acts_in_training_alone():
         ({"target_modules": ["qeury"]}, "linear maps .* end in dense, key, query, value"),
         ({"r": 0}, "r must be at least 1, got 0"),
         ({"alpha": 0.0}, r"alpha must be above 0, got 0\.0"),
-        ({"dropout": 1.5}, r"dropout must be at most 1, got 1\.5"),
+        ({"dropout": 1.0}, r"dropout must be below 1, got 1\.0"),
+        ({"target_modules": "query"}, r"list of names, such as \[query\], .* got 'query'"),
+        ({"target_modules": []}, "must be a list of names"),
     ],
 )
 def test_what_cannot_be(options, told):

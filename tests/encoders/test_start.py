@@ -131,6 +131,12 @@ def without_weights(folder):
     broken(folder, config={**config, "checkpoint": {**config["checkpoint"], "final": False}})
 
 
+def with_adapters(folder):
+    """As a run with peft=lora leaves them: under names that no encoder without adapters has."""
+    target = "isotrain.encoders.adapters.lora"
+    broken(folder, config={**read_result(folder)["config"], "peft": {"_target_": target}})
+
+
 def lost_weights(folder):
     (folder / "last.ckpt").unlink()
 
@@ -146,6 +152,7 @@ def no_record(folder):
         (unfinished, "that run is interrupted, not finished; give its command again"),
         (without_weights, r"has no last\.ckpt \(checkpoint\.final=false\); .* rerun=true"),
         (lost_weights, r"has no last\.ckpt; "),
+        (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
         (no_record, r"there is no result\.json in .*copy; give the folder"),
     ],
 )

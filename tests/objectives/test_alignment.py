@@ -65,7 +65,7 @@ def test_dropout_pairs_every_row_of_two_views():
 def test_pairs_are_those_whose_label_lies_in_the_interval():
     vectors, labels = cloud(10, 4).reshape(5, 2, 4), torch.tensor([0.0, 0.8, 0.5, 1.0, 0.79])
     every = Alignment(weight=1.0, positives="pair")
-    assert (every.n_views, every.needs) == (1, "pairs")
+    assert (every.n_views, every.needs) == (1, "two_vectors")
     expected = alignment(vectors[:, 0], vectors[:, 1]).item()
     assert every([[vectors]], labels).item() == pytest.approx(expected, abs=1e-13)
     some = Alignment(weight=1.0, positives="pair", positive_labels=[0.8, 1.0])

@@ -80,7 +80,7 @@ def test_the_objective_passes_its_options_on():
     objective = Barlow(weight=1.0, positives="pair", off_diagonal_weight=0.3, scale=1.5, eps=0.2)
     expected = by_loop(vectors[:, 0], vectors[:, 1], 0.3, 1.5, 0.2)
     assert objective([[vectors]], torch.zeros(6)).item() == pytest.approx(expected, rel=1e-11)
-    assert (objective.n_views, objective.needs) == (1, "pairs")
+    assert (objective.n_views, objective.needs) == (1, "two_vectors")
     with pytest.raises(ValueError, match="scale must be above 0"):
         Barlow(weight=1.0, scale=0.0)
 

@@ -41,7 +41,7 @@ MAKE = {
     "koleo": lambda: KoLeo(1.0, BOTH),
     "sigreg": lambda: SIGReg(1.0, BOTH, n_slices=16),
     "sigreg raw": lambda: SIGReg(1.0, BOTH, n_slices=16, rows="raw"),
-    "spectral": lambda: Spectral(1.0, BOTH, n_components=2),
+    "spectral": lambda: Spectral(1.0, WIDTH, BOTH, n_components=2),
 }
 
 

@@ -10,6 +10,7 @@ from pytorch_metric_learning.losses import NTXentLoss
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from isotrain.geometry.rows import wide
+from isotrain.objectives.dcl import DCL
 from isotrain.objectives.simcse import SimCSE, simcse
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.types import Batch, ModelOutput
@@ -283,3 +284,40 @@ def test_what_would_be_ignored_is_refused():
         SimCSE(1.0, 4, positives="triplet")
     with pytest.raises(ValueError, match="reads must name one place"):
         SimCSE(1.0, 4, reads=["pooled", "before"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pairs_are_those_whose_label_lies_in_the_interval(dtype):
+    generator = torch.Generator().manual_seed(4)
+    vectors = torch.randn(5, 3, 4, generator=generator, dtype=dtype)
+    labels = torch.tensor([0.0, 1.0, 0.3, 0.9, 0.8])
+    options = {"positives": "pair", "hard_negative_weight": 0.5, "memory_rows": 16}
+    some = SimCSE(1.0, 4, positive_labels=[0.8, 1.0], **options).to(dtype)
+    every = SimCSE(1.0, 4, **options).to(dtype)
+    chosen = vectors[[1, 3, 4]]
+    for _ in range(2):  # the second time with a memory
+        found, expected = some([[vectors]], labels), every([[chosen]], labels[[1, 3, 4]])
+        assert found.item() == expected.item()
+        some.observe([[vectors]], labels)
+        every.observe([[chosen]], labels)
+    assert torch.equal(some.memory.rows(), every.memory.rows())
+    assert len(some.memory.rows()) == 12
+    assert some([[vectors]], labels).item() != every([[vectors]], labels).item()
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_batch_without_a_pair_of_that_label_is_zero_and_counted(decoupled):
+    kind = DCL if decoupled else SimCSE
+    objective = kind(1.0, 4, positives="pair", positive_labels=[1, 1], projection="mlp")
+    vectors = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    loss = objective([[vectors]], torch.zeros(3))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert objective.counters["undefined"].item() == 1.0
+    assert objective.counters["anchors_skipped"].item() == 0.0
+    assert not vectors.grad.any()
+    assert not any(p.grad.any() for p in objective.parameters())
+    assert objective([[vectors]], torch.tensor([1, 1, 0])).item() > 0 or decoupled
+    assert objective.counters["undefined"].item() == 0.0
+    with pytest.raises(ValueError, match="leave it out, or use positives=pair"):
+        kind(1.0, 4, positive_labels=[1, 1])

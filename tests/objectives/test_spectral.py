@@ -78,7 +78,7 @@ def test_invariances(seed, exponent, shift):
 @pytest.mark.parametrize("kind", ["three rows", "equal rows"])
 def test_what_says_nothing_is_zero_and_counted(kind):
     x = (cloud(3, 5) if kind == "three rows" else cloud(1, 5).repeat(9, 1)).requires_grad_()
-    objective = Spectral(weight=1.0, reads=("pooled", "layer_1/cls"), n_components=2)
+    objective = Spectral(weight=1.0, width=5, reads=("pooled", "layer_1/cls"), n_components=2)
     good = cloud(9, 5)
     loss = objective([[x, good]], torch.zeros(1))
     assert loss.item() == pytest.approx(spectral(good, 2).item() / 2, abs=1e-12)
@@ -93,7 +93,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="below the width, got 5 of 5"):
         spectral(cloud(9, 5), 5)
     with pytest.raises(ValueError, match="n_components must be at least 1"):
-        Spectral(weight=1.0, n_components=0)
+        Spectral(weight=1.0, width=5, n_components=0)
 
 
 @pytest.mark.parametrize("weight", [1.0, -1.0])

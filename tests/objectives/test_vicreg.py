@@ -120,7 +120,7 @@ def test_the_objective_passes_its_options_on():
     pairs = VICReg(weight=1.0, positives="pair", invariance_weight=2.0, variance_weight=3.0)
     expected = by_loop(vectors[:, 0], vectors[:, 1], 2.0, 3.0)
     assert pairs([[vectors]], torch.zeros(6)).item() == pytest.approx(expected, rel=1e-11)
-    assert (pairs.n_views, pairs.needs) == (1, "pairs")
+    assert (pairs.n_views, pairs.needs) == (1, "two_vectors")
     last = VICReg(weight=1.0, covariance_weight=0.25, eps=0.1)
     x, y = cloud(6, 3, 5), cloud(6, 3, 6)
     expected = by_loop(x, y, covariance=0.25, eps=0.1)

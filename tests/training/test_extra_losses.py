@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from isotrain.geometry.pooling import mean_pool
+from isotrain.objectives.istar import IStar
+from isotrain.objectives.sigreg import SIGReg
+from isotrain.objectives.simcse import SimCSE
 from isotrain.training.extra_losses import ExtraLosses, check_reads, read_places
 from isotrain.types import Batch, ModelOutput, SiteRows
 
 B, Q, T, D = 3, 2, 4, 5
+ENCODER = SimpleNamespace(n_blocks=6, is_causal=False)
 
 
 def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
@@ -163,16 +169,78 @@ def needing(kind, *reads):
         (needing("pairs", "pooled"), 1, "task.form=bi"),
         (needing("scored_pairs", "pooled"), 1, "task.form=bi"),
         (needing("scored_pairs", "pooled"), 3, "two vectors of an example, .* give 3"),
+        (needing("two_vectors", "pooled"), 3, "two vectors of an example, .* give 3; .*=dropout"),
+        (needing("two_vectors", "pooled"), 1, "two vectors of an example, .* give 1; .*=dropout"),
         (needing("classes", "pooled"), 2, "task.form=cross"),
-        (needing("rows", "layer_7/cls"), 1, "layer_0 .* to layer_6"),
+        (needing("rows", "layer_7/cls"), 1, "objective=mine: .* layer_0 .* to layer_6"),
+        (needing("rows", "layer_0/cls"), 1, "objective=mine reads layer_0/cls.* layer_0/mean"),
     ],
 )
 def test_rows_that_an_objective_cannot_use_are_refused(objectives, n_vectors, told):
     with pytest.raises(ValueError, match=told):
-        check_reads(objectives, n_vectors, n_blocks=6)
+        check_reads(objectives, ENCODER, n_vectors, n_sequences=1)
 
 
 def test_rows_that_it_can_use_are_not():
-    check_reads(needing("pairs", "pooled", "layer_6/mean"), 2, n_blocks=6)
-    check_reads(needing("classes", "before"), 1, n_blocks=6)
-    check_reads(needing("rows", "all/tokens"), 3, n_blocks=6)
+    check_reads(needing("pairs", "pooled", "layer_6/mean"), ENCODER, 2, 2)
+    check_reads(needing("pairs", "pooled"), ENCODER, 3, 3)
+    check_reads(needing("classes", "before"), ENCODER, 1, 1)
+    check_reads(needing("rows", "all/tokens", "layer_0/mean", "layer_1/cls"), ENCODER, 3, 3)
+
+
+def test_a_block_gives_a_vector_of_each_sequence_whatever_pooling_gives():
+    """The word in context of one sequence: two pooled spans, one CLS."""
+    check_reads(needing("scored_pairs", "pooled"), ENCODER, n_vectors=2, n_sequences=1)
+    check_reads(needing("classes", "layer_1/cls"), ENCODER, n_vectors=2, n_sequences=1)
+    with pytest.raises(ValueError, match="at layer_1/mean this task gives 1"):
+        check_reads(needing("scored_pairs", "layer_1/mean"), ENCODER, 2, n_sequences=1)
+    with pytest.raises(ValueError, match="at pooled this task and pooling give 2"):
+        check_reads(needing("classes", "pooled"), ENCODER, 2, n_sequences=1)
+
+
+def test_the_first_token_of_a_causal_encoder_is_refused():
+    causal = SimpleNamespace(n_blocks=6, is_causal=True)
+    check_reads(needing("rows", "layer_2/mean", "all/tokens", "pooled"), causal, 1, 1)
+    for text in ("layer_2/cls", "all/cls"):
+        with pytest.raises(ValueError, match=f"reads {text}, .* read .*/mean"):
+            check_reads(needing("rows", text), causal, 1, 1)
+
+
+def test_an_objective_checks_the_number_of_vectors_itself():
+    triplets = {"mine": SimCSE(1.0, 4, positives="pair", hard_negative_weight=1.0)}
+    check_reads(triplets, ENCODER, 3, 3)
+    with pytest.raises(ValueError, match=r"objective=mine: hard_negative_weight .* got 1\.0"):
+        check_reads(triplets, ENCODER, 2, 2)
+
+
+class Counts(Remembers):
+    """It counts the steps alone."""
+
+    remembers = False
+
+
+def test_rows_that_an_objective_does_not_remember_are_not_kept():
+    extra = ExtraLosses({"mean": (counts := Counts()), "one": One()})
+    for seed in range(2):
+        batch, output = batch_and_output(seed)
+        extra([output, output], batch)
+    assert [step["mean"][0] for step in extra._pending] == [[], []]
+    extra.observe()
+    extra.observe()
+    ((views, _),) = counts.seen
+    assert views == []
+
+
+def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_kept():
+    slices, star = SIGReg(weight=1.0), IStar(weight=1.0, width=D, n_blocks=2, shrinkage=0.0)
+    queue = IStar(weight=1.0, width=D, n_blocks=2, reads=["pooled"])
+    alone = SimCSE(1.0, D, positives="pair")
+    extra = ExtraLosses({"a": slices, "b": star, "c": queue, "d": alone})
+    for _ in range(2):
+        batch, output = batch_and_output(dtype=torch.float32)
+        extra([output], batch)
+    kept = [[name for name, (read, _) in step.items() if read] for step in extra._pending]
+    assert kept == [["c"], ["c"]]
+    extra.observe()
+    assert int(slices.n_steps) == 1
+    assert len(queue.queues[0].rows()) == 2 * B * Q

@@ -103,9 +103,21 @@ def test_a_plan_that_a_freezing_must_not_give(built, plan):
 def test_steps_are_those_that_lightning_makes(built, overrides, expected):
     experiment = built(*TRAIN_ONLY, *overrides)
     trainer = experiment.trainer
-    assert training_steps(trainer, len(experiment.data.train_dataloader())) == expected
+    assert training_steps(trainer, experiment.data.n_batches(1)) == expected
     fit(experiment)
     assert trainer.global_step == expected[1]
+
+
+def test_epochs_of_several_processes_begin_where_the_phases_do(built):
+    """96 rows in batches of 19 leave one, too few for two processes: 5 batches, and not 6."""
+    several = ("trainer.max_epochs=3", "trainer.devices=2", "data.batch_size=19")
+    experiment = built(*TRAIN_ONLY, *several, "freezing=gradual", "freezing.unit=epoch")
+    data, trainer = experiment.data, experiment.trainer
+    assert (data.n_batches(1), data.n_batches(2)) == (6, 5)
+    data.trainer = trainer  # as the trainer does it, in every process
+    a_run = sum(1 for _ in data.train_dataloader())
+    assert (trainer.world_size, len(data.train_dataloader()), a_run) == (2, 5, 5)
+    assert list(experiment.module.plan) == [0, 5, 10]
 
 
 # Training

@@ -1,0 +1,50 @@
+"""How high in a model the losses of a run look: what stands above has no gradient. L blocks.
+
+Heights go with the forward pass: 0 = embeddings, l = block l, L + 1 = the norm behind block L and
+the layer at `tokens`, L + 2 = the layer at `pooled`, L + 3 = the head. A layer at `layer_k` acts
+on what enters block k + 1, and stands as high as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isotrain.encoders.freezing import Plan, levels
+from isotrain.model import IsotropicModel
+from isotrain.places import place
+from isotrain.training.extra_losses import reads_of
+from isotrain.types import Encoder, Objective, Task
+
+
+def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
+    """The height of the highest part that a loss depends on.
+
+    The loss of a task reaches the head; without one, the objectives reach the highest place that
+    any of them reads; −1 = nothing.
+    """
+    if task.has_loss:
+        return n_blocks + 3
+    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2}
+    places = [place(text) for objective in objectives.values() for text in reads_of(objective)]
+    heights = [outside.get(p.name) or max(p.blocks(n_blocks)) for p in places]
+    return max(heights, default=-1)
+
+
+def within_reach(plan: Plan, encoder: Encoder, height: int) -> Plan:
+    """The plan without what stands above `height`, which no process may wait for."""
+    level_of = levels(encoder)
+    return {
+        first: frozenset(name for name in names if level_of[name] <= height)
+        for first, names in plan.items()
+    }
+
+
+def freeze_above(model: IsotropicModel, height: int) -> None:
+    """Let no isotropy layer train that stands above `height`, nor a head."""
+    n_blocks = model.encoder.n_blocks
+    for site, layer in model.transforms.items():
+        entered = (model.blocks_of[site] or n_blocks) + 1 + (site == "pooled")
+        if entered > height:
+            layer.requires_grad_(False)
+    if height < n_blocks + 3:
+        model.head.requires_grad_(False)

@@ -1,0 +1,110 @@
+"""Options that would change nothing where what trains is known, and those that do."""
+
+from __future__ import annotations
+
+import pytest
+
+TASK = ("task=rte", "metric=[]")
+REST = "training.frozen_dropout=false"
+TEXT = ("task=text", "metric=[]", "objective=[simcse]", "objective.simcse.reads=[layer_1/mean]")
+
+
+def freezing(option, *more):
+    return (f"freezing={option}", *(f"freezing.{key}" for key in more))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        freezing("head_only"),
+        freezing("first_n", "n_blocks=1"),
+        freezing("first_n", "n_blocks=2"),
+        freezing("last_n", "n_blocks=1"),
+        freezing("bitfit"),
+        freezing("layer_norm_only"),
+        freezing("only", "patterns=[*.1.*.query.weight,*.0.*]"),
+        ("peft=lora",),
+        ("peft=ia3",),
+    ],
+)
+def test_fresh_blocks_that_stay_random_are_refused(built, overrides):
+    key = overrides[0].partition("=")[0]
+    with pytest.raises(ValueError, match=rf"training\.reinit_blocks=2 .*, and {key} leaves"):
+        built(*TASK, "training.reinit_blocks=2", *overrides)
+
+
+def test_fresh_blocks_above_what_is_read_are_refused(built):
+    told = r"reinit_blocks=1 .* objectives that read nothing above layer_1, .* block 2 untrained"
+    with pytest.raises(ValueError, match=told):
+        built(*TEXT, "training.reinit_blocks=1")
+
+
+@pytest.mark.parametrize(
+    ("n", "overrides"),
+    [
+        (2, freezing("embeddings")),
+        (2, freezing("gradual")),
+        (2, freezing("last_n", "n_blocks=2")),
+        (1, freezing("first_n", "n_blocks=1")),
+        (2, freezing("only", "patterns=[*.layer.*.weight]")),  # biases start at 0
+        (0, freezing("head_only")),
+    ],
+)
+def test_fresh_blocks_that_train(built, n, overrides):
+    assert built(*TASK, f"training.reinit_blocks={n}", *overrides).module.plan
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (*TASK, *freezing("bitfit")),
+        (*TASK, *freezing("layer_norm_only")),
+        (*TASK, *freezing("only", "patterns=[*]")),
+        (*TEXT, *freezing("only", "patterns=['*embeddings*','*.0.*']")),  # block 2 is not read
+    ],
+)
+def test_no_dropout_to_rest(built, overrides):
+    with pytest.raises(ValueError, match=r"training\.frozen_dropout=false acts in embeddings"):
+        built(*overrides, REST)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        freezing("head_only"),
+        freezing("embeddings"),
+        freezing("gradual"),  # its last phase trains all
+        freezing("only", "patterns=['*.layer.*.bias']"),
+        ("peft=lora",),
+    ],
+)
+def test_dropout_to_rest(built, overrides):
+    assert built(*TASK, *overrides, REST).module.plan
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        freezing("last_n", "n_blocks=1"),
+        freezing("first_n", "n_blocks=1"),
+        freezing("only", "patterns=[*.layer.1.*.query.*]"),
+        freezing("head_only"),
+    ],
+)
+def test_a_decay_of_one_rate_is_refused(built, overrides):
+    with pytest.raises(ValueError, match=r"training\.layer_decay=0\.5 lowers rates below block 2"):
+        built(*TASK, "training.layer_decay=0.5", *overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        freezing("last_n", "n_blocks=2"),
+        freezing("gradual", "unit=step"),
+        freezing("only", "patterns=[*.layer.0.*]"),
+        ("peft=ia3",),
+    ],
+)
+def test_a_decay_of_several_rates(built, overrides):
+    module = built(*TASK, "training.layer_decay=0.5", *overrides).module
+    assert min(group["lr_factor"] for group in module.new_optimizer().param_groups) <= 0.5

@@ -1,0 +1,134 @@
+"""How high the losses look: what stands above is in no plan and no optimizer.
+
+L = 2 blocks, so 3 = the norm and the layer at tokens, 4 = the layer at pooled, 5 = the head.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from isotrain.encoders.freezing import levels
+from isotrain.training.phases import describe
+from isotrain.training.reach import highest_read, within_reach
+
+ROOT = Path(__file__).parents[2]
+TEXT = ("task=text", "metric=[]", "objective=[simcse]")
+BLOCK_1 = (*TEXT, "objective.simcse.reads=[layer_1/mean]")
+LAYERS = ("isotropy=batch_norm", "site=[layer_1,layer_2,tokens,pooled]")
+
+
+@pytest.mark.parametrize(
+    ("reads", "height"),
+    [
+        ([], -1),
+        ([["layer_0/tokens"]], 0),
+        ([["layer_1/cls"]], 1),
+        ([["layer_1/cls", "layer_2/mean"]], 2),
+        ([["layer_1/cls"], ["all/tokens"]], 2),
+        ([["layer_1/cls"], ["before"]], 3),
+        ([["before", "pooled"]], 4),
+        ([None], 4),  # an objective that names none reads pooled
+    ],
+)
+def test_the_highest_read(reads, height):
+    objectives = {
+        str(i): SimpleNamespace() if names is None else SimpleNamespace(reads=names)
+        for i, names in enumerate(reads)
+    }
+    assert highest_read(SimpleNamespace(has_loss=False), objectives, 2) == height
+    assert highest_read(SimpleNamespace(has_loss=True), objectives, 2) == 5
+
+
+def test_a_plan_within_reach(built):
+    encoder = built("task=rte", "metric=[]").module.model.encoder
+    level = levels(encoder)
+    whole = {0: frozenset(n for n in level if level[n] == 2), 4: frozenset(level)}
+    assert within_reach(whole, encoder, 2) == whole
+    assert within_reach(whole, encoder, 1) == {
+        0: frozenset(),
+        4: frozenset(n for n in level if level[n] < 2),
+    }
+
+
+@pytest.mark.parametrize(
+    "reads", ["layer_0/tokens", "layer_1/mean", "layer_2/mean", "before", "pooled"]
+)
+def test_whatever_may_train_gets_a_gradient_and_nothing_else_does(built, reads):
+    experiment = built(*TEXT, *LAYERS, f"objective.simcse.reads=[{reads}]")
+    module = experiment.module.train()
+    # The oracle: autograd, over all parameters.
+    data, optimizer = experiment.data, module.new_optimizer()
+    trains = {n for n, p in module.named_parameters() if p.requires_grad}
+    module.requires_grad_(True)
+    batch = next(iter(data.train_dataloader()))
+    loss, _ = module.extra([module.model(batch) for _ in range(2)], batch)
+    loss.backward()
+    reached = {n for n, p in module.named_parameters() if p.grad is not None}
+    assert trains == reached
+    optimised = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert {n for n, p in module.named_parameters() if id(p) in optimised} == reached
+    assert experiment.n_parameters["trainable"] == sum(
+        p.numel() for n, p in module.named_parameters() if n in reached
+    )
+
+
+def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
+    experiment = built(*BLOCK_1, "trainer.max_steps=2", "+trainer.limit_val_batches=0")
+    module = experiment.module
+    (phase,) = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    parts = {part for group in phase["groups"] for part in group["parts"]}
+    assert parts == {"embeddings", "block 1"}
+    before = {n: p.detach().clone() for n, p in module.model.encoder.named_parameters()}
+    experiment.trainer.fit(module, datamodule=experiment.data)
+    level = levels(module.model.encoder)
+    moved = {n for n, p in module.model.encoder.named_parameters() if not p.equal(before[n])}
+    assert {level[n] for n in moved} == {0, 1}
+
+
+def test_a_phase_that_no_loss_would_train_is_refused(built):
+    with pytest.raises(ValueError, match=r"nothing would train: .* that read a higher block"):
+        built(*BLOCK_1, "freezing=last_n", "freezing.n_blocks=1")
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_same_below_the_highest_read(small, tmp_path):
+    overrides = [
+        *(*small, "task=nli_pairs", *BLOCK_1[1:], "objective.simcse.positives=pair"),
+        *("encoder.dropout=0", "threads=1", "data.batch_size=15"),
+        *("objective.simcse.projection=mlp", "trainer.precision=64-true"),
+        *("isotropy=batch_norm", "site=[layer_2]", "optimizer._target_=torch.optim.SGD"),
+        *("optimizer.lr=0.05", "~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+    ]
+    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    found = {}
+    for n in (1, 2):
+        (tmp_path / str(n)).mkdir()
+        done = subprocess.run(
+            [sys.executable, "-m", "isotrain", "train", *overrides, f"trainer.devices={n}"],
+            cwd=tmp_path / str(n),
+            env={**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "in embeddings, block 1, objectives;" in done.stdout
+        (folder,) = (path.parent for path in (tmp_path / str(n)).rglob("result.json"))
+        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        found[n] = json.loads((folder / "result.json").read_text()), state
+    (result, one), (of_two, two) = found[1], found[2]
+    assert (result["n_processes"], of_two["n_processes"]) == (1, 2)
+    assert result["steps"] == of_two["steps"] == 3
+    assert result["phases"] == of_two["phases"]
+    for name, value in one.items():
+        if value.is_floating_point() and not name.endswith("attention.self.key.bias"):
+            distance = float((value - two[name]).double().norm())
+            assert distance <= 1e-9 * float(value.double().norm()) + 1e-15, name
