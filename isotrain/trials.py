@@ -15,11 +15,11 @@ from isotrain.encoders.freezing import Plan, levels
 from isotrain.geometry.cloud import shared
 from isotrain.geometry.positives import Positives
 from isotrain.metrics.suite import flat, needs
-from isotrain.model import block_of
 from isotrain.places import place
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import reads_of
 from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.reach import height_of_place, height_of_site
 from isotrain.types import Encoder, Objective, RowMetric, RowTransform, Task
 
 
@@ -95,7 +95,8 @@ def check_labels(
         if interval is not None and not any(interval[0] <= y <= interval[1] for y in trained):
             raise ValueError(
                 f"objective.{name}.positive_labels={list(interval)} holds no training label of "
-                f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]"
+                f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]; "
+                "choose among those, or leave it out"
             )
     of_labels = [f"metric={name}" for name, m in metrics.items() if needs(m) == "labels"]
     of_labels += [
@@ -171,7 +172,7 @@ def trained_heights(
     """
     level_of, n_blocks = levels(encoder), encoder.n_blocks
     of_layers = {
-        (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
+        height_of_site(site, n_blocks)
         for site, layer in transforms.items()
         if isinstance(layer, nn.Module) and any(p.requires_grad for p in layer.parameters())
     }
@@ -186,10 +187,7 @@ def check_gradients(
     `phases` are the `trained_heights`. A task without a loss needs a gradient in each of them.
     """
     height = {
-        name: max(
-            (place(text).blocks(n_blocks) or [n_blocks + 1 + (text == "pooled")])[-1]
-            for text in reads_of(objective)
-        )
+        name: max(height_of_place(text, n_blocks) for text in reads_of(objective))
         for name, objective in objectives.items()
     }
     lowest = [min(phase, default=math.inf) for phase in phases]

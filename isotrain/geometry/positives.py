@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+from isotrain.geometry.each_cloud import mean_loss
 
 
 class Positives:
@@ -68,3 +70,41 @@ class Positives:
         """Which of the labels lie in the interval, `[B]`; all of them, where there is none."""
         low, high = self.labels or (-torch.inf, torch.inf)
         return (labels_B >= low) & (labels_B <= high)
+
+
+class LossOfPairs:
+    """An objective: the mean of a loss of rows and their positives over places.
+
+    Args:
+        weight: factor of the loss.
+        reads: places, such as `pooled` or `layer_3/mean`.
+        positives: which rows belong together.
+        loss: of the two clouds `[N, D]` of a place.
+        min_rows: a place with fewer pairs counts as 0, and in the counter `undefined`.
+        scatter: so does one whose rows are equal.
+
+    >>> LossOfPairs(1.0, ["pooled"], Positives("pair"), lambda x, y: (x - y).mean()).n_views
+    1
+    """
+
+    n_views, needs = 2, "rows"
+
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str],
+        positives: Positives,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        min_rows: int = 2,
+        scatter: bool = False,
+    ) -> None:
+        self.weight, self.reads, self.positives, self.loss = weight, reads, positives, loss
+        self.n_views, self.needs = positives.n_views, positives.needs
+        self.min_rows, self.scatter = min_rows, scatter
+        self.counters: dict[str, Tensor] = {}
+
+    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+        """The unweighted loss."""
+        pairs = self.positives(views, labels)
+        loss, self.counters = mean_loss(self.loss, pairs, self.min_rows, self.scatter)
+        return loss

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.alignment import mean_distance_power
-from isotrain.geometry.each_cloud import mean_loss
-from isotrain.geometry.positives import Positives
+from isotrain.geometry.positives import LossOfPairs, Positives
 from isotrain.geometry.rows import check_shape
 
 
@@ -35,7 +34,7 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
     return mean_distance_power(x_ND, y_ND, alpha)
 
 
-class Alignment:
+class Alignment(LossOfPairs):
     """`alignment` of the positives at each place, averaged over the places.
 
     A place without a pair counts as 0, and in the counter `undefined`.
@@ -52,8 +51,6 @@ class Alignment:
     (2, 1)
     """
 
-    n_views, needs = 2, "rows"
-
     @checked
     def __init__(
         self,
@@ -63,13 +60,5 @@ class Alignment:
         positive_labels: Sequence[float] | None = None,
         alpha: Annotated[float, Bounds(above=0)] = 2.0,
     ) -> None:
-        self.weight, self.reads, self.alpha = weight, reads, alpha
-        self.positives = Positives(positives, positive_labels)
-        self.n_views, self.needs = self.positives.n_views, self.positives.needs
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        pairs = self.positives(views, labels)
-        loss, self.counters = mean_loss(partial(alignment, alpha=self.alpha), pairs, min_rows=1)
-        return loss
+        loss = partial(alignment, alpha=alpha)
+        super().__init__(weight, reads, Positives(positives, positive_labels), loss, min_rows=1)

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.each_cloud import mean_loss
-from isotrain.geometry.positives import Positives
+from isotrain.geometry.positives import LossOfPairs, Positives
 from isotrain.geometry.rows import check_shape
 
 
@@ -50,7 +49,7 @@ def _standardised(x_ND: Tensor, eps: float) -> Tensor:
     return centred_ND / (centred_ND.square().mean(dim=0) + eps).sqrt()
 
 
-class Barlow:
+class Barlow(LossOfPairs):
     """`barlow` of the positives at each place, averaged over the places.
 
     A place with a single pair, or without scatter, counts as 0, and in the counter `undefined`.
@@ -69,8 +68,6 @@ class Barlow:
     2
     """
 
-    n_views, needs = 2, "rows"
-
     @checked
     def __init__(
         self,
@@ -82,14 +79,5 @@ class Barlow:
         scale: Annotated[float, Bounds(above=0)] = 0.025,
         eps: Annotated[float, Bounds(above=0)] = 1e-5,
     ) -> None:
-        self.weight, self.reads = weight, reads
-        self.positives = Positives(positives, positive_labels)
-        self.n_views, self.needs = self.positives.n_views, self.positives.needs
-        self.loss = partial(barlow, off_diagonal_weight=off_diagonal_weight, scale=scale, eps=eps)
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        pairs = self.positives(views, labels)
-        loss, self.counters = mean_loss(self.loss, pairs, scatter=True)
-        return loss
+        loss = partial(barlow, off_diagonal_weight=off_diagonal_weight, scale=scale, eps=eps)
+        super().__init__(weight, reads, Positives(positives, positive_labels), loss, scatter=True)

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.each_cloud import mean_loss
-from isotrain.geometry.positives import Positives
+from isotrain.geometry.positives import LossOfPairs, Positives
 from isotrain.geometry.rows import check_shape
 
 
@@ -74,7 +73,7 @@ def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Ten
     return scale * ((n - 1) * (n - 2) * squares + products - n * fourth)
 
 
-class VICReg:
+class VICReg(LossOfPairs):
     """`vicreg` of the positives at each place, averaged over the places.
 
     A place with fewer than two pairs (four, if `unbiased`) counts as 0, and in the counter
@@ -96,8 +95,6 @@ class VICReg:
     2
     """
 
-    n_views, needs = 2, "rows"
-
     @checked
     def __init__(
         self,
@@ -111,11 +108,7 @@ class VICReg:
         eps: Annotated[float, Bounds(above=0)] = 1e-4,
         unbiased: bool = False,
     ) -> None:
-        self.weight, self.reads = weight, reads
-        self.positives = Positives(positives, positive_labels)
-        self.n_views, self.needs = self.positives.n_views, self.positives.needs
-        self.min_rows = 4 if unbiased else 2
-        self.loss = partial(
+        loss = partial(
             vicreg,
             invariance_weight=invariance_weight,
             variance_weight=variance_weight,
@@ -123,9 +116,10 @@ class VICReg:
             eps=eps,
             unbiased=unbiased,
         )
-        self.counters: dict[str, Tensor] = {}
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        loss, self.counters = mean_loss(self.loss, self.positives(views, labels), self.min_rows)
-        return loss
+        super().__init__(
+            weight,
+            reads,
+            Positives(positives, positive_labels),
+            loss,
+            min_rows=4 if unbiased else 2,
+        )

@@ -5,6 +5,7 @@ B batch, P vectors per example, D hidden.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Any
 
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class FirstPairCosine(CosineHead):
         return super().forward(pooled_BPD[:, :2])
 
 
-class Contrastive(STSB):
+class Contrastive(STSB, ABC):
     """Sentences that objectives alone learn from; dev and test are STS-B, scored by the cosine.
 
     Training rows have no label: theirs is 0. A task adds `training_rows`, `n_sequences` (those of
@@ -55,9 +56,9 @@ class Contrastive(STSB):
         super().__init__("bi", max_length, head_dropout=0.0)
         self.train_length = train_length
 
+    @abstractmethod
     def training_rows(self, source: Source) -> list[Row]:
         """Rows with `sentence1` and, where a training example has several, the further ones."""
-        raise NotImplementedError
 
     def rows_of(self, source: Source, split: str) -> list[Row]:
         """Sentences of train, scored pairs of dev and test."""

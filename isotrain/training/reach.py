@@ -10,10 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isotrain.encoders.freezing import Plan, levels
-from isotrain.model import IsotropicModel
+from isotrain.model import IsotropicModel, block_of
 from isotrain.places import place
 from isotrain.training.extra_losses import reads_of
 from isotrain.types import Encoder, Objective, Task
+
+
+def height_of_place(text: str, n_blocks: int) -> int:
+    """The height of a place that objectives read; of `all/…`, that of the last block.
+
+    >>> [height_of_place(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
+    [2, 6, 7, 8]
+    """
+    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2}
+    found = place(text)
+    return outside.get(found.name) or max(found.blocks(n_blocks))
+
+
+def height_of_site(site: str, n_blocks: int) -> int:
+    """The height of an isotropy layer.
+
+    >>> [height_of_site(site, 6) for site in ("layer_2", "tokens", "pooled")]
+    [3, 7, 8]
+    """
+    return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
 
 
 def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
@@ -24,10 +44,8 @@ def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int)
     """
     if task.has_loss:
         return n_blocks + 3
-    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2}
-    places = [place(text) for objective in objectives.values() for text in reads_of(objective)]
-    heights = [outside.get(p.name) or max(p.blocks(n_blocks)) for p in places]
-    return max(heights, default=-1)
+    reads = [text for objective in objectives.values() for text in reads_of(objective)]
+    return max((height_of_place(text, n_blocks) for text in reads), default=-1)
 
 
 def within_reach(plan: Plan, encoder: Encoder, height: int) -> Plan:
@@ -43,8 +61,7 @@ def freeze_above(model: IsotropicModel, height: int) -> None:
     """Let no isotropy layer train that stands above `height`, nor a head."""
     n_blocks = model.encoder.n_blocks
     for site, layer in model.transforms.items():
-        entered = (model.blocks_of[site] or n_blocks) + 1 + (site == "pooled")
-        if entered > height:
+        if height_of_site(site, n_blocks) > height:
             layer.requires_grad_(False)
     if height < n_blocks + 3:
         model.head.requires_grad_(False)
