@@ -113,7 +113,7 @@ def test_a_run_with_label_noise(composed, demo, capsys, task):
         assert f"training rows; 100 labels replaced, of which {done['labels_changed']}" in printed
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
 def test_rows_without_labels_can_be_fewer(composed, demo, task):
     cfg = composed(*demo, f"task={task}", "objective=[simcse]", "pooling=mean", "data.n_train=24")
     run(cfg, "arm")

@@ -59,6 +59,7 @@ PRESETS = {
 NEEDED = {
     "encoder/huggingface": ["encoder.name=bert-base-cased"],
     "task/nli_pairs": ["objective=[simcse]"],
+    "task/stsb_sentences": ["objective=[simcse]"],
     "task/text": ["objective=[simcse]"],
 }
 OPTIONS = sorted(

@@ -166,7 +166,10 @@ def test_every_option_alone_has_no_mistake(option, monkeypatch):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
     needed = {
         "encoder=huggingface": ["encoder.name=a/b"],
-        **{f"task={name}": ["objective=[simcse]"] for name in ("text", "nli_pairs")},
+        **{
+            f"task={name}": ["objective=[simcse]"]
+            for name in ("text", "nli_pairs", "stsb_sentences")
+        },
     }.get(option, [])
     base = [text for text in BASE if text.split("=")[0] != option.split("=")[0]]
     found = mistakes(option, *needed, base=base)

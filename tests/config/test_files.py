@@ -37,7 +37,9 @@ def write(folder, *names):
     return folder
 
 
-@pytest.mark.parametrize("task", ["rte", "stsb", "wic", "snli", "text", "nli_pairs"])
+@pytest.mark.parametrize(
+    "task", ["rte", "stsb", "wic", "snli", "text", "nli_pairs", "stsb_sentences"]
+)
 def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
     for name in OFFLINE:
         monkeypatch.setenv(name, "1")

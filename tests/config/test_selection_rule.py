@@ -60,7 +60,7 @@ def test_evaluations_that_are_never_made_are_told(overrides, keys):
     assert [mistake.partition(" goes by evaluations")[0] for mistake in found] == keys
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
 def test_rows_without_labels_cannot_be_scored(task):
     keys = (f"task={task}", "objective=[simcse]")
     (mistake,) = mistakes(*keys, "training.select=holdout")

@@ -7,7 +7,7 @@ import pytest
 from isotrain.config.rules import mistakes_in
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs"])
+@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [

@@ -1,0 +1,61 @@
+"""Sentences of STS-B without their scores, for contrastive training in the domain of its dev."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from isotrain.arguments import Bounds, checked
+from isotrain.tasks.contrastive import SENTENCES, Contrastive
+from isotrain.tasks.sources import load_split
+from isotrain.tasks.stsb import DATA
+from isotrain.types import Row, Source
+
+PAIR = SENTENCES[:2]  # of a scored row
+
+
+class STSBSentences(Contrastive):
+    """One sentence an example, from the training pairs of STS-B, each once; no score is read.
+
+    Sentences that dev or test have too are left out and counted in `left_out`, so that what is
+    scored was not trained on.
+
+    Args:
+        max_length: tokens of an evaluated sentence at most.
+        train_length: tokens of a training sentence at most.
+    """
+
+    data_sets = (DATA,)
+    name, n_spans = "stsb_sentences", 0
+
+    @checked
+    def __init__(
+        self,
+        max_length: Annotated[int, Bounds(3)] = 128,
+        train_length: Annotated[int, Bounds(3)] = 32,
+    ) -> None:
+        super().__init__(max_length, train_length)
+        self.n_sequences = 1
+
+    def training_rows(self, source: Source) -> list[Row]:
+        """One sentence a row, in `sentence1`, in the order of the file.
+
+        Raises:
+            ValueError: every sentence is one of dev or test.
+        """
+        train, dev, test = (
+            [(row[key], row["at"]) for row in load_split(source, DATA, split) for key in PAIR]
+            for split in ("train", "dev", "test")
+        )
+        once: dict[str, str] = {}
+        for sentence, at in train:
+            once.setdefault(sentence, at)
+        scored = {sentence for sentence, _ in dev + test}
+        rows = [{"sentence1": s, "at": at} for s, at in once.items() if s not in scored]
+        self.leave_out("train: repeated", len(train) - len(once))
+        self.leave_out("train: also in dev or test", len(once) - len(rows))
+        if not rows:
+            raise ValueError(
+                f"all {len(once)} sentences of train in {source.revision_of(DATA)} are also in dev "
+                "or test; give train other sentences"
+            )
+        return rows
