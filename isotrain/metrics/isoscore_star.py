@@ -16,7 +16,7 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     Taken by traces, without an eigenproblem: tr and ‖·‖²_F of the sum follow from tr C, ‖C‖²_F,
     ⟨C, C₀⟩, tr C₀ and ‖C₀‖²_F. So the gradient is finite for equal eigenvalues and equal rows too.
     Unchanged by translation of the rows, by one rotation of rows and C₀, and by one scale of
-    both; does not see the mean cone.
+    both; does not see the mean cone. D = 1 gives 1, otherwise a sum of 0 gives 0.
 
     Raises:
         ValueError: not `[N, D]`, N < 2, a NaN or infinity; C₀ not `[D, D]`, not finite or not
@@ -42,14 +42,13 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     uneven = (reference_DD - reference_DD.T).abs().amax()
     if not bool(uneven <= 1e-4 * reference_DD.abs().amax()):
         raise ValueError("reference_covariance must be finite and symmetric; pass a covariance")
-    if d == 1:
-        return cloud.mean_D.new_ones(())
     # One power of two for both brings squares into range.
     sizes = [1.0 / cloud.shrink] if zeta < 1 else []
     sizes += [float(reference_DD.detach().abs().amax()) ** 0.5] if zeta > 0 else []
     scale = to_one(max(sizes))
     target_DD = zeta * reference_DD * scale * scale
-    weight = (1.0 - zeta) / (cloud.n - 1) * (scale / cloud.unit) ** 2
+    # Without weight, rows may be so much larger than C₀ that their factor has no number.
+    weight = (1.0 - zeta) / (cloud.n - 1) * (scale / cloud.unit) ** 2 if zeta < 1 else 0.0
     own_SS = weight * cloud.gram_SS
     if len(own_SS) == d:
         mixed = (own_SS * target_DD).sum()

@@ -177,8 +177,21 @@ def test_mean_of_norm_16000_and_moments():
     assert isoscore_star(known, reference, 0.5).item() == pytest.approx(wanted, abs=1e-12)
 
 
-def test_one_dimension_scores_one():
-    assert isoscore_star(cloud(5, 1), torch.ones(1, 1), 0.5).item() == 1.0
+@pytest.mark.parametrize("zeta", ZETAS)
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1.0, 1e200])  # of the rows; 0 = no scatter
+def test_one_dimension_scores_one_with_a_gradient_of_zero(zeta, scale):
+    for reference in (torch.zeros(1, 1), torch.ones(1, 1)):
+        x = (cloud(5, 1) * scale).requires_grad_()
+        score = isoscore_star(x, reference, zeta)
+        score.backward()
+        assert (score.item(), x.grad.tolist()) == (1.0, [[0.0]] * 5)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_scale_of_rows_without_weight_is_nothing(scale):
+    x, reference = cloud(20, 4), covariance(4)
+    alone = isoscore_star(x, reference, 1.0).item()
+    assert isoscore_star(x * scale, reference, 1.0).item() == pytest.approx(alone)
 
 
 def test_errors():
