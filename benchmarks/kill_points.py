@@ -1,10 +1,13 @@
 """Kill a run at random points, start it again, and compare: weights and rows bit by bit.
 
     python benchmarks/kill_points.py --points 40
+    python benchmarks/kill_points.py --points 4 --only best    # configurations with these words
 
 Each point is one event of a run: a training batch, the moment after an optimizer step, an
 evaluation batch, a logged row, a checkpoint about to replace the older one. The process is killed
 there with SIGKILL, or told to stop with SIGTERM, and the same command is given again until it ends.
+Compared too is what a run records of its selection: whose weights it has, after how many
+evaluations, and whether patience stopped it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 import torch
 
 from isotrain.config.compose import compose_run, run_folder
+from isotrain.results import read_result
 from isotrain.run import run
 from isotrain.training import checkpoints
 from isotrain.training.fine_tuning import FineTuning
@@ -49,7 +53,13 @@ CONFIGURATIONS = {
         *("training.patience=3", "trainer.accumulate_grad_batches=2", "schedule=constant"),
         *("trainer.val_check_interval=3", "trainer.max_epochs=3"),
     ),
+    "best, early stop": (
+        *("task=stsb", "task.form=bi", "isotropy=none", "schedule=constant"),
+        *("training.select=best", "training.patience=2", "trainer.max_epochs=4"),
+        *("trainer.val_check_interval=4", "checkpoint.every_steps=5"),
+    ),
 }
+SELECTION = ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps", "scores")
 
 
 def compare(configuration: str, event: int | None, number: int, root: Path) -> list[str]:
@@ -89,6 +99,8 @@ def _differences(whole: Path, stopped: Path) -> list[str]:
             found.append(f"row of step {a['step']}: {sorted(set(a.items()) ^ set(b.items()))[:4]}")
     if len(rows[0]) != len(rows[1]):
         found.append(f"{len(rows[0])} rows and {len(rows[1])}")
+    results = [read_result(folder) for folder in (whole, stopped)]
+    found += [f"{key} of the results" for key in SELECTION if results[0][key] != results[1][key]]
     return found
 
 
@@ -160,15 +172,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="words that a configuration must have")
     given = parser.parse_args()
     draw = random.Random(given.seed)
     identical = 0
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for configuration in CONFIGURATIONS:
+        chosen = [name for name in CONFIGURATIONS if given.only in name]
+        if not chosen:
+            parser.error(f"--only {given.only}: there are {'; '.join(CONFIGURATIONS)}")
+        for configuration in chosen:
             compare(configuration, None, 0, root)
         for point in range(given.points):
-            configuration = list(CONFIGURATIONS)[point % len(CONFIGURATIONS)]
+            configuration = chosen[point % len(chosen)]
             event = draw.randint(1, n_events(configuration, root))
             number = draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
             found = compare(configuration, event, number, root)

@@ -45,6 +45,7 @@ def kill_points():
         ("accumulation, queue layer", 2),
         ("bi form, objective", 2),
         ("selection, patience", 2),
+        ("best, early stop", 2),
     ],
 )
 def test_random_kill_points(kill_points, tmp_path, configuration, points):
@@ -52,6 +53,11 @@ def test_random_kill_points(kill_points, tmp_path, configuration, points):
     kill_points.compare(configuration, None, 0, tmp_path)
     total = kill_points.n_events(configuration, tmp_path)
     assert total > 50
+    (whole,) = tmp_path.glob("*/whole/*/*/result.json")
+    record = json.loads(whole.read_text())
+    if record["select"] == "best":  # else its comparison would see nothing of the selection
+        assert record["stopped_by_patience"]
+        assert 4 < record["selected_step"] < record["steps"]
     for _ in range(points):
         event = random.SystemRandom().randint(1, total)
         number = random.SystemRandom().choice([signal.SIGKILL, signal.SIGTERM])
