@@ -19,7 +19,8 @@ class PairTask:
     Args:
         form: cross (one sequence) or bi (two sequences).
         max_length: tokens per sequence at most.
-        head_dropout: share of the pooled features that a training step drops before the head.
+        head_dropout: share of the pooled features that a training step drops before the head, in
+            [0, 1).
     """
 
     data_set: DataSet
@@ -31,7 +32,7 @@ class PairTask:
         self,
         form: Form = "cross",
         max_length: Annotated[int, Bounds(3)] = 128,
-        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
+        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
     ) -> None:
         self.form, self.max_length, self.head_dropout = form, max_length, head_dropout
         self.n_sequences = 1 if form == "cross" else 2

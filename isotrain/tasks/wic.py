@@ -33,7 +33,8 @@ class WiC(PairClassification):
         max_length: tokens per sequence at most.
         prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
             the target; `none` leaves the sentence alone, for span pooling.
-        head_dropout: share of the pooled features that a training step drops before the head.
+        head_dropout: share of the pooled features that a training step drops before the head, in
+            [0, 1).
     """
 
     data_set = DATA
@@ -45,7 +46,7 @@ class WiC(PairClassification):
         form: Form = "cross",
         max_length: Annotated[int, Bounds(3)] = 128,
         prompt: Literal["word", "none"] = "word",
-        head_dropout: Annotated[float, Bounds(0, 1)] = 0.1,
+        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
     ) -> None:
         super().__init__(form, max_length, head_dropout)
         self.prompt = prompt

@@ -169,15 +169,17 @@ def test_the_least_value_is_legal_and_one_below_is_not(key, least):
     assert mistake.startswith(f"{key} must be at least {least}, got {least - 1}")
 
 
-def test_a_share_that_must_leave_something_is_below_one():
-    assert mistakes("encoder.dropout=0.99") == []
-    assert mistakes("encoder.dropout=1") == ["encoder.dropout must be below 1, got 1"]
+@pytest.mark.parametrize("key", ["encoder.dropout", "task.head_dropout"])
+@pytest.mark.parametrize("task", ["rte", "snli", "stsb", "wic"])
+def test_a_share_that_must_leave_something_is_below_one(key, task):
+    assert mistakes(f"task={task}", f"{key}=0.99") == []
+    assert mistakes(f"task={task}", f"{key}=1") == [f"{key} must be below 1, got 1"]
 
 
-@pytest.mark.parametrize("key", ["isotropy.rho", "task.head_dropout"])
-def test_a_share_is_one_at_most(key):
-    assert mistakes("isotropy=cluster_pca", f"{key}=1") == []
-    assert mistakes("isotropy=cluster_pca", f"{key}=1.5") == [f"{key} must be at most 1, got 1.5"]
+def test_a_share_is_one_at_most():
+    assert mistakes("isotropy=cluster_pca", "isotropy.rho=1") == []
+    told = ["isotropy.rho must be at most 1, got 1.5"]
+    assert mistakes("isotropy=cluster_pca", "isotropy.rho=1.5") == told
 
 
 @pytest.mark.parametrize(

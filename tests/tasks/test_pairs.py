@@ -81,7 +81,7 @@ def test_a_hidden_test_row_is_not_judged():
     [
         ({"form": "tri"}, "form must be cross or bi, got 'tri'"),
         ({"max_length": 2}, "max_length must be at least 3, got 2"),
-        ({"head_dropout": 1.5}, "head_dropout must be at most 1, got 1.5"),
+        ({"head_dropout": 1.0}, "head_dropout must be below 1, got 1.0"),
         ({"head_dropout": -0.1}, "head_dropout must be at least 0, got -0.1"),
     ],
 )
