@@ -163,6 +163,82 @@ CASES: tuple[Case, ...] = (
         ("freezing.n_blocks must lie in 0 to 2 for this encoder, got 9",),
         late=True,
     ),
+    # Objectives
+    Case(("objective=[simsce]",), ("objective=simsce does not exist; did you mean simcse?",)),
+    Case(
+        ("objective=[simcse]", "objective.simcse.reads=[layer_1]"),
+        ("objective.simcse.reads: a place is pooled, before, or layer_k", "got 'layer_1'"),
+    ),
+    Case(
+        ("objective=[simcse]", "objective.simcse.reads=[layer_99/cls]"),
+        ("objective=simcse: reads=layer_99/cls", "layer_0 (embeddings) to layer_2"),
+        late=True,
+    ),
+    Case(
+        ("objective=[istar]", "objective.istar.reads=[pooled]", "objective.istar.shrinkage=1.5"),
+        ("objective.istar.shrinkage must be at most 1, got 1.5",),
+    ),
+    Case(
+        ("objective=[istar]", "objective.istar.weight=nan"),
+        ("objective.istar.weight must be a finite number, got nan",),
+    ),
+    Case(
+        ("task=text", "objective=[istar]", "objective.istar.weight=0"),
+        ("task=text has nothing to learn from without an objective of a weight other than 0",),
+    ),
+    Case(
+        ("task=stsb", "objective=[supcon]"),
+        ("objective=supcon compares classes, and labels of task=stsb are scores; leave it out",),
+    ),
+    Case(("task=text",), ("nothing to learn from without an objective; add objective=[simcse]",)),
+    # What trains
+    Case(
+        ("freezing=only", "freezing.patterns=[*.atention.*]"),
+        ("freezing.patterns: no parameter of this encoder matches *.atention.*", "attention"),
+        late=True,
+    ),
+    Case(
+        (
+            *("encoder.n_blocks=6", "freezing=first_n", "freezing.n_blocks=6"),
+            "training.reinit_blocks=2",
+        ),
+        (
+            "training.reinit_blocks=2 gives blocks 5 to 6 random weights",
+            "freezing leaves weights of block 5, 6 untrained; use training.reinit_blocks=0",
+        ),
+        late=True,
+    ),
+    Case(
+        (
+            *("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),
+            "cache_dir=null",  # told when the steps are counted, of rows that are tokenised then
+        ),
+        ("training.reinit_blocks=2", "freezing, within", "block 1 untrained"),
+        late=True,
+    ),
+    Case(
+        ("peft=lora", "freezing=bitfit"),
+        ("peft trains its adapters", "leave freezing=none, or use peft=none"),
+    ),
+    Case(("training.layer_decay=0",), ("training.layer_decay must lie in (0, 1], got 0",)),
+    # Selection, and changes of the training rows
+    Case(
+        ("training.select=best", "+trainer.limit_val_batches=0"),
+        ("training.select=best goes by evaluations", "trainer.limit_val_batches=0 makes none"),
+    ),
+    Case(
+        ("data.n_train=100", "data.fraction=0.5"),
+        ("data.fraction=0.5 and data.n_train=100 both say", "give one of them"),
+    ),
+    Case(
+        ("task=snli", "data.label_skew=maybe"),
+        ("data.label_skew=maybe", "could not be converted to Float"),
+    ),
+    Case(
+        ("task=stsb", "data.label_skew=0.5"),
+        ("data.label_skew keeps less of some classes", "task=stsb has none", "data.fraction"),
+        late=True,
+    ),
     # What no signature tells: the libraries refuse these with errors of their own
     Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu"), late=True),
     Case(("trainer.precision=18",), ("precision", "18"), late=True),
@@ -210,6 +286,12 @@ CASES: tuple[Case, ...] = (
         ("encoder=bert_base",),
         ("google-bert/bert-base-uncased is not on disk", "run once with network access"),
         {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+    ),
+    Case(
+        ("init_from={files}",),
+        ("init_from={files}: there is no result.json in {files}", "the folder of a finished run"),
+        files={"metrics.jsonl": ""},
+        about="a folder that is no run",
     ),
     Case(
         ("encoder=huggingface", "encoder.name={files}/bert"),

@@ -1,4 +1,4 @@
-"""What does not go with a task that has no loss and no labels of its own."""
+"""What does not go with the labels of a task: scores, or none in the training rows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,34 @@ from isotrain.config.reading import class_constant
 
 
 def task_mistakes(content: dict[str, Any]) -> list[str]:
-    """What is wrong with a run on a task whose training rows have no labels."""
+    """What is wrong with what a run asks of the labels of its task."""
     target = content["task"]["_target_"]
-    if class_constant(target, "has_loss") is not False:
-        return []
-    task, mistakes = f"task={class_constant(target, 'name')}", []
-    if not content["objective"]:
+    task = f"task={class_constant(target, 'name')}"
+    has_none = class_constant(target, "has_loss") is False
+    mistakes = _without_labels(content, task) if has_none else []
+    if class_constant(target, "labels_are") == "scores":
+        objectives = {} if has_none else content["objective"]
+        mistakes += [
+            f"{part} compares classes, and labels of {task} are scores; leave it out"
+            for part in (
+                *(f"objective={name}" for name, n in objectives.items() if _needs(n) == "classes"),
+                *(f"metric={name}" for name, n in content["metric"].items() if _reads_labels(n)),
+            )
+        ]
+    return mistakes
+
+
+def _without_labels(content: dict[str, Any], task: str) -> list[str]:
+    """What does not go with training rows that have no labels."""
+    mistakes = []
+    nodes = content["objective"].values()
+    if all(isinstance(node, dict) and node.get("weight") == 0 for node in nodes):
         mistakes.append(
-            f"{task} has nothing to learn from without an objective; add objective=[simcse]"
+            f"{task} has nothing to learn from without an objective"
+            + (" of a weight other than 0" if nodes else "; add objective=[simcse]")
         )
     for name, node in content["objective"].items():
-        part = str(node["_target_"]) if isinstance(node, dict) and "_target_" in node else ""
-        if class_constant(part, "needs") in ("classes", "scored_pairs"):
+        if _needs(node) in ("classes", "scored_pairs"):
             mistakes.append(
                 f"objective={name} reads labels, and the training rows of {task} have none; use "
                 "objective=[simcse], or a task with labels"
@@ -40,3 +56,14 @@ def task_mistakes(content: dict[str, Any]) -> list[str]:
             "use training.select=best"
         )
     return mistakes
+
+
+def _needs(node: Any) -> Any:
+    """What an objective says that it needs; None where its source does not tell."""
+    target = node.get("_target_") if isinstance(node, dict) else None
+    return class_constant(str(target), "needs")
+
+
+def _reads_labels(node: Any) -> bool:
+    """Whether a metric is one of labels."""
+    return isinstance(node, dict) and node.get("needs") == "labels"

@@ -1,4 +1,4 @@
-"""Tasks whose training rows have no labels: what they cannot be combined with."""
+"""Tasks whose labels are scores, or whose training rows have none: what does not go with them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from isotrain.config.rules import mistakes_in
     ("overrides", "told"),
     [
         ((), "task={} has nothing to learn from without an objective; add objective=[simcse]"),
+        (
+            ("objective=[simcse]", "objective.simcse.weight=0"),
+            "task={} has nothing to learn from without an objective of a weight other than 0",
+        ),
         (
             ("objective=[supcon]",),
             "objective=supcon reads labels, and the training rows of task={}",
@@ -50,6 +54,25 @@ def test_an_objective_of_a_users_that_reads_labels_is_told(composed, package, mo
     assert [one.partition(" reads")[0] for one in mistakes_in(cfg)] == ["objective=simcse"]
 
 
-def test_tasks_with_a_loss_are_not_judged(composed):
-    for task in ("rte", "snli", "stsb"):
-        assert mistakes_in(composed("encoder=tiny", "source=demo", f"task={task}")) == []
+SCORES = "compares classes, and labels of task={} are scores; leave it out"
+
+
+@pytest.mark.parametrize("task", ["stsb", "text", "nli_pairs"])
+def test_scores_are_no_classes(composed, task):
+    objective = ("objective=[simcse]",) if task != "stsb" else ("objective=[supcon,cosreg]",)
+    metric = "metric=[isoscore,label_silhouette,scatter_ratio]"
+    cfg = composed("encoder=tiny", "source=demo", f"task={task}", metric, *objective)
+    parts = ["objective=supcon"] if task == "stsb" else []
+    parts += ["metric=label_silhouette", "metric=scatter_ratio"]
+    assert mistakes_in(cfg) == [f"{part} {SCORES.format(task)}" for part in parts]
+
+
+@pytest.mark.parametrize("task", ["rte", "snli", "wic"])
+def test_classes_are_compared(composed, task):
+    parts = ("objective=[supcon]", "metric=[label_silhouette]")
+    assert mistakes_in(composed("encoder=tiny", "source=demo", f"task={task}", *parts)) == []
+
+
+def test_scores_are_compared_in_their_order(composed):
+    parts = ("task.form=bi", "objective=[cosent]", "metric=[isoscore]")
+    assert mistakes_in(composed("encoder=tiny", "source=demo", "task=stsb", *parts)) == []
