@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -85,20 +86,9 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     pooling: Pooling = _made(cfg.pooling)
     if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
         raise ValueError(mistake)
-    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
-    if cfg.training.select.value != "holdout":
-        changes = replace(changes, holdout=0.0)
-    check_changes(changes, task)
+    changes = _changes(cfg, task)
+    encoder = _encoder(cfg, pooling)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    source: Source = _made(cfg.source)
-    encoder: Encoder = _made(cfg.encoder)
-    if start := start_file(cfg):
-        load_start(encoder, start)
-    if encoder.is_causal and pooling.reads == "first":
-        raise ValueError(
-            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
-            "the sentence; use pooling=last or pooling=mean"
-        )
     transforms: dict[str, RowTransform] = {
         site: _made(cfg.isotropy, width=encoder.width) for site in cfg.site
     }
@@ -121,27 +111,17 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     with own_draws(cfg.seed, "peft"):
         adapters: frozenset[str] | None = _made(cfg.peft, encoder=encoder)
     check_views(objectives, encoder)
-    freezing: Callable[..., Plan] = (
-        partial(_made, cfg.freezing, encoder=encoder)
-        if adapters is None
-        else lambda **_: {0: adapters}
-    )
-    check_plan(plan := freezing(steps_per_epoch=1), encoder)  # true steps come with the data
     height = highest_read(task, objectives, encoder.n_blocks)
-    plan = within_reach(plan, encoder, height)
     set_trainable(encoder, frozenset())
     freeze_above(model, height)
-    if not (all(plan.values()) or count_parameters(model)["trainable"]):
+    plan = partial(_plan, cfg, encoder, adapters, height)
+    # Judged once before the data are here, and again when their steps are known.
+    if not (all(plan().values()) or count_parameters(model)["trainable"]):
         raise ValueError(
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's that a loss depends on; use "
             "another freezing, or objectives that read a higher block"
         )
-    of_plan = "freezing" if adapters is None else "peft"
-    if height < encoder.n_blocks:
-        of_plan += f", with objectives that read nothing above layer_{height},"
-    check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, of_plan)
-    check_effects(plan, encoder, height, cfg.training.layer_decay, cfg.training.frozen_dropout)
     module = FineTuning(
         model,
         task,
@@ -157,7 +137,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     )
     data = TaskData(
         task,
-        source,
+        _made(cfg.source),
         encoder.tokenizer,
         cfg.data.batch_size,
         cfg.data.eval_batch_size,
@@ -166,16 +146,94 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
     )
-
-    metrics: dict[str, RowMetric] = {}
-    for name, node in cfg.metric.items():
-        metrics[name] = instantiate(node.function)
+    metrics: dict[str, RowMetric] = {
+        name: instantiate(node.function) for name, node in cfg.metric.items()
+    }
     try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
     selection = Selection(
         cfg.training.select.value, task.monitor, task.mode, cfg.training.patience, folder
     )
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
-    callbacks: list[Callback] = [SameConfig(content_hash(cfg)), checkpoints, selection, Variety()]
+    trainer = _trainer(cfg, folder, metrics, [checkpoints, selection])
+    try_optimizer(module)
+    data.setup()  # last: it fills the token cache
+    check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
+    check_labels(metrics, objectives, data)
+    check_memories(objectives, data, n_vectors)
+    module.plan = plan(*training_steps(trainer, data.n_batches(trainer.world_size)))
+    phases = trained_heights(module.plan, encoder, transforms)
+    check_gradients(objectives, phases, encoder.n_blocks, task)
+    set_trainable(encoder, ever(module.plan))
+    return Experiment(
+        module,
+        data,
+        trainer,
+        count_parameters(module),
+        encoder.source_id,
+        {str(name): instantiate(node) for name, node in cfg.logger.items()},
+        checkpoints,
+        selection,
+    )
+
+
+def _changes(cfg: DictConfig, task: Task) -> Changes:
+    """What is changed about the rows; rows are held out only for a selection that asks for it."""
+    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
+    if cfg.training.select.value != "holdout":
+        changes = replace(changes, holdout=0.0)
+    check_changes(changes, task)
+    return changes
+
+
+def _encoder(cfg: DictConfig, pooling: Pooling) -> Encoder:
+    """The encoder with the weights that the run starts from, of the kind that the pooling reads."""
+    encoder: Encoder = _made(cfg.encoder)
+    if start := start_file(cfg):
+        load_start(encoder, start)
+    if encoder.is_causal and pooling.reads == "first":
+        raise ValueError(
+            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
+            "the sentence; use pooling=last or pooling=mean"
+        )
+    return encoder
+
+
+def _plan(
+    cfg: DictConfig,
+    encoder: Encoder,
+    adapters: frozenset[str] | None,
+    height: int,
+    steps_per_epoch: int = 1,
+    n_steps: float = math.inf,
+) -> Plan:
+    """What trains at which step: adapters, or what freezing leaves; at or below `height`.
+
+    Options of training are judged against it. Of a freezing by epochs, one step an epoch stands
+    for the true number until that is known.
+    """
+    plan: Plan = (
+        _made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
+        if adapters is None
+        else {0: adapters}
+    )
+    check_plan(plan, encoder)
+    plan = reached(within_reach(plan, encoder, height), n_steps)
+    key = "freezing" if adapters is None else "peft"
+    if height < encoder.n_blocks:
+        key += f", with objectives that read nothing above layer_{height},"
+    if n_steps < math.inf:
+        key = f"{key.rstrip(',')}, within {n_steps} optimizer steps,"
+    options = cfg.training
+    check_fresh_blocks(plan, encoder, options.reinit_blocks, key)
+    check_effects(plan, encoder, height, options.layer_decay, options.frozen_dropout)
+    return plan
+
+
+def _trainer(
+    cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric], first: list[Callback]
+) -> pl.Trainer:
+    """The trainer and its callbacks; a progress bar where somebody watches."""
+    callbacks = [SameConfig(content_hash(cfg)), *first, Variety()]
     if metrics:
         callbacks.append(IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline))
     watched = sys.stdout.isatty() and process_rank() == 0
@@ -194,27 +252,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
-    try_optimizer(module)
-    data.setup()  # last: it fills the token cache
-    check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
-    check_labels(metrics, objectives, data)
-    check_memories(objectives, data, n_vectors)
-    steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
-    plan = within_reach(freezing(steps_per_epoch=steps_per_epoch), encoder, height)
-    module.plan = reached(plan, n_steps)
-    phases = trained_heights(module.plan, encoder, transforms)
-    check_gradients(objectives, phases, encoder.n_blocks, task)
-    set_trainable(encoder, ever(module.plan))
-    return Experiment(
-        module,
-        data,
-        trainer,
-        count_parameters(module),
-        encoder.source_id,
-        {str(name): instantiate(node) for name, node in cfg.logger.items()},
-        checkpoints,
-        selection,
-    )
+    return trainer
 
 
 def _made(node: DictConfig, **arguments: Any) -> Any:

@@ -43,7 +43,9 @@ def test_fresh_blocks_above_what_is_read_are_refused(built):
     ("n", "overrides"),
     [
         (2, freezing("embeddings")),
-        (2, freezing("gradual")),
+        (2, (*freezing("gradual"), "trainer.max_epochs=2")),
+        (2, freezing("gradual", "unit=step", "every=11")),  # block 1 in the last of 12 steps
+        (1, freezing("gradual")),
         (2, freezing("last_n", "n_blocks=2")),
         (1, freezing("first_n", "n_blocks=1")),
         (2, freezing("only", "patterns=[*.layer.*.weight]")),  # biases start at 0
@@ -52,6 +54,20 @@ def test_fresh_blocks_above_what_is_read_are_refused(built):
 )
 def test_fresh_blocks_that_train(built, n, overrides):
     assert built(*TASK, f"training.reinit_blocks={n}", *overrides).module.plan
+
+
+@pytest.mark.parametrize(
+    ("overrides", "n_steps"),
+    [
+        (freezing("gradual"), 12),
+        (freezing("gradual", "unit=step", "every=12"), 12),
+        ((*freezing("gradual"), "trainer.max_epochs=5", "trainer.max_steps=9"), 9),
+    ],
+)
+def test_fresh_blocks_whose_phase_is_never_reached_are_refused(built, overrides, n_steps):
+    told = rf"reinit_blocks=2 .* freezing, within {n_steps} optimizer steps, .* block 1 untrained"
+    with pytest.raises(ValueError, match=told):
+        built(*TASK, "training.reinit_blocks=2", *overrides)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +105,7 @@ def test_dropout_to_rest(built, overrides):
         freezing("first_n", "n_blocks=1"),
         freezing("only", "patterns=[*.layer.1.*.query.*]"),
         freezing("head_only"),
+        freezing("gradual", "unit=step", "every=12"),  # its second phase would begin at the end
     ],
 )
 def test_a_decay_of_one_rate_is_refused(built, overrides):
