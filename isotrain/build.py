@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -105,7 +104,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     for name, node in cfg.objective.items():
         with own_draws(cfg.seed, f"objective.{name}"):
             objectives[name] = _objective(node, encoder)
-    check_reads(objectives, encoder, n_vectors, task.n_sequences)
+    check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
     with own_draws(cfg.seed, "reinit_blocks"):
         reinit_blocks(encoder, cfg.training.reinit_blocks)
     with own_draws(cfg.seed, "peft"):
@@ -114,26 +113,31 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     height = highest_read(task, objectives, encoder.n_blocks)
     set_trainable(encoder, frozenset())
     freeze_above(model, height)
-    plan = partial(_plan, cfg, encoder, adapters, height)
-    # Judged once before the data are here, and again when their steps are known.
-    if not (all(plan().values()) or count_parameters(model)["trainable"]):
+    plan_of = partial(_plan, cfg, encoder, adapters, height)
+    plan = plan_of(steps_per_epoch=1)  # true steps come with the data
+    if not (all(plan.values()) or count_parameters(model)["trainable"]):
         raise ValueError(
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's that a loss depends on; use "
             "another freezing, or objectives that read a higher block"
         )
+    options, of_plan = cfg.training, "freezing" if adapters is None else "peft"
+    if height < encoder.n_blocks:
+        of_plan += f", with objectives that read nothing above layer_{height},"
+    check_fresh_blocks(plan, encoder, options.reinit_blocks, of_plan)
+    check_effects(plan, encoder, height, options.layer_decay, options.frozen_dropout)
     module = FineTuning(
         model,
         task,
         ExtraLosses(objectives),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
-        warmup_fraction=cfg.training.warmup_fraction,
-        head_lr_factor=cfg.training.head_lr_factor,
-        layer_decay=cfg.training.layer_decay,
-        frozen_dropout=cfg.training.frozen_dropout,
-        prefill_batches=cfg.training.prefill_batches,
-        refit_rows=cfg.training.refit_rows,
+        warmup_fraction=options.warmup_fraction,
+        head_lr_factor=options.head_lr_factor,
+        layer_decay=options.layer_decay,
+        frozen_dropout=options.frozen_dropout,
+        prefill_batches=options.prefill_batches,
+        refit_rows=options.refit_rows,
     )
     data = TaskData(
         task,
@@ -150,9 +154,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         name: instantiate(node.function) for name, node in cfg.metric.items()
     }
     try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
-    selection = Selection(
-        cfg.training.select.value, task.monitor, task.mode, cfg.training.patience, folder
-    )
+    selection = Selection(options.select.value, task.monitor, task.mode, options.patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
     trainer = _trainer(cfg, folder, metrics, [checkpoints, selection])
     try_optimizer(module)
@@ -160,7 +162,11 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
     check_labels(metrics, objectives, data)
     check_memories(objectives, data, n_vectors)
-    module.plan = plan(*training_steps(trainer, data.n_batches(trainer.world_size)))
+    steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
+    module.plan = reached(plan_of(steps_per_epoch=steps_per_epoch), n_steps)
+    if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
+        within = f"freezing, within {n_steps} optimizer steps,"
+        check_fresh_blocks(module.plan, encoder, options.reinit_blocks, within)
     phases = trained_heights(module.plan, encoder, transforms)
     check_gradients(objectives, phases, encoder.n_blocks, task)
     set_trainable(encoder, ever(module.plan))
@@ -203,30 +209,16 @@ def _plan(
     encoder: Encoder,
     adapters: frozenset[str] | None,
     height: int,
-    steps_per_epoch: int = 1,
-    n_steps: float = math.inf,
+    steps_per_epoch: int,
 ) -> Plan:
-    """What trains at which step: adapters, or what freezing leaves; at or below `height`.
-
-    Options of training are judged against it. Of a freezing by epochs, one step an epoch stands
-    for the true number until that is known.
-    """
+    """What trains at which step: adapters, or what freezing leaves; at or below `height`."""
     plan: Plan = (
         _made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
         if adapters is None
         else {0: adapters}
     )
     check_plan(plan, encoder)
-    plan = reached(within_reach(plan, encoder, height), n_steps)
-    key = "freezing" if adapters is None else "peft"
-    if height < encoder.n_blocks:
-        key += f", with objectives that read nothing above layer_{height},"
-    if n_steps < math.inf:
-        key = f"{key.rstrip(',')}, within {n_steps} optimizer steps,"
-    options = cfg.training
-    check_fresh_blocks(plan, encoder, options.reinit_blocks, key)
-    check_effects(plan, encoder, height, options.layer_decay, options.frozen_dropout)
-    return plan
+    return within_reach(plan, encoder, height)
 
 
 def _trainer(

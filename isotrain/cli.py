@@ -116,7 +116,8 @@ def _tell(what: str, lines: Sequence[str]) -> None:
 
 def _job(cfg: DictConfig) -> dict[str, float]:
     hydra_config = HydraConfig.get()
-    arm = str(hydra_config.runtime.choices["isotropy"])
+    layer = str(hydra_config.runtime.choices["isotropy"])
+    arm = "-".join([layer] * (layer != "none" or not cfg.objective) + list(map(str, cfg.objective)))
     if _is_launched() or n_processes(cfg.trainer) == 1:
         return _run(cfg, arm)
     return _in_a_process(cfg, arm, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)

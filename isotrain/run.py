@@ -23,7 +23,7 @@ from isotrain.pages.summary import print_summary, say
 from isotrain.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.run_folder import RunFolder
 from isotrain.training.loggers import close_loggers, open_loggers
-from isotrain.training.phases import describe
+from isotrain.training.phase_report import describe
 
 
 def run(cfg: DictConfig, arm: str) -> dict[str, float]:

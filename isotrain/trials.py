@@ -189,6 +189,7 @@ def check_gradients(
     height = {
         name: max(height_of_place(text, n_blocks) for text in reads_of(objective))
         for name, objective in objectives.items()
+        if objective.weight != 0
     }
     lowest = [min(phase, default=math.inf) for phase in phases]
     for name, highest in height.items():

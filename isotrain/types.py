@@ -113,8 +113,9 @@ class Pooling(Protocol):
 class RowTransform(Protocol):
     """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state.
 
-    One with `reads_labels = True` is given those of the rows as a second argument, in training
-    alone; one with `eval_stats = "refit"` is fitted on all training rows.
+    One with `reads_labels = True` is given those of the rows as a second argument, when it is
+    called in training and to remember; one with `eval_stats = "refit"` is fitted on all training
+    rows.
     """
 
     has_statistics: bool  # whether `fit` has anything to freeze
@@ -154,6 +155,9 @@ class Objective(Protocol):
     - `counters`: what the last call left out, for the log;
     - `observe(views, labels)`: called once per optimizer step, with all its rows, detached; with
       no rows (`[]`) where it has `remembers = False`;
+    - `memory` (a `RowQueue`) of rows of past steps, with `n_remembered(n)`: how many of the n rows
+      of an example it takes; a memory of a whole epoch is refused;
+    - `positives` (a `Positives`): an interval of labels that no training label lies in is refused;
     - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
       batch by batch, in evaluation mode, at the start of an epoch.
     """

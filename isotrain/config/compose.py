@@ -11,6 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
+from isotrain.config.reading import class_constant
 from isotrain.config.schema import NOT_CONTENT, RunConfig, register
 
 
@@ -55,7 +56,8 @@ def run_folder(cfg: DictConfig, arm: str) -> Path:
     `threads` must be a number: results depend on it.
     """
     assert cfg.threads is not None
-    task_name = str(cfg.task["_target_"]).rpartition(".")[2].lower()
+    target = str(cfg.task["_target_"])
+    task_name = class_constant(target, "name") or target.rpartition(".")[2].lower()
     return Path(str(cfg.output_dir)) / task_name / f"{arm}-{content_hash(cfg)}"
 
 

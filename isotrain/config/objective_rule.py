@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from isotrain.config.reading import class_constant
 from isotrain.places import place
 
 
@@ -13,7 +14,8 @@ def objective_mistakes(content: dict[str, Any]) -> list[str]:
     for name, node in content["objective"].items():
         if not isinstance(node, dict):  # told by its shape
             continue
-        reads = node.get("reads", ["pooled"])
+        own = class_constant(str(node.get("_target_")), "reads") or ["pooled"]
+        reads = node.get("reads", list(own))
         if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
             mistakes.append(
                 f"objective.{name}.reads must be a list that names each place once and at least "

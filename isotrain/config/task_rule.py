@@ -1,4 +1,4 @@
-"""What does not go with the labels of a task: scores, or none in the training rows."""
+"""What does not go with a task that has no loss and no labels of its own."""
 
 from __future__ import annotations
 
@@ -8,26 +8,11 @@ from isotrain.config.reading import class_constant
 
 
 def task_mistakes(content: dict[str, Any]) -> list[str]:
-    """What is wrong with what a run asks of the labels of its task."""
+    """What is wrong with a run on a task whose training rows have no labels."""
     target = content["task"]["_target_"]
-    task = f"task={class_constant(target, 'name')}"
-    has_none = class_constant(target, "has_loss") is False
-    mistakes = _without_labels(content, task) if has_none else []
-    if class_constant(target, "labels_are") == "scores":
-        objectives = {} if has_none else content["objective"]
-        mistakes += [
-            f"{part} compares classes, and labels of {task} are scores; leave it out"
-            for part in (
-                *(f"objective={name}" for name, n in objectives.items() if _needs(n) == "classes"),
-                *(f"metric={name}" for name, n in content["metric"].items() if _reads_labels(n)),
-            )
-        ]
-    return mistakes
-
-
-def _without_labels(content: dict[str, Any], task: str) -> list[str]:
-    """What does not go with training rows that have no labels."""
-    mistakes = []
+    if class_constant(target, "has_loss") is not False:
+        return []
+    task, mistakes = f"task={class_constant(target, 'name')}", []
     nodes = content["objective"].values()
     if all(isinstance(node, dict) and node.get("weight") == 0 for node in nodes):
         mistakes.append(
@@ -45,11 +30,24 @@ def _without_labels(content: dict[str, Any], task: str) -> list[str]:
                 f"objective.{name}.positive_labels chooses pairs by their label, and the training "
                 f"rows of {task} have none; leave it out, or use a task with labels"
             )
+    positives = [node.get("positives") if isinstance(node, dict) else None for node in nodes]
+    if content["task"].get("hard_negatives") and positives and set(positives) == {"dropout"}:
+        mistakes.append(
+            "task.hard_negatives=true gives pairs a negative of their own, and with "
+            "positives=dropout no objective looks at pairs; use objective.<name>.positives=pair, "
+            "or task.hard_negatives=false"
+        )
     if content["isotropy"].get("protect") == "labels":
         mistakes.append(
             f"isotropy.protect=labels reads labels, and the training rows of {task} have none; use "
             "isotropy.protect=none, or a task with labels"
         )
+    mistakes += [
+        f"data.{key} changes labels or pairs, and the training rows of {task} have no labels; "
+        "leave it out, or use a task with labels"
+        for key in ("label_skew", "label_noise", "hypothesis_only")
+        if content["data"].get(key)
+    ]
     if content["training"].get("select") == "holdout":
         mistakes.append(
             f"training.select=holdout scores training rows, and those of {task} have no labels; "
@@ -62,8 +60,3 @@ def _needs(node: Any) -> Any:
     """What an objective says that it needs; None where its source does not tell."""
     target = node.get("_target_") if isinstance(node, dict) else None
     return class_constant(str(target), "needs")
-
-
-def _reads_labels(node: Any) -> bool:
-    """Whether a metric is one of labels."""
-    return isinstance(node, dict) and node.get("needs") == "labels"

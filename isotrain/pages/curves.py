@@ -53,6 +53,8 @@ def draw_curves(rows: Sequence[dict[str, float]], path: str | Path, title: str, 
 
 def _line(axis: Axes, values: Series, title: str, **style: Any) -> None:
     axis.plot([step for step, _ in values], [value for _, value in values], **style)
+    if not values:
+        axis.text(0.5, 0.5, "nothing logged", ha="center", transform=axis.transAxes)
     axis.set_title(title, fontsize=10)
     axis.set_xlabel("optimizer step")
     axis.grid(alpha=0.3)

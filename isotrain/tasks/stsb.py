@@ -32,7 +32,6 @@ class STSB(PairTask):
 
     data_set = DATA
     name, monitor, mode = "stsb", "spearman", "max"
-    labels_are = "scores"  # for the check of a command: no classes to compare
     n_spans = 0
 
     def check_row(self, row: Row) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from isotrain.arguments import Bounds, checked
@@ -13,11 +14,20 @@ from isotrain.types import Row, Source
 PAIR = SENTENCES[:2]  # of a scored row
 
 
+def words(sentence: str) -> tuple[str, ...]:
+    """The words of a sentence, without case and punctuation.
+
+    >>> words("A man  is here.") == words("a man is here")
+    True
+    """
+    return tuple(re.findall(r"\w+", sentence.lower()))
+
+
 class STSBSentences(Contrastive):
     """One sentence an example, from the training pairs of STS-B, each once; no score is read.
 
     Sentences that dev or test have too are left out and counted in `left_out`, so that what is
-    scored was not trained on.
+    scored was not trained on; two that differ in case, spaces or punctuation alone are the same.
 
     Args:
         max_length: tokens of an evaluated sentence at most.
@@ -49,8 +59,8 @@ class STSBSentences(Contrastive):
         once: dict[str, str] = {}
         for sentence, at in train:
             once.setdefault(sentence, at)
-        scored = {sentence for sentence, _ in dev + test}
-        rows = [{"sentence1": s, "at": at} for s, at in once.items() if s not in scored]
+        scored = {words(sentence) for sentence, _ in dev + test}
+        rows = [{"sentence1": s, "at": at} for s, at in once.items() if words(s) not in scored]
         self.leave_out("train: repeated", len(train) - len(once))
         self.leave_out("train: also in dev or test", len(once) - len(rows))
         if not rows:

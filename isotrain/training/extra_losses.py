@@ -6,7 +6,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -123,14 +123,20 @@ def reads_of(objective: Objective) -> Sequence[str]:
 
 
 def check_reads(
-    objectives: Mapping[str, Objective], encoder: Encoder, n_vectors: int, n_sequences: int
+    objectives: Mapping[str, Objective],
+    encoder: Encoder,
+    n_vectors: int,
+    n_sequences: int,
+    sites: Collection[str],
 ) -> None:
     """Refuse objectives that need other rows than they read, before anything trains.
 
-    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`.
+    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`;
+    `sites` are those of the isotropy layers.
 
     Raises:
-        ValueError: a block that the encoder does not have; a first token that says nothing of its
+        ValueError: a block that the encoder does not have; rows in front of a layer at pooled where
+            there is none; a first token that says nothing of its
             sentence; tokens where vectors are needed, or too few or too many vectors an example;
             what the objective's own `check` refuses. The objective is named.
     """
@@ -146,6 +152,11 @@ def check_reads(
                     getattr(objective, "check", lambda n: None)(n)
             except ValueError as error:
                 raise ValueError(f"objective={name}: {error}") from error
+            if found.name == "before" and "pooled" not in sites:
+                raise ValueError(
+                    f"objective={name} reads {text}, the rows in front of the layer at pooled, and "
+                    f"site={list(sites)} has none there; add pooled to site, or read pooled"
+                )
             if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
                 raise ValueError(
                     f"objective={name} reads {text}, the first token before it has seen anything "

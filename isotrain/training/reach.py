@@ -40,11 +40,12 @@ def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int)
     """The height of the highest part that a loss depends on.
 
     The loss of a task reaches the head; without one, the objectives reach the highest place that
-    any of them reads; −1 = nothing.
+    any of them of a weight other than 0 reads; −1 = nothing.
     """
     if task.has_loss:
         return n_blocks + 3
-    reads = [text for objective in objectives.values() for text in reads_of(objective)]
+    weighted = [objective for objective in objectives.values() if objective.weight != 0]
+    reads = [text for objective in weighted for text in reads_of(objective)]
     return max((height_of_place(text, n_blocks) for text in reads), default=-1)
 
 

@@ -1,13 +1,14 @@
-"""Tasks whose labels are scores, or whose training rows have none: what does not go with them."""
+"""Tasks whose training rows have no labels: what they cannot be combined with."""
 
 from __future__ import annotations
 
 import pytest
 
 from isotrain.config.rules import mistakes_in
+from tests.parts import WITHOUT_LOSS
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
+@pytest.mark.parametrize("task", WITHOUT_LOSS)
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
@@ -32,6 +33,13 @@ from isotrain.config.rules import mistakes_in
             ("objective=[simcse]", "isotropy=protect_labels"),
             "isotropy.protect=labels reads labels, and the training rows of task={} have none",
         ),
+        *(
+            (
+                ("objective=[simcse]", f"data.{change}"),
+                f"data.{change.partition('=')[0]} changes labels or pairs, and the training rows",
+            )
+            for change in ("label_skew=0.5", "label_noise=0.1", "hypothesis_only=true")
+        ),
         (
             ("objective=[simcse]", "training.select=holdout"),
             "training.select=holdout scores training rows, and those of task={} have no labels",
@@ -54,25 +62,15 @@ def test_an_objective_of_a_users_that_reads_labels_is_told(composed, package, mo
     assert [one.partition(" reads")[0] for one in mistakes_in(cfg)] == ["objective=simcse"]
 
 
-SCORES = "compares classes, and labels of task={} are scores; leave it out"
+def test_hard_negatives_are_for_objectives_of_pairs(composed):
+    given = ("encoder=tiny", "source=demo", "task=nli_pairs", "objective=[simcse]")
+    hard, pair = "task.hard_negatives=true", "objective.simcse.positives=pair"
+    (mistake,) = mistakes_in(composed(*given, hard))
+    assert mistake.startswith("task.hard_negatives=true gives pairs a negative of their own")
+    assert mistakes_in(composed(*given, hard, pair)) == []
+    assert mistakes_in(composed(*given)) == []
 
 
-@pytest.mark.parametrize("task", ["stsb", "text", "nli_pairs"])
-def test_scores_are_no_classes(composed, task):
-    objective = ("objective=[simcse]",) if task != "stsb" else ("objective=[supcon,cosreg]",)
-    metric = "metric=[isoscore,label_silhouette,scatter_ratio]"
-    cfg = composed("encoder=tiny", "source=demo", f"task={task}", metric, *objective)
-    parts = ["objective=supcon"] if task == "stsb" else []
-    parts += ["metric=label_silhouette", "metric=scatter_ratio"]
-    assert mistakes_in(cfg) == [f"{part} {SCORES.format(task)}" for part in parts]
-
-
-@pytest.mark.parametrize("task", ["rte", "snli", "wic"])
-def test_classes_are_compared(composed, task):
-    parts = ("objective=[supcon]", "metric=[label_silhouette]")
-    assert mistakes_in(composed("encoder=tiny", "source=demo", f"task={task}", *parts)) == []
-
-
-def test_scores_are_compared_in_their_order(composed):
-    parts = ("task.form=bi", "objective=[cosent]", "metric=[isoscore]")
-    assert mistakes_in(composed("encoder=tiny", "source=demo", "task=stsb", *parts)) == []
+def test_tasks_with_a_loss_are_not_judged(composed):
+    for task in ("rte", "snli", "stsb"):
+        assert mistakes_in(composed("encoder=tiny", "source=demo", f"task={task}")) == []

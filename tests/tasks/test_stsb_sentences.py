@@ -12,7 +12,7 @@ from isotrain.tasks.stsb_sentences import STSBSentences
 
 SPLITS = {
     "train": [("A cat.", "A dog."), ("A dog.", "A bird."), ("A fish.", "A cow.")],
-    "dev": [("A fish.", "A hen.")],
+    "dev": [("a  fish", "A hen.")],
     "test": [("A goat.", "A cow.")],
 }
 

@@ -46,6 +46,8 @@ def test_fresh_blocks_above_what_is_read_are_refused(built):
         (2, (*freezing("gradual"), "trainer.max_epochs=2")),
         (2, freezing("gradual", "unit=step", "every=11")),  # block 1 in the last of 12 steps
         (1, freezing("gradual")),
+        (2, (*freezing("gradual"), "trainer.max_epochs=0")),  # nothing trains, nothing is left out
+        (2, (*freezing("gradual"), "+trainer.fast_dev_run=true")),
         (2, freezing("last_n", "n_blocks=2")),
         (1, freezing("first_n", "n_blocks=1")),
         (2, freezing("only", "patterns=[*.layer.*.weight]")),  # biases start at 0
@@ -105,7 +107,6 @@ def test_dropout_to_rest(built, overrides):
         freezing("first_n", "n_blocks=1"),
         freezing("only", "patterns=[*.layer.1.*.query.*]"),
         freezing("head_only"),
-        freezing("gradual", "unit=step", "every=12"),  # its second phase would begin at the end
     ],
 )
 def test_a_decay_of_one_rate_is_refused(built, overrides):

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import levels
-from isotrain.training.phases import describe
+from isotrain.training.phase_report import describe
 from isotrain.training.reach import highest_read, within_reach
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ LAYERS = ("isotropy=batch_norm", "site=[layer_1,layer_2,tokens,pooled]")
 )
 def test_the_highest_read(reads, height):
     objectives = {
-        str(i): SimpleNamespace() if names is None else SimpleNamespace(reads=names)
+        str(i): SimpleNamespace(weight=1.0, **({} if names is None else {"reads": names}))
         for i, names in enumerate(reads)
     }
     assert highest_read(SimpleNamespace(has_loss=False), objectives, 2) == height
@@ -132,3 +132,11 @@ def test_two_processes_train_the_same_below_the_highest_read(small, tmp_path):
         if value.is_floating_point() and not name.endswith("attention.self.key.bias"):
             distance = float((value - two[name]).double().norm())
             assert distance <= 1e-9 * float(value.double().norm()) + 1e-15, name
+
+
+def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
+    objectives = {
+        "of_weight": SimpleNamespace(weight=-1.0, reads=["layer_1/cls"]),
+        "of_none": SimpleNamespace(weight=0.0, reads=["pooled"]),
+    }
+    assert highest_read(SimpleNamespace(has_loss=False), objectives, 2) == 1
