@@ -12,6 +12,7 @@ from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.jsonl_logger import read_rows
+from tests.parts import WITHOUT_LOSS
 
 WHOLE = {"entailment": 1500, "not_entailment": 1500}
 
@@ -113,7 +114,7 @@ def test_a_run_with_label_noise(composed, demo, capsys, task):
         assert f"training rows; 100 labels replaced, of which {done['labels_changed']}" in printed
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
+@pytest.mark.parametrize("task", WITHOUT_LOSS)
 def test_rows_without_labels_can_be_fewer(composed, demo, task):
     cfg = composed(*demo, f"task={task}", "objective=[simcse]", "pooling=mean", "data.n_train=24")
     run(cfg, "arm")

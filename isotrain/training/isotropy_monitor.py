@@ -61,12 +61,6 @@ class IsotropyMonitor(pl.Callback):
         self._scores = False  # whether labels are scores, not classes
         self._told: set[str] = set()
 
-    def budget_bytes(self, width: int, n_blocks: int, n_sites: int) -> int:
-        """Bytes held at most between two validations."""
-        rows = width * (len(VIEWS) * (n_blocks + 1) + 2 * n_sites)
-        labels = n_sites + (len(VIEWS) if self.of_labels else 0)
-        return self.max_rows * 4 * (rows + labels)
-
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start empty."""
         self._reservoirs = {}

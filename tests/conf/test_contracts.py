@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,14 +17,10 @@ from isotrain.poolers import ClsPooling
 from isotrain.tasks.sources import LocalSource
 from isotrain.training.data import collate
 from isotrain.types import Task
+from tests.parts import CONF, TASKS, WITHOUT_LOSS, names, target
 
-CONF = Path(__file__).parents[2] / "conf"
 WIDTH = 16
-COUNTS = {"isotropy": 21, "metric": 32, "objective": 1, "task": 6}
-
-
-def names(group):
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+COUNTS = {"isotropy": 21, "metric": 32, "objective": 15, "task": 7}
 
 
 def test_counts():
@@ -434,8 +429,15 @@ def task(request, composed):
 
 
 over_tasks = pytest.mark.parametrize(
-    "task", [(name, form) for name in names("task") for form in forms(name)], indirect=True
+    "task", [(name, form) for name in TASKS for form in forms(name)], indirect=True
 )
+
+
+def test_tasks_without_a_loss_are_those_whose_class_says_so():
+    classes = {name: get_object(target("task", name)) for name in TASKS}
+    assert [name for name in TASKS if not classes[name].has_loss] == WITHOUT_LOSS
+    assert len(WITHOUT_LOSS) >= 3
+    assert len(TASKS) - len(WITHOUT_LOSS) >= 4
 
 
 @over_tasks
@@ -509,7 +511,7 @@ def test_a_task_encodes_no_rows_as_none(task, tokenizer):
     assert task.encode([], tokenizer) == []
 
 
-@pytest.mark.parametrize("name", [name for name in names("task") if forms(name) != (None,)])
+@pytest.mark.parametrize("name", [name for name in TASKS if forms(name) != (None,)])
 def test_a_task_refuses_another_form(composed, name):
     with pytest.raises(Exception, match="form must be cross or bi, got 'tri'"):
         instantiate(composed(f"task={name}", "task.form=tri").task)

@@ -13,6 +13,7 @@ import pytest
 from isotrain import files
 from isotrain.config.compose import compose_run
 from isotrain.files import file_mistakes
+from tests.parts import TASKS
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -37,9 +38,7 @@ def write(folder, *names):
     return folder
 
 
-@pytest.mark.parametrize(
-    "task", ["rte", "stsb", "wic", "snli", "text", "nli_pairs", "stsb_sentences"]
-)
+@pytest.mark.parametrize("task", TASKS)
 def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
     for name in OFFLINE:
         monkeypatch.setenv(name, "1")

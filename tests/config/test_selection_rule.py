@@ -7,6 +7,7 @@ import pytest
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, content_hash
 from isotrain.config.rules import mistakes_in
+from tests.parts import WITHOUT_LOSS
 
 BASE = ("encoder=tiny", "source=demo", "threads=1")
 
@@ -60,7 +61,7 @@ def test_evaluations_that_are_never_made_are_told(overrides, keys):
     assert [mistake.partition(" goes by evaluations")[0] for mistake in found] == keys
 
 
-@pytest.mark.parametrize("task", ["text", "nli_pairs", "stsb_sentences"])
+@pytest.mark.parametrize("task", WITHOUT_LOSS)
 def test_rows_without_labels_cannot_be_scored(task):
     keys = (f"task={task}", "objective=[simcse]")
     (mistake,) = mistakes(*keys, "training.select=holdout")

@@ -58,10 +58,13 @@ def test_random_kill_points(kill_points, tmp_path, configuration, points):
     if record["select"] == "best":  # else its comparison would see nothing of the selection
         assert record["stopped_by_patience"]
         assert 4 < record["selected_step"] < record["steps"]
+    seed = random.SystemRandom().randrange(2**32)
+    draw = random.Random(seed)
     for _ in range(points):
-        event = random.SystemRandom().randint(1, total)
-        number = random.SystemRandom().choice([signal.SIGKILL, signal.SIGTERM])
-        assert kill_points.compare(configuration, event, number, tmp_path) == [], (event, number)
+        event, number = draw.randint(1, total), draw.choice([signal.SIGKILL, signal.SIGTERM])
+        drawn = f"seed {seed}: {number.name} at event {event} of {total}"
+        print(drawn)  # shown where compare() itself fails
+        assert kill_points.compare(configuration, event, number, tmp_path) == [], drawn
 
 
 @pytest.fixture

@@ -91,6 +91,11 @@ class Held(pl.Callback):
         )
 
 
+def budget_bytes(max_rows, n_labels):
+    """The formula of the README for D = 16, L = 2 and three sites, and labels kept beside rows."""
+    return max_rows * 16 * 4 * (2 * (2 + 1) + 2 * 3) + max_rows * 4 * n_labels
+
+
 @pytest.mark.parametrize("max_rows", [7, 20, 100_000])
 def test_the_budget_is_kept(built, max_rows):
     experiment = built(*LAYER, f"monitor.max_rows={max_rows}")
@@ -100,8 +105,7 @@ def test_the_budget_is_kept(built, max_rows):
     values = measured(experiment)
     counts = {key: n for key, n in values.items() if "/n_rows/" in key}
     assert len(counts) == 2 * 3 + 2 * 3
-    budget = monitor.budget_bytes(width=16, n_blocks=2, n_sites=3)
-    assert budget == max_rows * 4 * (16 * 12 + 3)  # 2 views of 3 layers, 2 × 3 sites, labels
+    budget = budget_bytes(max_rows, n_labels=3)  # those of each site
     if max_rows < 32:
         assert set(counts.values()) == {max_rows}
         assert held.n_bytes == budget
@@ -179,8 +183,7 @@ def test_labels_count_in_the_budget(built):
     held = Held(monitor)
     experiment.trainer.callbacks.insert(0, held)
     measured(experiment)
-    assert held.n_bytes == monitor.budget_bytes(width=16, n_blocks=2, n_sites=3)
-    assert held.n_bytes == 20 * 4 * (16 * 12 + 5)
+    assert held.n_bytes == budget_bytes(20, n_labels=3 + 2)  # those of each site and view
 
 
 def test_label_geometry_of_scores_is_refused(built):

@@ -1,0 +1,27 @@
+"""The parts that the files of `conf/` offer, for tests that hold for each of a kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from isotrain.config.reading import class_constant
+
+CONF = Path(__file__).parents[1] / "conf"
+
+
+def names(group: str) -> list[str]:
+    """The options of a config group."""
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def target(group: str, name: str) -> str:
+    """What an option names as its `_target_`, itself or through the option that it changes."""
+    content = OmegaConf.load(CONF / group / f"{name}.yaml")
+    return content.get("_target_") or target(group, content.defaults[0])
+
+
+TASKS = names("task")
+WITHOUT_LOSS = [t for t in TASKS if class_constant(target("task", t), "has_loss") is False]
+"""Tasks that objectives alone train: their training rows have no labels."""
