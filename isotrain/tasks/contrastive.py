@@ -37,8 +37,8 @@ class FirstPairCosine(CosineHead):
 class Contrastive(STSB, ABC):
     """Sentences that objectives alone learn from; dev and test are STS-B, scored by the cosine.
 
-    Training rows have no label: theirs is 0. A task adds `training_rows`, `n_sequences` (those of
-    a training example; evaluation has two), its `data_sets` and its name.
+    Training rows have no label: theirs is 0. A task adds `training_rows`, its `data_sets` and its
+    name, and sets `n_sequences` where a training example has more than one; evaluation has two.
 
     Args:
         max_length: tokens of an evaluated sentence at most.
@@ -54,7 +54,7 @@ class Contrastive(STSB, ABC):
         train_length: Annotated[int, Bounds(3)] = 32,
     ) -> None:
         super().__init__("bi", max_length, head_dropout=0.0)
-        self.train_length = train_length
+        self.train_length, self.n_sequences = train_length, 1
 
     @abstractmethod
     def training_rows(self, source: Source) -> list[Row]:

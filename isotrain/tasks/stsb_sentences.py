@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-from isotrain.arguments import Bounds, checked
 from isotrain.tasks.contrastive import SENTENCES, Contrastive
 from isotrain.tasks.sources import load_split
 from isotrain.tasks.stsb import DATA
@@ -29,22 +27,11 @@ class STSBSentences(Contrastive):
     Sentences that dev or test have too are left out and counted in `left_out`, so that what is
     scored was not trained on; two that differ in case, spaces or punctuation alone are the same.
 
-    Args:
-        max_length: tokens of an evaluated sentence at most.
-        train_length: tokens of a training sentence at most.
+    Arguments as `Contrastive`.
     """
 
     data_sets = (DATA,)
     name, n_spans = "stsb_sentences", 0
-
-    @checked
-    def __init__(
-        self,
-        max_length: Annotated[int, Bounds(3)] = 128,
-        train_length: Annotated[int, Bounds(3)] = 32,
-    ) -> None:
-        super().__init__(max_length, train_length)
-        self.n_sequences = 1
 
     def training_rows(self, source: Source) -> list[Row]:
         """One sentence a row, in `sentence1`, in the order of the file.

@@ -46,7 +46,7 @@ class Text(Contrastive):
         train_length: Annotated[int, Bounds(3)] = 32,
     ) -> None:
         super().__init__(max_length, train_length)
-        self.min_words, self.n_sequences = min_words, 1
+        self.min_words = min_words
 
     def training_rows(self, source: Source) -> list[Row]:
         """One sentence a row, in `sentence1`.
