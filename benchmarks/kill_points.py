@@ -26,10 +26,11 @@ import torch
 
 from isotrain.config.compose import compose_run, run_folder
 from isotrain.results import read_result
+from isotrain.row_file import read_rows
 from isotrain.run import run
 from isotrain.training import checkpoints
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.jsonl_logger import JsonlLogger, read_rows
+from isotrain.training.row_log import RowLog
 
 SHARED = (
     *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1"),
@@ -126,7 +127,7 @@ def _on_events(react: Callable[[int], Any]) -> None:
     before(FineTuning, "on_train_batch_end")
     before(FineTuning, "validation_step")
     before(FineTuning, "test_step")
-    before(JsonlLogger, "log_metrics")
+    before(RowLog, "log_metrics")
     before(checkpoints.os, "replace")
 
 

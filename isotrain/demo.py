@@ -47,8 +47,8 @@ def demo(overrides: Sequence[str]) -> None:
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
     from isotrain.record import CannotRunError
+    from isotrain.row_file import read_rows
     from isotrain.run import run, with_threads
-    from isotrain.training.jsonl_logger import read_rows
 
     fallback: list[str] = []
     scores, rows, folders = {}, {}, {}

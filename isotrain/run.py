@@ -120,7 +120,7 @@ def _work(
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
     params = {**folder.record["config"], **experiment.n_parameters}
     n_bytes = point["n_bytes"] if point else 0
-    open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes)
+    open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes, experiment.headline)
     if trainer.global_rank > 0:  # the weights are built: now dropout may differ
         pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
     stop = experiment.checkpoints

@@ -12,10 +12,10 @@ from isotrain.config.redaction import redacted
 from isotrain.pages.summary import print_changes, print_phases, print_start, print_summary, say
 from isotrain.record import CannotRunError, code_changes, environment, owned
 from isotrain.results import read_result, write_json
+from isotrain.row_file import read_rows
 from isotrain.training.checkpoints import load_resume_point
 from isotrain.training.degenerate import degenerate
 from isotrain.training.faults import NonFiniteError
-from isotrain.training.jsonl_logger import read_rows
 from isotrain.training.same_config import process_rank
 from isotrain.training.selection import lost_selection
 

@@ -12,8 +12,8 @@ import torch
 
 from isotrain import run as run_module
 from isotrain.config.compose import run_folder as folder_of
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.training.jsonl_logger import read_rows
 
 
 def run_folder(cfg, arm):

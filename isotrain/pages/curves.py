@@ -10,7 +10,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import LABELS, Place, Series, isotropy_places, measured, series
+from isotrain.keys import Place
+from isotrain.pages.rows import LABELS, Series, isotropy_places, measured, series
 
 COLUMNS = {"cls": "CLS of every layer", "tokens": "tokens of every layer"}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+from isotrain.keys import DEV, Place, is_aside, place_of
 
 LABELS = {
     "isoscore": "IsoScore (1 = isotropic)",
@@ -12,14 +13,6 @@ LABELS = {
     "partition": "ln I(W) (0 = isotropic)",
 }
 Series = list[tuple[float, float]]  # (step, value)
-
-
-class Place(NamedTuple):
-    """Where an isotropy value was measured."""
-
-    metric: str
-    where: str  # layer_03, or a site
-    view: str  # cls, tokens; before, after
 
 
 def series(rows: Sequence[dict[str, float]], key: str) -> Series:
@@ -36,10 +29,10 @@ def isotropy_places(rows: Sequence[dict[str, float]]) -> dict[Place, Series]:
     """Every isotropy series by its place.
 
     >>> list(isotropy_places([{"step": 0, "isotropy/isoscore/layer_00/cls": 0.5}]))
-    [Place(metric='isoscore', where='layer_00', view='cls')]
+    [Place(metric='isoscore', where='layer_00', view='cls', rows='isotropy')]
     """
-    keys = sorted({key for row in rows for key in row if key.startswith("isotropy/")})
-    return {Place(*key.split("/")[1:]): series(rows, key) for key in keys}
+    keys = sorted({key for row in rows for key in row if key.startswith(f"{DEV}/")})
+    return {place: series(rows, key) for key in keys if (place := place_of(key))}
 
 
 def measured(places: Iterable[Place]) -> list[str]:
@@ -49,10 +42,7 @@ def measured(places: Iterable[Place]) -> list[str]:
     ['isoscore']
     """
     metrics = {place.metric for place in places}
-    aside = ("_null_", "_index_")
-    return sorted(
-        m for m in metrics if not m.startswith("n_rows") and not any(a in m for a in aside)
-    )
+    return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
 def chance(places: dict[Place, Series], place: Place) -> str:

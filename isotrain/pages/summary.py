@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from isotrain.pages.rows import LABELS, Place, chance, isotropy_places, measured, series
+from isotrain.keys import Place
+from isotrain.pages.rows import LABELS, chance, isotropy_places, measured, series
 
 FILES = ("curves.png", "metrics.jsonl", "result.json")  # of a finished run, for its reader
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
-from isotrain.training.jsonl_logger import JsonlLogger, left_out
+from isotrain.training.row_log import RowLog, left_out
 from isotrain.training.same_config import process_rank
 
 
@@ -20,6 +20,7 @@ def open_loggers(
     folder: Path,
     params: dict[str, Any],
     n_bytes: int,
+    headline: Collection[str],
 ) -> None:
     """Give the trainer `metrics.jsonl` with the other loggers behind it.
 
@@ -30,6 +31,7 @@ def open_loggers(
         folder: of the run.
         params: of the run, without secrets; `seed` among them.
         n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.
+        headline: metrics whose isotropy values the other loggers get.
     """
     others = []
     if process_rank() == 0:
@@ -39,7 +41,7 @@ def open_loggers(
                 others.append(build_logger(save_dir=str(folder), name=name))
             except Exception as error:  # whatever a third party's logger may raise
                 print(left_out(f"logger.{key}", error))
-    log = JsonlLogger(folder / "metrics.jsonl", others)
+    log = RowLog(folder / "metrics.jsonl", others, headline)
     trainer.loggers = [log]
     log.log_hyperparams(params)
     log.resume(n_bytes)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from isotrain.keys import Place
 from isotrain.pages.curves import draw_curves
-from isotrain.pages.rows import Place, isotropy_places, series
+from isotrain.pages.rows import isotropy_places, series
 from isotrain.pages.summary import print_layers, print_start, print_summary
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from isotrain.config.compose import run_folder
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
-from isotrain.training.jsonl_logger import read_rows
 
 ROOT = Path(__file__).parents[2]
 SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")

@@ -16,11 +16,11 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.training import checkpoints
 from isotrain.training.checkpoints import Checkpoints, load_resume_point
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.jsonl_logger import read_rows
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.compose import run_folder
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.stsb import STSB
 from isotrain.training.degenerate import Variety, class_counts, degenerate, score_sums, spread
-from isotrain.training.jsonl_logger import read_rows
 
 numbers = st.lists(st.floats(-5, 5, width=32), min_size=2, max_size=40)
 

@@ -13,11 +13,12 @@ from pytorch_lightning.loggers import Logger
 
 from isotrain.config.compose import run_folder
 from isotrain.record import StorageError
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.training.checkpoints import Checkpoints, load_resume_point
 from isotrain.training.faults import NonFiniteError, refuse_non_finite
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.jsonl_logger import JsonlLogger, read_rows
+from isotrain.training.row_log import RowLog
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
             full()
 
     path = tmp_path / "metrics.jsonl"
-    logger = JsonlLogger(path)
+    logger = RowLog(path)
     logger.log_metrics({"a": 1.0}, step=0)
     opened = type(path).open
     with monkeypatch.context() as patch:
@@ -185,7 +186,7 @@ class Fragile(Logger):
 
 def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
     fragile, sound = Fragile(2), Fragile(99)
-    log = JsonlLogger(tmp_path / "m.jsonl", [fragile, sound])
+    log = RowLog(tmp_path / "m.jsonl", [fragile, sound])
     for step in range(5):
         log.log_metrics({"a": float(step)}, step)
     assert [step for step, _ in fragile.rows] == [0, 1]
@@ -197,7 +198,7 @@ def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
 @pytest.mark.parametrize(("held", "wanted"), [(None, [4, 5]), (0, [0, 1, 2, 4, 5]), (2, [2, 4, 5])])
 def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, wanted):
     path = tmp_path / "m.jsonl"
-    first = JsonlLogger(path)
+    first = RowLog(path)
     for step in range(3):
         first.log_metrics({"a": float(step)}, step)
     kept = first.n_bytes
@@ -205,7 +206,7 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
     other = Fragile(99)
     if held is not None:
         other.n_rows_held = held
-    log = JsonlLogger(path, [other])
+    log = RowLog(path, [other])
     log.resume(kept)
     for step in (3, 4, 5):
         log.log_metrics({"a": float(step)}, step)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.training.jsonl_logger import read_rows
+from isotrain.row_file import read_rows
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,10 +12,10 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
+from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.training.checkpoints import load_resume_point
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.jsonl_logger import read_rows
 from isotrain.training.selection import Selection, lost_selection
 
 DEV = {0: 0.9, 3: 0.5, 6: 0.7, 9: 0.7, 12: 0.6, 15: 0.5, 18: 0.65, 21: 0.4, 24: 0.3}

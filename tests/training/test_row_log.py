@@ -7,12 +7,13 @@ import math
 
 import pytest
 
-from isotrain.training.jsonl_logger import JsonlLogger, read_rows
+from isotrain.row_file import read_rows
+from isotrain.training.row_log import RowLog
 
 
 def test_rows_come_back_in_order_with_their_steps(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    logger = JsonlLogger(path)
+    logger = RowLog(path)
     logger.log_metrics({"a": 1.5}, step=0)
     logger.log_metrics({"a": 2.5, "b/c": -1.0}, step=10)
     rows = read_rows(path)
@@ -24,7 +25,7 @@ def test_rows_come_back_in_order_with_their_steps(tmp_path):
 
 def test_each_row_is_on_disk_at_once(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    logger = JsonlLogger(path)
+    logger = RowLog(path)
     for step in range(3):
         logger.log_metrics({"a": 0.0}, step=step)
         assert len(read_rows(path)) == step + 1
@@ -32,8 +33,8 @@ def test_each_row_is_on_disk_at_once(tmp_path):
 
 def test_an_old_file_is_replaced_at_the_first_row(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    JsonlLogger(path).log_metrics({"old": 1.0}, step=7)
-    logger = JsonlLogger(path)
+    RowLog(path).log_metrics({"old": 1.0}, step=7)
+    logger = RowLog(path)
     logger.log_metrics({"new": 1.0}, step=0)
     logger.log_metrics({"new": 2.0}, step=1)
     assert [sorted(set(row) - {"step", "time_s"}) for row in read_rows(path)] == [["new"]] * 2
@@ -49,7 +50,7 @@ def test_an_unfinished_last_line_is_dropped(tmp_path):
 
 def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    JsonlLogger(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
+    RowLog(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
     stored = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert [stored[key] for key in "abc"] == [None, None, 1.0]
     (row,) = read_rows(path)
@@ -66,5 +67,5 @@ def test_rows_of_before_with_a_bare_nan_are_read(tmp_path):
 
 def test_every_line_is_json_of_its_own(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    JsonlLogger(path).log_metrics({"task/µ": 1.0}, step=0)
+    RowLog(path).log_metrics({"task/µ": 1.0}, step=0)
     assert json.loads(path.read_text(encoding="utf-8"))["task/µ"] == 1.0

@@ -1,0 +1,150 @@
+"""The keys of isotropy values in a logged row, read and written in this one place.
+
+`isotropy/<metric>/<where>/<view>` is a value on dev, `train_isotropy/…` one on the rows of a
+training step. Imports nothing: pages and studies read keys too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+DEV, TRAINING = "isotropy", "train_isotropy"  # which rows were measured
+VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad token, their mean
+SIDES = ("before", "after")  # of a site: in front of its isotropy layer and behind it
+COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
+
+
+class Place(NamedTuple):
+    """Which value of which cloud."""
+
+    metric: str
+    where: str  # layer_03, or a site
+    view: str  # of a layer: cls, tokens, mean; of a site: before, after
+    rows: str = DEV
+
+    @property
+    def key(self) -> str:
+        """The key in a row.
+
+        >>> Place("isoscore", "layer_03", "cls").key
+        'isotropy/isoscore/layer_03/cls'
+        """
+        return f"{self.rows}/{self.metric}/{self.where}/{self.view}"
+
+
+class Measured(NamedTuple):
+    """One line of the table of everything that was measured."""
+
+    step: int
+    rows: str  # dev | train
+    layer: str  # layer_03, or a site
+    view: str
+    metric: str
+    value: float
+    n_rows: int
+    null_low: float  # what chance gives, where that is known; else NaN
+    null_high: float
+
+
+def layer_name(number: int) -> str:
+    """The name of a layer in a key; 0 is the embedding output.
+
+    >>> layer_name(3)
+    'layer_03'
+    """
+    return f"layer_{number:02d}"
+
+
+def place_of(key: str) -> Place | None:
+    """The place that a key names; None for any other key.
+
+    >>> place_of("isotropy/isoscore/pooled/after")
+    Place(metric='isoscore', where='pooled', view='after', rows='isotropy')
+    >>> place_of("val/accuracy")
+    """
+    rows, _, rest = key.partition("/")
+    parts = rest.split("/")
+    if rows not in (DEV, TRAINING) or len(parts) != 3:
+        return None
+    return Place(*parts, rows=rows)
+
+
+def is_of(place: Place, metrics: Collection[str]) -> bool:
+    """Whether a value comes from one of some metrics, or is a part of what one gives.
+
+    >>> is_of(Place("lid_value", "layer_01", "cls"), ["lid"])
+    True
+    """
+    return any(place.metric == name or place.metric.startswith(f"{name}_") for name in metrics)
+
+
+def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:
+    """The scalars of a row for loggers that draw a chart for each.
+
+    Of isotropy values those of the headline metrics: at the tokens of every layer, in every view of
+    the last layer, and around each site.
+
+    >>> row = {"val/loss": 1.0, "isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_00/tokens": 3.0}
+    >>> few(row | {"isotropy/lid/layer_01/cls": 4.0, "isotropy/n_rows/layer_01/cls": 9.0}, ["lid"])
+    {'val/loss': 1.0, 'isotropy/lid/layer_00/tokens': 3.0, 'isotropy/lid/layer_01/cls': 4.0}
+    """
+    places = {key: place_of(key) for key in row}
+    layers = {p.where for p in places.values() if p and p.view in VIEWS}
+    last = max(layers, default="")
+
+    def is_shown(place: Place) -> bool:
+        at = place.view in SIDES or place.view == "tokens" or place.where == last
+        return at and place.metric in headline
+
+    return {key: value for key, value in row.items() if not (p := places[key]) or is_shown(p)}
+
+
+def table(rows: Iterable[Mapping[str, float]]) -> list[Measured]:
+    """Everything that was measured, a line for each value, in the order of steps.
+
+    Where a step was measured twice (after a resume) the last value counts. Counts of rows and
+    nulls are columns, no lines of their own.
+
+    >>> row = {"step": 5, "isotropy/lid/pooled/after": 2.0, "isotropy/n_rows/pooled/after": 9}
+    >>> table([row])[0][:7]
+    (5, 'dev', 'pooled', 'after', 'lid', 2.0, 9)
+    """
+    merged: dict[tuple[int, Place], float] = {}
+    for row in rows:
+        for key, value in row.items():
+            if place := place_of(key):
+                merged[int(row["step"]), place] = value
+    lines = []
+    for (step, place), value in merged.items():
+        if is_aside(place.metric):
+            continue
+
+        def beside(metric: str, step: int = step, place: Place = place) -> float:
+            return merged.get((step, place._replace(metric=metric)), math.nan)
+
+        n_rows = beside("n_rows")
+        lines.append(
+            Measured(
+                step,
+                "dev" if place.rows == DEV else "train",
+                place.where,
+                place.view,
+                place.metric,
+                value,
+                0 if math.isnan(n_rows) else int(n_rows),
+                beside(f"{place.metric}_null_low"),
+                beside(f"{place.metric}_null_high"),
+            )
+        )
+    return sorted(lines, key=lambda line: line[:5])
+
+
+def is_aside(metric: str) -> bool:
+    """Whether a value belongs to others: a count of rows, or what chance gives.
+
+    >>> is_aside("n_rows"), is_aside("partition_null_low"), is_aside("partition")
+    (True, True, False)
+    """
+    return metric in COUNTS or "_null_" in metric

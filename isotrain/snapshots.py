@@ -1,0 +1,48 @@
+"""Snapshots of an evaluation: the spectrum and a two-dimensional map of every cloud, as arrays.
+
+A snapshot is `<run>/snapshots/step_00000100.npz`. A cloud is `<where>/<view>` as in keys
+(`layer_03/tokens`, `pooled/after`); a group is the rows that clouds share: the view of a layer
+(`cls`, `tokens`, `mean`), or a site. M rows on a map (the same at every step), S eigenvalues.
+
+| array | shape, type | content |
+| --- | --- | --- |
+| `spectrum/<cloud>` | [S] float32 | eigenvalues of the covariance of all measured rows, descending |
+| `map/<cloud>` | [M, 2] float32 | rows minus the mean, along the two leading principal directions |
+| `cluster/<cloud>` | [M] int16 | k-means cluster of each row; of token clouds and sites |
+| `n_rows/<cloud>` | [] int64 | rows that were measured |
+| `label/<group>` | [M] float32 | class, or score, of the example that each row comes from |
+| `index/<group>` | [M] int64 | its number in the data set |
+| `token/<group>` | [M] text | the token of each row; of groups of tokens |
+| `frequency/<group>` | [M] int64 | how often that token occurs in the evaluation |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = "snapshots"
+Arrays = dict[str, np.ndarray]
+
+
+def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
+    """The file that was written into a run folder; one of the same step is replaced in one go."""
+    path = run / FOLDER / f"step_{step:08d}.npz"
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(file, **dict(arrays))
+    os.replace(part, path)
+    return path
+
+
+def read_snapshots(run: Path) -> dict[int, Arrays]:
+    """The snapshots of a run folder by step, in order; none where none were taken."""
+    found: dict[int, Arrays] = {}
+    for path in sorted((run / FOLDER).glob("step_*.npz")):
+        with np.load(path, allow_pickle=False) as arrays:
+            found[int(path.stem.removeprefix("step_"))] = dict(arrays)
+    return found
