@@ -32,7 +32,7 @@ from isotrain.training.data import TaskData
 from isotrain.training.degenerate import Variety
 from isotrain.training.extra_losses import ExtraLosses, check_reads
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.isotropy_monitor import IsotropyMonitor
+from isotrain.training.isotropy_monitor import IsotropyMonitor, headline_of
 from isotrain.training.optim import count_parameters
 from isotrain.training.phases import check_plan, ever, reached, training_steps
 from isotrain.training.plan_rules import check_effects, check_fresh_blocks
@@ -63,6 +63,7 @@ class Experiment:
     n_parameters: dict[str, int]
     source_id: str  # of the encoder's weights
     loggers: dict[str, Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
+    headline: list[str]  # metrics that loggers, bar and tables show
     checkpoints: Checkpoints
     selection: Selection
 
@@ -160,7 +161,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     try_optimizer(module)
     data.setup()  # last: it fills the token cache
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
-    check_labels(metrics, objectives, data)
+    check_labels(objectives, data)
     check_memories(objectives, data, n_vectors)
     steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
     module.plan = reached(plan_of(steps_per_epoch=steps_per_epoch), n_steps)
@@ -177,6 +178,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         count_parameters(module),
         encoder.source_id,
         {str(name): instantiate(node) for name, node in cfg.logger.items()},
+        headline_of(metrics, cfg.monitor.headline),
         checkpoints,
         selection,
     )
@@ -227,7 +229,7 @@ def _trainer(
     """The trainer and its callbacks; a progress bar where somebody watches."""
     callbacks = [SameConfig(content_hash(cfg)), *first, Variety()]
     if metrics:
-        callbacks.append(IsotropyMonitor(metrics, cfg.monitor.max_rows, cfg.monitor.headline))
+        callbacks.append(_monitor(cfg, folder, metrics))
     watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
@@ -245,6 +247,21 @@ def _trainer(
         use_distributed_sampler=False,
     )
     return trainer
+
+
+def _monitor(cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric]) -> IsotropyMonitor:
+    options = cfg.monitor
+    of_sentences = [k for k, node in cfg.metric.items() if node.get("groups") == "sentences"]
+    return IsotropyMonitor(
+        metrics,
+        options.max_rows,
+        options.headline,
+        [view.value for view in options.views],
+        options.every_steps,
+        options.map_rows,
+        [str(name) for name in of_sentences],
+        folder,
+    )
 
 
 def _made(node: DictConfig, **arguments: Any) -> Any:

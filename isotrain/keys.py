@@ -68,7 +68,7 @@ def place_of(key: str) -> Place | None:
     parts = rest.split("/")
     if rows not in (DEV, TRAINING) or len(parts) != 3:
         return None
-    return Place(*parts, rows=rows)
+    return Place(parts[0], parts[1], parts[2], rows)
 
 
 def is_of(place: Place, metrics: Collection[str]) -> bool:
@@ -86,9 +86,9 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
     Of isotropy values those of the headline metrics: at the tokens of every layer, in every view of
     the last layer, and around each site.
 
-    >>> row = {"val/loss": 1.0, "isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_00/tokens": 3.0}
-    >>> few(row | {"isotropy/lid/layer_01/cls": 4.0, "isotropy/n_rows/layer_01/cls": 9.0}, ["lid"])
-    {'val/loss': 1.0, 'isotropy/lid/layer_00/tokens': 3.0, 'isotropy/lid/layer_01/cls': 4.0}
+    >>> row = {"val/loss": 1.0, "isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
+    >>> few(row | {"isotropy/lid/layer_00/tokens": 4.0, "isotropy/rank/layer_01/cls": 5.0}, ["lid"])
+    {'val/loss': 1.0, 'isotropy/lid/layer_01/cls': 3.0, 'isotropy/lid/layer_00/tokens': 4.0}
     """
     places = {key: place_of(key) for key in row}
     layers = {p.where for p in places.values() if p and p.view in VIEWS}

@@ -72,6 +72,13 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
             if isinstance(error, OSError) and (sentence := storage_failure(error, folder.path)):
                 raise StorageError(sentence) from error
             raise
+        else:
+            if folder.is_first and cfg.report:
+                _draw(
+                    folder, f"{experiment.module.task.name} · {folder.path.name} · seed {cfg.seed}"
+                )
+            for logger in experiment.trainer.loggers:
+                logger.publish(folder.path)  # type: ignore[attr-defined]
         finally:
             experiment.checkpoints.listen(False)
             close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
@@ -79,7 +86,6 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
                 torch.distributed.destroy_process_group()
         if not folder.is_first:
             return {}
-        _draw(folder, f"{experiment.module.task.name} · {folder.path.name} · seed {cfg.seed}")
     print_summary(folder.record, folder.rows(), folder.path)
     return dict(folder.record["scores"])
 
@@ -110,6 +116,8 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "device": str(experiment.trainer.strategy.root_device),
         "n_processes": experiment.trainer.world_size,
         "monitor": f"val/{experiment.module.task.monitor}",
+        "mode": experiment.module.task.mode,
+        "headline": experiment.headline,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -21,8 +22,9 @@ from isotrain.training.selection import lost_selection
 
 OF_A_TRY = (
     *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "best.ckpt", "resume.ckpt"),
-    *("fault.json", "wandb_id"),
+    *("fault.json", "wandb_id", "report.html"),
 )
+FOLDERS_OF_A_TRY = ("snapshots", "figures")
 
 EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 
@@ -134,6 +136,8 @@ class RunFolder:
             return
         for name in OF_A_TRY if point is None else ("fault.json",):
             (self.path / name).unlink(missing_ok=True)
+        for name in FOLDERS_OF_A_TRY if point is None else ():
+            shutil.rmtree(self.path / name, ignore_errors=True)
         OmegaConf.save(OmegaConf.create(self.record["config"]), self.path / "config.yaml")
         self._write()
         print_start(self.path, facts["n_parameters"], facts["n_rows"])

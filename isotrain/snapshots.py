@@ -6,7 +6,7 @@ A snapshot is `<run>/snapshots/step_00000100.npz`. A cloud is `<where>/<view>` a
 
 | array | shape, type | content |
 | --- | --- | --- |
-| `spectrum/<cloud>` | [S] float32 | eigenvalues of the covariance of all measured rows, descending |
+| `spectrum/<cloud>` | [S] float32 | eigenvalues of the covariance of all rows, descending |
 | `map/<cloud>` | [M, 2] float32 | rows minus the mean, along the two leading principal directions |
 | `cluster/<cloud>` | [M] int16 | k-means cluster of each row; of token clouds and sites |
 | `n_rows/<cloud>` | [] int64 | rows that were measured |
@@ -34,7 +34,7 @@ def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Pa
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, **dict(arrays))
+        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
     os.replace(part, path)
     return path
 

@@ -37,12 +37,13 @@ def try_optimizer(module: FineTuning) -> None:
 def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> None:
     """Values that no cloud of this run could be measured with, told before training begins."""
     rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(len(rows)) % 2
+    number = torch.arange(len(rows))
+    given = {"labels": number % 2, "groups": number // 8, "reference": rows.flip(1)}
     with shared(rows):
         for name, metric in metrics.items():
             try:
-                of_labels = needs(metric) == "labels"
-                found = metric(rows, labels=labels) if of_labels else metric(rows)
+                need = needs(metric)
+                found = metric(rows) if need == "rows" else metric(rows, **{need: given[need]})
             except Exception as error:  # of a metric of the user's own, whatever it is
                 problem = str(error) if isinstance(error, ValueError) else repr(error)
                 raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
@@ -85,9 +86,7 @@ def check_sizes(
         )
 
 
-def check_labels(
-    metrics: dict[str, RowMetric], objectives: dict[str, Objective], data: TaskData
-) -> None:
+def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
     """Refuse what compares classes where labels are scores, and intervals without a label."""
     trained = [example.label for example in data.examples["train"]]
     for name, objective in objectives.items():
@@ -98,8 +97,7 @@ def check_labels(
                 f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]; "
                 "choose among those, or leave it out"
             )
-    of_labels = [f"metric={name}" for name, m in metrics.items() if needs(m) == "labels"]
-    of_labels += [
+    of_labels = [
         f"objective={name}"
         for name, objective in objectives.items()
         if getattr(objective, "needs", "rows") == "classes"

@@ -13,6 +13,7 @@ from isotrain.config.binding import binding_mistakes
 from isotrain.config.cluster_rule import cluster_mistakes
 from isotrain.config.data_rule import data_mistakes
 from isotrain.config.freezing_rule import freezing_mistakes
+from isotrain.config.monitor_rule import monitor_mistakes
 from isotrain.config.objective_rule import objective_mistakes
 from isotrain.config.processes import number_asked_for
 from isotrain.config.reading import class_constant
@@ -32,6 +33,8 @@ LEAST = {  # smallest legal value of a number; those of a part stand in its anno
     "training.head_lr_factor": 0,
     "training.reinit_blocks": 0,
     "monitor.max_rows": 2,
+    "monitor.every_steps": 0,
+    "monitor.map_rows": 0,
     "checkpoint.every_steps": 0,
     "optimizer.lr": 0,
     "optimizer.weight_decay": 0,
@@ -93,12 +96,7 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     mistakes += objective_mistakes(content)
     mistakes += task_mistakes(content)
     mistakes += freezing_mistakes(content)
-    headline = content["monitor"]["headline"]
-    if headline is not None and headline not in content["metric"]:
-        measured = f"choose one of {', '.join(content['metric'])}, or " if content["metric"] else ""
-        mistakes.append(
-            f"monitor.headline={headline} is not measured; {measured}add it to metric=[...]"
-        )
+    mistakes += monitor_mistakes(content)
     mistakes += _trainer_mistakes(content["trainer"], content["optimizer"])
     if not mistakes:  # its arithmetic needs sound numbers
         mistakes += cluster_mistakes(content)

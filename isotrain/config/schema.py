@@ -23,6 +23,14 @@ class Batching(StrEnum):
     random = "random"
 
 
+class View(StrEnum):
+    """Rows of a layer that the monitor measures."""
+
+    cls = "cls"
+    tokens = "tokens"
+    mean = "mean"
+
+
 class Select(StrEnum):
     """Whose weights a run ends with."""
 
@@ -65,8 +73,11 @@ class TrainingConfig:
 class MonitorConfig:
     """What the isotropy monitor takes."""
 
-    max_rows: int = 2048
-    headline: str | None = None
+    max_rows: int = 1024
+    views: list[View] = field(default_factory=lambda: list(View))
+    every_steps: int = 0
+    map_rows: int = 512
+    headline: list[str] | None = None
 
 
 @dataclass
@@ -108,6 +119,7 @@ class RunConfig:
     output_dir: str = "runs"
     cache_dir: str | None = "${output_dir}/.cache"
     rerun: bool = False
+    report: bool = True
 
 
 SECTIONS = {
@@ -118,8 +130,8 @@ SECTIONS = {
     "checkpoint": CheckpointConfig,
 }
 NOT_CONTENT = (  # keys that change no number and no row of a run: they do not name it
-    *("cache_dir", "logger", "output_dir", "rerun"),
-    *("checkpoint.every_steps", "checkpoint.final", "monitor.headline"),
+    *("cache_dir", "logger", "output_dir", "report", "rerun"),
+    *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
 )  # trainer.log_every_n_steps is content: it says which rows metrics.jsonl has
 
 

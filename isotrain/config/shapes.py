@@ -14,6 +14,7 @@ NEEDED = (
     *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
     *("optimizer", "schedule", "trainer"),
 )
+NEEDS = ("rows", "labels", "groups", "reference")  # what a run can give a metric
 PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
 
 
@@ -83,12 +84,19 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
             if not isinstance(node, dict) or not {"needs", "function"} <= set(node):
                 mistakes.append(f"{path} must have the keys needs and function, got {node!r}")
                 continue
-            more = sorted(set(node) - {"needs", "function"})
-            mistakes += [f"{path}.{key}: a metric has the keys needs and function" for key in more]
-            if node["needs"] not in ("rows", "labels"):
+            more = sorted(set(node) - {"needs", "function", "groups"})
+            mistakes += [f"{path}.{key}: a metric has needs, function, groups" for key in more]
+            if node["needs"] not in NEEDS:
                 mistakes.append(
-                    f"{path}.needs={node['needs']}: a run measures rows and labels; leave the "
+                    f"{path}.needs={node['needs']}: a run has {', '.join(NEEDS)}; leave the "
                     "metric out, and call it on clouds of yours (isotrain.metrics.suite)"
+                )
+            if (node["needs"] == "groups") != ("groups" in node) or (
+                node.get("groups", "words") not in ("words", "sentences")
+            ):
+                mistakes.append(
+                    f"{path}.groups must be words or sentences where needs=groups, and left out "
+                    f"otherwise; got {node.get('groups')!r}"
                 )
             node = node["function"]
         if not _is_part(node):

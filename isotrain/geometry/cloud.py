@@ -239,12 +239,16 @@ _shared: ContextVar[Cloud | None] = ContextVar("shared", default=None)
 def shared(x: Tensor) -> Iterator[Cloud]:
     """Inside the block `Cloud.of(x)` is one cloud for all metrics that get this very tensor.
 
+    Within another block of the same tensor it is the cloud of that one.
+
     >>> x = torch.eye(3)
     >>> with shared(x) as cloud:
     ...     Cloud.of(x) is cloud
     True
     """
-    cloud = Cloud(x, min_rows=1)
+    cloud = _shared.get()
+    if cloud is None or cloud.source is not x:
+        cloud = Cloud(x, min_rows=1)
     token = _shared.set(cloud)
     try:
         yield cloud

@@ -23,6 +23,8 @@ class Reservoir:
     >>> r.add(torch.arange(4), [torch.arange(4.0)[:, None]])
     >>> len(r), r.n_seen
     (2, 4)
+    >>> bool((r.cloud(0)[:, 0] == r.ids).all())
+    True
     """
 
     def __init__(self, budget: int) -> None:
@@ -30,7 +32,7 @@ class Reservoir:
             raise ValueError(f"a reservoir keeps at least 2 rows, got budget={budget}")
         self.budget = budget
         self.n_seen = 0
-        self._hashes = torch.empty(0, dtype=torch.int64)
+        self._ids = self._hashes = torch.empty(0, dtype=torch.int64)
         self._clouds: list[Tensor] = []
 
     def __len__(self) -> int:
@@ -56,7 +58,7 @@ class Reservoir:
             chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
         if len(chosen) == 0:
             return
-        new_hashes = hashes_N[chosen].cpu()
+        new_hashes, new_ids = hashes_N[chosen].cpu(), ids_N[chosen].cpu()
         n_old, n_new = len(self), len(new_hashes)
         n_free = min(self.budget - n_old, n_new)
         kept = torch.cat([self._hashes, new_hashes]).argsort()[: self.budget]
@@ -66,7 +68,8 @@ class Reservoir:
         slots = torch.cat([leaving.nonzero().flatten(), torch.arange(n_old, n_old + n_free)])
         slots = slots[: len(coming)]
         self._hashes = _grown(self._hashes, n_old + n_free)
-        self._hashes[slots] = new_hashes[coming]
+        self._ids = _grown(self._ids, n_old + n_free)
+        self._hashes[slots], self._ids[slots] = new_hashes[coming], new_ids[coming]
         chosen = chosen[coming.to(chosen.device)]
         if places_N is not None:
             chosen = places_N[chosen]
@@ -81,12 +84,24 @@ class Reservoir:
         """Keep the rows that hash lowest over all processes; afterwards each holds the same."""
         kept = gather_rows(self._hashes)[0].argsort()[: self.budget]
         self._clouds = [gather_rows(cloud)[0][kept] for cloud in self._clouds]
+        self._ids = gather_rows(self._ids)[0][kept]
         self._hashes = gather_rows(self._hashes)[0][kept]
+
+    @property
+    def ids(self) -> Tensor:
+        """The ids of the kept rows, in the order of their hashes."""
+        return self._ids[self._hashes.argsort()]
 
     @property
     def n_clouds(self) -> int:
         """G, once rows were added."""
         return len(self._clouds)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the kept rows and their names take."""
+        kept = [self._ids, self._hashes, *self._clouds]
+        return sum(x.untyped_storage().nbytes() for x in kept)
 
     def cloud(self, number: int) -> Tensor:
         """The kept rows of one cloud (a copy), in the order of their hashes."""

@@ -57,6 +57,28 @@ def index_of(ids: Tensor) -> Tensor:
     return ids // POSITIONS
 
 
+def places_of(ids_N: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Where in a batch the rows of some ids stand: sequence `[N]` among Q·B, and position `[N]`.
+
+    >>> ids = row_ids(torch.tensor([8, 3]), 2, 4)
+    >>> places_of(ids[3, 1:3], torch.tensor([8, 3]))
+    (tensor([3, 3]), tensor([1, 2]))
+    """
+    order_B = index_B.argsort()
+    example_N = order_B[torch.searchsorted(index_B[order_B], index_of(ids_N))]
+    sequence_N = (ids_N % POSITIONS) >> 16
+    return sequence_N * len(index_B) + example_N, ids_N % (1 << 16)
+
+
+def sentence_of(ids: Tensor) -> Tensor:
+    """A number for the sequence that each id lies in, equal for all its tokens.
+
+    >>> sentence_of(row_ids(torch.tensor([3]), 2, 2)).tolist()
+    [[48, 48], [49, 49]]
+    """
+    return ids >> 16
+
+
 def hash_ids(ids: Tensor) -> Tensor:
     """Pseudo-random non-negative int64 of each id, the same on every machine and device.
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
-from isotrain.keys import DEV, Place, is_aside, place_of
+from isotrain.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
+from isotrain.pages.readings import READINGS
 
-LABELS = {
-    "isoscore": "IsoScore (1 = isotropic)",
-    "isoscore_corrected": "IsoScore, bias-corrected (1 = isotropic)",
-    "mean_cosine": "mean cosine (0 = isotropic)",
-    "partition": "ln I(W) (0 = isotropic)",
-}
+LABELS = {name: reading.label for name, reading in READINGS.items()}
 Series = list[tuple[float, float]]  # (step, value)
+Rows = Sequence[dict[str, float]]
 
 
-def series(rows: Sequence[dict[str, float]], key: str) -> Series:
+def series(rows: Rows, key: str) -> Series:
     """(step, value) of every row that has `key`, in order; the last value of a step counts.
 
     >>> series([{"step": 0, "a": 1.0}, {"step": 2}, {"step": 0, "a": 3.0}], "a")
@@ -25,13 +23,14 @@ def series(rows: Sequence[dict[str, float]], key: str) -> Series:
     return sorted(found.items())
 
 
-def isotropy_places(rows: Sequence[dict[str, float]]) -> dict[Place, Series]:
-    """Every isotropy series by its place.
+def isotropy_places(rows: Rows, metric: str = "", source: str = DEV) -> dict[Place, Series]:
+    """Every isotropy series by its place; those of one metric where one is named.
 
     >>> list(isotropy_places([{"step": 0, "isotropy/isoscore/layer_00/cls": 0.5}]))
     [Place(metric='isoscore', where='layer_00', view='cls', rows='isotropy')]
     """
-    keys = sorted({key for row in rows for key in row if key.startswith(f"{DEV}/")})
+    start = f"{source}/{metric}/" if metric else f"{source}/"
+    keys = sorted({key for row in rows for key in row if key.startswith(start)})
     return {place: series(rows, key) for key in keys if (place := place_of(key))}
 
 
@@ -45,6 +44,54 @@ def measured(places: Iterable[Place]) -> list[str]:
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
+def headline(result: dict[str, list[str]], metrics: Sequence[str]) -> list[str]:
+    """The metrics that a page shows first: those that the record of a run names, or the first two.
+
+    One that gives parts (`lid` gives `lid_value`) stands for its first part.
+
+    >>> headline({"headline": ["lid"]}, ["isoscore", "lid_sd", "lid_value"])
+    ['lid_value']
+    >>> headline({}, ["isoscore", "lid_value", "partition"])
+    ['isoscore', 'lid_value']
+    """
+    found = []
+    for name in result.get("headline") or ():
+        parts = [m for m in (name, f"{name}_value") if m in metrics]
+        parts += [m for m in metrics if m.startswith(f"{name}_")]
+        found += parts[:1]
+    return list(dict.fromkeys(found)) or list(metrics[:2])
+
+
+def layers_of(places: Iterable[Place], view: str) -> list[str]:
+    """The layers that have a view, from the lowest.
+
+    >>> layers_of([Place("lid", "layer_02", "cls"), Place("lid", "pooled", "after")], "cls")
+    ['layer_02']
+    """
+    return sorted({p.where for p in places if p.view == view and view in VIEWS})
+
+
+def sites_of(places: Iterable[Place]) -> list[str]:
+    """The sites, in order: those with an isotropy layer have `before` and `after`.
+
+    >>> sites_of([Place("lid", "layer_02", "cls"), Place("lid", "pooled", "after")])
+    ['pooled']
+    """
+    return sorted({p.where for p in places if p.view not in VIEWS})
+
+
+def n_rows(rows: Rows, places: Iterable[Place]) -> str:
+    """How many rows some places were measured on, as text; empty where it was not logged.
+
+    >>> row = {"step": 0, "isotropy/n_rows/layer_00/cls": 1277, "isotropy/n_rows/layer_01/cls": 9}
+    >>> n_rows([row], [Place("lid", "layer_00", "cls"), Place("lid", "layer_01", "cls")])
+    'N = 9 to 1,277'
+    """
+    keys = {place._replace(metric=COUNTS[0]).key for place in places}
+    counts = {int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))}
+    return "N = " + " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else ""
+
+
 def chance(places: dict[Place, Series], place: Place) -> str:
     """What chance gives the metric of a place at the last step, as a range; or nothing.
 
@@ -55,3 +102,14 @@ def chance(places: dict[Place, Series], place: Place) -> str:
         places.get(place._replace(metric=f"{place.metric}_null_{end}")) for end in ("low", "high")
     )
     return f"{low[-1][1]:.2g}…{high[-1][1]:.2g}" if low and high else ""
+
+
+def number(value: float) -> str:
+    """A value as it is printed: three digits, and a dash for none.
+
+    >>> [number(v) for v in (0.50301, -12.345, 1234.5, 24.0, float("nan"))]
+    ['0.503', '-12.3', '1,234', '24', '–']
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

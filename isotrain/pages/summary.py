@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich import box, get_console
 from rich.table import Table
 
-from isotrain.keys import Place
-from isotrain.pages.rows import LABELS, chance, isotropy_places, measured, series
+from isotrain.keys import SIDES, VIEWS, Place
+from isotrain.pages.rows import LABELS, Series, chance, headline, isotropy_places, measured, series
 
-FILES = ("curves.png", "metrics.jsonl", "result.json")  # of a finished run, for its reader
+FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run, for its reader
+MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
+STYLE: dict[str, Any] = {
+    "box": box.SIMPLE_HEAD,
+    "show_edge": False,
+    "pad_edge": False,
+    "title_justify": "left",
+}
 
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
@@ -75,44 +82,102 @@ def print_summary(
     folder: Path,
     note: str = "",
 ) -> None:
-    """Scores first and last with their N, isotropy of the last layer, the folder and its files.
+    """Scores and losses, first and last, and the headline isotropy, in `MOST_LINES` at most.
 
-    Last are those of the weights that were selected; how they were, and whether the run is
-    degenerate, is told behind the table.
+    Isotropy is that of every view of the last layer, and before and after each isotropy layer; N
+    is what was evaluated or measured. Last are the values of the weights that were selected; how
+    they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
     """
-    n_dev, n_test = result["n_rows"]["dev"], result["n_rows"]["test"]
-    table = Table(title=f"{folder.name}, seed {result['seed']}", title_justify="left")
+    remarks = _remarks(result)
+    losses, places = _losses(result, rows), isotropy_places(rows)
+    names = headline(result, measured(places))[:MOST_METRICS]
+    shown = _shown(places, names)
+    room = MOST_LINES - 8 - len(remarks) - len(losses)  # 8: headings, scores, files
+    scores = Table(title=f"{folder.name}, seed {result['seed']}", **STYLE)
     for heading in ("", "step 0", f"step {result.get('selected_step', result['steps'])}"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    values = series(rows, result["monitor"])
-    if values:  # none in a debugging run without validation
-        score = f"{result['monitor']} (N = {n_dev:,})"
-        last = result["scores"].get(result["monitor"], values[-1][1])
-        table.add_row(score, f"{values[0][1]:.4f}", f"{last:.4f}")
-    test = result["monitor"].replace("val/", "test/")
-    if test in result["scores"]:
-        table.add_row(f"{test} (N = {n_test:,})", "", f"{result['scores'][test]:.4f}")
-    places = isotropy_places(rows)
-    layers = sorted({p.where for p in places if p.view == "tokens"})
-    metrics = measured(places)
-    shown = [p for p in places if p.metric in metrics and p.view in ("before", "after")]
-    shown += [p for p in places if p.metric in metrics and p.where == (layers[-1:] or [""])[0]]
-    for place in shown:
-        n = places[Place("n_rows", place.where, place.view)][-1][1]
-        found = places[place]
-        by_chance = f"; null {null}" if (null := chance(places, place)) else ""
-        table.add_row(
-            f"{place.metric} {place.where}/{place.view} (N = {int(n):,}{by_chance})",
-            f"{found[0][1]:.4f}",
-            f"{result['scores'].get('/'.join(('isotropy', *place)), found[-1][1]):.4f}",
-        )
-    say(table)
-    for line in _remarks(result):
+        scores.add_column(heading, justify="right" if heading else "left")
+    for cells in [*_scores(result, rows), *losses]:
+        scores.add_row(*cells)
+    say(scores)
+    if shown:
+        n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
+        isotropy = _isotropy_table(result, places, names, shown[:n_shown])
+        if n_shown < len(shown):
+            isotropy.add_row(f"and {len(shown) - n_shown} more")
+        say(isotropy)
+    for line in remarks:
         say(line)
-    note = f" ({note})" if note else ""
-    seconds = result["timings_s"]["total"]
     files = [name for name in FILES if (folder / name).is_file()]
-    say(f"{folder}{note}: {', '.join(files)}; {seconds:.0f} s")
+    files[:1] = [f"{name} (every layer, site and metric)" for name in files[:1]]
+    note = f" ({note})" if note else ""
+    say(f"{folder}{note}: {', '.join(files)}; {result['timings_s']['total']:.0f} s")
+
+
+def _scores(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list[list[str]]:
+    """A line for dev and one for test, where they were evaluated, with their N."""
+    lines, found = [], result["scores"]
+
+    def with_n(key: str, split: str) -> str:
+        counted = found.get(key.partition("/")[0] + "/n_rows", result["n_rows"][split])
+        return f"{key} (N = {int(counted):,})"
+
+    key = result["monitor"]
+    if values := series(rows, key):  # none in a debugging run without validation
+        last = found.get(key, values[-1][1])
+        lines.append([with_n(key, "dev"), f"{values[0][1]:.4f}", f"{last:.4f}"])
+    test = key.replace("val/", "test/")
+    if test in found:
+        lines.append([with_n(test, "test"), "", f"{found[test]:.4f}"])
+    return lines
+
+
+def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list[list[str]]:
+    """A line for each objective, and for the task beside them: first and last logged loss."""
+    names = list(result.get("config", {}).get("objective", {}))
+    lines = []
+    for name in ["task_loss", *names] if names else []:
+        if values := series(rows, f"train/{name}"):
+            (start, first), (end, last) = values[0], values[-1]
+            lines.append([f"train/{name} (steps {start} and {end})", f"{first:.4f}", f"{last:.4f}"])
+    return lines[:MOST_LOSSES]
+
+
+def _shown(places: Iterable[Place], names: Sequence[str]) -> list[tuple[str, str]]:
+    """The clouds of a table: of the last layer, then in front of and behind each site."""
+    clouds = {(p.where, p.view) for p in places if p.metric in names}
+    last = max((where for where, view in clouds if view in VIEWS), default="")
+    sites = sorted({where for where, view in clouds if view in SIDES})
+    order = [(last, view) for view in VIEWS] + [(site, side) for site in sites for side in SIDES]
+    return [cloud for cloud in order if cloud in clouds]
+
+
+def _isotropy_table(
+    result: Mapping[str, Any],
+    places: dict[Place, Series],
+    names: Sequence[str],
+    clouds: Sequence[tuple[str, str]],
+) -> Table:
+    """First and last value of each metric in each cloud, with what chance gives, if known."""
+    table = Table(**STYLE)
+    table.add_column("isotropy on dev")
+    table.add_column("N", justify="right")
+    for name in names:
+        table.add_column(name, justify="right")
+    for where, view in clouds:
+        n = places[Place("n_rows", where, view)][-1][1]
+        bare = view == "after" and (where, "before") not in clouds  # no isotropy layer there
+        cells = [where if bare else f"{where} {view}", f"{int(n):,}"]
+        for name in names:
+            place = Place(name, where, view)
+            found = places.get(place)
+            if not found:
+                cells.append("–")
+                continue
+            first, last = found[0][1], result["scores"].get(place.key, found[-1][1])
+            null = chance(places, place)
+            cells.append(f"{first:.4f} → {last:.4f}" + (f" (null {null})" if null else ""))
+        table.add_row(*cells)
+    return table
 
 
 def _remarks(result: Mapping[str, Any]) -> list[str]:
@@ -134,15 +199,20 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
-    """Isotropy of every layer at the end of each arm, one table per metric."""
+def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]) -> None:
+    """Headline isotropy of every layer at the end of each arm, one table per metric.
+
+    Args:
+        arms: logged rows of runs that share an encoder and metrics, by name.
+        result: of one of them.
+    """
     by_arm = {arm: isotropy_places(rows) for arm, rows in arms.items()}
-    places = [p for p in next(iter(by_arm.values())) if p.where.startswith("layer_")]
-    views = sorted({p.view for p in places if p.view in ("cls", "tokens")})
-    layers = sorted({p.where for p in places if p.view in views})
-    for metric in measured(places):
+    places = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
+    views = [view for view in VIEWS if view in {p.view for p in places}]
+    layers = sorted({p.where for p in places})
+    for metric in headline(result, measured(places))[:MOST_METRICS]:
         title = f"{LABELS.get(metric, metric)}, every layer, end of training"
-        table = Table(title=title, title_justify="left")
+        table = Table(title=title, **STYLE)
         table.add_column("layer")
         columns = [(view, arm) for view in views for arm in by_arm]
         for view, arm in columns:
@@ -155,5 +225,8 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]]) -> None:
 
 
 def say(what: Any) -> None:
-    """Print; a path is never broken into two lines, in a terminal or a log."""
-    Console(soft_wrap=True, markup=False, highlight=False).print(what)
+    """Print; a path is never broken into two lines, in a terminal or a log.
+
+    Through rich's own console: what it says stands above a line of `isotrain.progress`.
+    """
+    get_console().print(what, soft_wrap=True, markup=False, highlight=False)

@@ -1,69 +1,93 @@
-"""The isotropy of every layer, and before and after each isotropy layer, at each validation.
-
-A = Q·B sequences, T tokens, L blocks, D hidden.
-"""
+"""The isotropy of every layer, and before and after each isotropy layer, while a model trains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.geometry.cloud import shared
-from isotrain.geometry.reservoir import Reservoir
-from isotrain.geometry.rows import index_of, row_ids
-from isotrain.metrics.suite import flat, needs
+from isotrain.keys import DEV, TRAINING, VIEWS, Place, few, is_of, place_of
+from isotrain.snapshots import write_snapshot
+from isotrain.training.measurement import Measurement
+from isotrain.training.row_log import RowLog
 from isotrain.training.site_measures import site_measures
+from isotrain.training.snapshot_arrays import snapshot_of
+from isotrain.training.watched_rows import Watched, WatchedRows
+from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, ModelOutput, RowMetric
 
-VIEWS = ("cls", "tokens")  # first token of each sequence; every non-pad token
+Reference = dict[str, tuple[Tensor, Tensor]]  # ids and rows of each cloud by its name
 
 
 class IsotropyMonitor(pl.Callback):
     """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
 
-    Of each site also `val/<site>/<name>`: what `site_measures` finds.
+    At every validation, of at most `max_rows` rows of dev in each cloud, always the same ones (see
+    `WatchedRows`); of each site also `val/<site>/<name>`: what `site_measures` finds. A site
+    without an isotropy layer has `after` alone. Metrics that need `reference` compare with the
+    same rows at the first evaluation, before training. With `every_steps`, also of the rows of
+    every n-th optimizer step as training sees them, dropout and all, under `train_isotropy/`.
 
-    At most `max_rows` rows are kept per view and site, those whose (row, position) hashes
-    lowest: the same ones at every validation and for any batch size. Memory is
-    `max_rows`·D·4 bytes × (2·(L+1) + 2·sites), whatever the size of the data, and a float64 copy
-    of one cloud while it is measured; its moments and spectrum are computed once for all metrics.
-    Each metric is logged beside `n_rows`, the rows it was measured on; rows with a NaN are left
-    out and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one
-    class) its value is absent, and the first time is told. With several processes the rows are
-    those that one process would keep.
+    Loggers get the few scalars of `isotrain.keys.few`; a `RowLog` gets every value, as part of the
+    row of the evaluation. `newest` has the values of the newest evaluation.
+
+    Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, twice that where a metric
+    needs a reference, whatever the size of the data, and a float64 copy of one cloud while it is
+    measured. With several processes the first one measures the rows that one process would keep.
 
     Args:
-        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an
-            argument `labels` gets the class of the example that each row comes from.
+        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
+            `labels`, `groups` or `reference` gets classes (five slices of scores), words, or rows.
         max_rows: row budget of each cloud.
-        headline: metric shown in the progress bar, for the last layer's tokens; None = the first.
+        headline: metrics that progress bar and loggers show; None = the first two.
+        views: of each layer: cls, tokens, mean.
+        every_steps: optimizer steps between two measurements of training rows; 0 = none.
+        map_rows: rows on the map of a snapshot (see `isotrain.snapshots`); 0 = no snapshots.
+        of_sentences: metrics of groups whose groups are sentences, not words.
+        folder: of the run, for snapshots; None = none are taken.
     """
 
     def __init__(
-        self, metrics: Mapping[str, RowMetric], max_rows: int, headline: str | None
+        self,
+        metrics: Mapping[str, RowMetric],
+        max_rows: int,
+        headline: Sequence[str] | None = None,
+        views: Sequence[str] = VIEWS,
+        every_steps: int = 0,
+        map_rows: int = 0,
+        of_sentences: Collection[str] = (),
+        folder: Path | None = None,
     ) -> None:
         super().__init__()
-        headline = headline or next(iter(metrics))
-        if headline not in metrics:
-            raise ValueError(
-                f"monitor.headline must be one of the metrics {', '.join(metrics)}, "
-                f"got {headline!r}"
-            )
-        self.metrics, self.max_rows, self.headline = dict(metrics), max_rows, headline
-        self.of_labels = {name for name, metric in metrics.items() if needs(metric) == "labels"}
-        self._reservoirs: dict[str, Reservoir] = {}
-        self._owned: dict[str, bool] = {}  # whether each row of a site is an example of its own
-        self._scores = False  # whether labels are scores, not classes
-        self._told: set[str] = set()
+        self.headline = headline_of(metrics, headline)
+        self.measure = Measurement(metrics, of_sentences)
+        self.max_rows, self.views, self.every_steps = max_rows, tuple(views), every_steps
+        self.map_rows, self.folder = map_rows, folder
+        self.newest: dict[str, float] = {}
+        self._rows: WatchedRows | None = None  # of the evaluation under way
+        self._step_rows: WatchedRows | None = None  # of the optimizer step under way
+        self._hook: Any = None  # that sees the training batch
+        self._reference: Reference = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The reference: a resumed run compares with the same rows."""
+        return {"reference": {name: list(known) for name, known in self._reference.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the reference of the checkpoint."""
+        reference = state_dict["reference"].items()
+        self._reference = {name: (id_N, x_ND) for name, (id_N, x_ND) in reference}
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start empty."""
-        self._reservoirs = {}
+        self._rows = None if trainer.sanity_checking else self._empty(pl_module)
 
     def on_validation_batch_end(
         self,
@@ -74,102 +98,136 @@ class IsotropyMonitor(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Offer the rows of a batch of dev to the reservoirs."""
-        if dataloader_idx:  # training rows that are held out
+        """Look at a batch of dev."""
+        if self._rows is None or dataloader_idx:  # training rows that are held out
             return
-        output: ModelOutput = outputs["output"]
-        ids_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
-        flat_states = [hidden.flatten(0, 1) for hidden in output.hidden_states]  # [A·T, D]
-        places = {
-            "cls": torch.arange(len(ids_AT), device=ids_AT.device) * ids_AT.shape[1],
-            "tokens": batch.attention_mask.flatten().nonzero().flatten(),
-        }
-        flat_states += self._labels(ids_AT.flatten(), batch)
-        for view in VIEWS:
-            ids_N = ids_AT.flatten()[places[view]]
-            self._reservoir(view).add(ids_N, flat_states, places[view])
-        for site, rows in output.site_rows.items():
-            self._owned[site] = len(rows.ids) == len(batch.labels)
-            self._scores = batch.labels.is_floating_point()
-            clouds = [rows.before, rows.after, rows.labels[:, None]]
-            self._reservoir(site + "_site").add(rows.ids, clouds)
+        self._rows.offer(batch, outputs["output"])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the kept rows and log every value."""
-        values: dict[str, Tensor] = {}
-        for name, reservoir in self._reservoirs.items():
-            if trainer.world_size > 1:
-                reservoir.exchange()
-            clouds = reservoir.clouds()
-            site = name.removesuffix("_site")
-            labels_N = clouds.pop()[:, 0] if self.of_labels or site != name else None
-            if site != name:
-                values |= self._site(pl_module, site, clouds, labels_N)
-            for number, rows_ND in enumerate(clouds):
-                if name in VIEWS:
-                    place = f"layer_{number:02d}/{name}"
-                else:
-                    place = f"{site}/{('before', 'after')[number]}"
-                values |= self._measure(rows_ND, labels_N, place)
-        self._reservoirs = {}
-        values = {key: value.to(pl_module.device) for key, value in values.items()}
-        pl_module.log_dict(values, on_step=False, on_epoch=True, sync_dist=True)
-        of_tokens = {k: v for k, v in values.items() if k.endswith("/tokens") and "/layer_" in k}
-        for start in (f"isotropy/{self.headline}/", f"isotropy/{self.headline}_"):  # or its parts
-            shown = [value for key, value in of_tokens.items() if key.startswith(start)]
-            if shown:
-                pl_module.log(self.headline, shown[-1], prog_bar=True, logger=False, sync_dist=True)
-                break
+        if self._rows is None:
+            return
+        rows, self._rows = self._rows, None
+        if trainer.world_size > 1:
+            rows.exchange()
+        at_start = trainer.global_step == 0 and self.measure.compares
+        if at_start:  # in every process: each writes its part of a checkpoint
+            self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
+        if trainer.is_global_zero:
+            selected = getattr(pl_module, "selected_step", None)
+            step = trainer.global_step if selected is None else selected
+            self.newest = self._evaluate(rows, pl_module, step)
+            self._send(trainer, self.newest, join=True)
+            self._show(pl_module)
 
-    def _reservoir(self, name: str) -> Reservoir:
-        if name not in self._reservoirs:
-            self._reservoirs[name] = Reservoir(self.max_rows)
-        return self._reservoirs[name]
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
+    ) -> None:
+        """Look at what the model gives for a batch of a step that is due, in its first view."""
+        if not self.every_steps or (trainer.global_step + 1) % self.every_steps:
+            return
+        rows = self._step_rows = self._step_rows or self._empty(pl_module)
+        seen = False
 
-    def _site(
-        self, module: Any, site: str, clouds: list[Tensor], labels_N: Tensor | None
-    ) -> dict[str, Tensor]:
-        """What the layer of a site did, and how its queue compares."""
-        layer = module.model.transforms[site]
-        queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
-        before_ND, after_ND = clouds
-        if labels_N is not None:  # a reservoir keeps floats
-            labels_N = labels_N if self._scores else labels_N.long()
-        labels_N = labels_N if self._owned[site] else None
-        found = site_measures(before_ND, after_ND, labels_N, queue_MD)
-        return {f"val/{site}/{name}": value.float() for name, value in found.items()}
+        @torch.no_grad()
+        def look(_model: Any, _given: Any, output: ModelOutput) -> None:
+            nonlocal seen
+            if not seen:
+                rows.offer(batch, output)
+            seen = True
 
-    def _labels(self, ids_N: Tensor, batch: Batch) -> list[Tensor]:
-        """The class of the example of each id, as one more cloud `[N, 1]`, where it is needed."""
-        if not self.of_labels:
-            return []
-        example_N = (index_of(ids_N)[:, None] == batch.index).int().argmax(dim=1)
-        return [batch.labels[example_N, None]]
+        self._hook = pl_module.model.register_forward_hook(look)  # type: ignore[union-attr]
 
-    def _measure(self, rows_ND: Tensor, labels_N: Tensor | None, place: str) -> dict[str, Tensor]:
-        finite_N = torch.isfinite(rows_ND).all(dim=1)
-        n_lost = float((~finite_N).sum())
-        values = {f"isotropy/n_rows/{place}": torch.tensor(len(rows_ND) - n_lost)}
-        if n_lost:
-            values[f"isotropy/n_rows_not_finite/{place}"] = torch.tensor(n_lost)
-            rows_ND = rows_ND[finite_N]
-            labels_N = None if labels_N is None else labels_N[finite_N]
-        if len(rows_ND) < 2:
-            return values  # no pair to measure; the row count says so
-        with shared(rows_ND):
-            for name, metric in self.metrics.items():
-                labels = labels_N if name in self.of_labels else None
-                try:
-                    known = {} if labels is None else {"labels": labels.long()}
-                    found = metric(rows_ND, **known)
-                except (ValueError, RuntimeError) as error:
-                    self._tell(name, place, error)
-                    continue
-                for key, value in flat(name, found).items():
-                    values[f"isotropy/{key}/{place}"] = value.float()
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Measure, once the step is made."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+        rows = self._step_rows
+        if rows is None or trainer.global_step % self.every_steps:
+            return  # within an accumulation
+        self._step_rows = None
+        if trainer.world_size > 1:
+            rows.exchange()
+        if trainer.is_global_zero:
+            values: dict[str, float] = {}
+            with torch.no_grad():
+                for cloud in rows.clouds():
+                    values |= self._values(cloud, TRAINING)
+            self._send(trainer, values, join=False)
+
+    def _empty(self, module: Any) -> WatchedRows:
+        layers = module.model.transforms.items()
+        bare = [site for site, layer in layers if isinstance(layer, Identity)]
+        return WatchedRows(self.max_rows, self.views, bare, len(module.model.encoder.tokenizer))
+
+    @torch.no_grad()
+    def _evaluate(self, rows: WatchedRows, module: Any, step: int) -> dict[str, float]:
+        """Every value of an evaluation; and its snapshot, where there is a folder for it."""
+        values: dict[str, float] = {}
+        arrays: dict[str, np.ndarray] = {}
+        before: Watched | None = None
+        for cloud in rows.clouds():
+            is_finite = bool(torch.isfinite(cloud.x_ND).all())
+            with shared(cloud.x_ND) if is_finite else nullcontext():
+                values |= self._values(cloud, DEV)
+                if self.folder is not None and self.map_rows:
+                    tokenizer = module.model.encoder.tokenizer
+                    arrays |= snapshot_of(cloud, self.map_rows, rows.frequency_V, tokenizer)
+            if before is not None and before.where == cloud.where:
+                layer = module.model.transforms[cloud.where]
+                queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
+                labels_N = cloud.label_N if cloud.is_owned else None
+                found = site_measures(before.x_ND, cloud.x_ND, labels_N, queue_MD)
+                values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
+            before = cloud if cloud.view == "before" else None
+        if arrays and self.folder is not None:
+            write_snapshot(self.folder, step, arrays)
         return values
 
-    def _tell(self, name: str, place: str, error: Exception) -> None:
-        if name not in self._told:
-            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
-        self._told.add(name)
+    def _values(self, cloud: Watched, of: str) -> dict[str, float]:
+        """Those of one cloud, by key."""
+        id_N, reference_ND = self._reference.get(cloud.name, (None, None))
+        is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
+        found = self.measure(cloud, reference_ND if is_known else None)
+        return {Place(k, cloud.where, cloud.view, of).key: value for k, value in found.items()}
+
+    def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
+        for logger in trainer.loggers:
+            if not isinstance(logger, RowLog):
+                logger.log_metrics(few(values, self.headline), trainer.global_step)
+            elif join:  # the row of this evaluation comes next
+                logger.join(values)
+            else:
+                logger.log_metrics(values, trainer.global_step)
+
+    def _show(self, module: pl.LightningModule) -> None:
+        """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
+        view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
+        places = {key: place_of(key) for key in self.newest}
+        name = self.headline[0]
+        of = [key for key, p in places.items() if p and p.view == view and is_of(p, [name])]
+        if of:
+            value = self.newest[max(of)]
+            module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)
+
+
+def headline_of(metrics: Mapping[str, Any], headline: Sequence[str] | None) -> list[str]:
+    """The metrics that bars and loggers show: those asked for, or the first two.
+
+    Raises:
+        ValueError: one that is not measured, nor part of one that is.
+
+    >>> headline_of({"isoscore": None, "lid": None}, ["lid_value"])
+    ['lid_value']
+    """
+    if headline is None:
+        return list(metrics)[:2]
+    for name in headline:
+        if not is_of(Place(name, "", ""), metrics):
+            raise ValueError(
+                f"monitor.headline must be among the metrics {', '.join(metrics)}, got {name!r}"
+            )
+    return list(headline)

@@ -11,6 +11,7 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.training.isotropy_monitor import IsotropyMonitor
+from isotrain.training.measurement import Measurement
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "partition": partition}
 THREE = "metric=[isoscore,mean_cosine,partition]"
@@ -24,11 +25,15 @@ LAYER = (
 )
 
 
+def monitor_of(experiment):
+    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
+    return monitor
+
+
 def measured(experiment):
-    (values,) = experiment.trainer.validate(
-        experiment.module, datamodule=experiment.data, verbose=False
-    )
-    return {key: value for key, value in values.items() if key.startswith("isotropy/")}
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    newest = monitor_of(experiment).newest
+    return {key: value for key, value in newest.items() if key.startswith("isotropy/")}
 
 
 def offline(experiment):
@@ -42,6 +47,8 @@ def offline(experiment):
             for layer, hidden in enumerate(output.hidden_states):
                 parts[f"layer_{layer:02d}/cls"] = hidden[:, 0]
                 parts[f"layer_{layer:02d}/tokens"] = hidden[real]
+                sums = (hidden.double() * real[..., None]).sum(dim=1)
+                parts[f"layer_{layer:02d}/mean"] = (sums / real.sum(dim=1, keepdim=True)).float()
             for site, (before, after, *_) in output.site_rows.items():
                 parts[f"{site}/before"], parts[f"{site}/after"] = before, after
             for place, rows in parts.items():
@@ -54,7 +61,7 @@ def test_values_are_those_of_an_offline_measurement(built, form):
     experiment = built(*LAYER, f"task.form={form}", "pooling=spans", "task.prompt=none")
     values = measured(experiment)
     clouds = offline(experiment)
-    assert len(clouds) == 2 * 3 + 2 * 3
+    assert len(clouds) == 3 * 3 + 2 * 3
     expected = {
         f"isotropy/{name}/{place}": float(metric(rows))
         for place, rows in clouds.items()
@@ -84,35 +91,33 @@ class Held(pl.Callback):
 
     def on_validation_epoch_end(self, trainer, pl_module):
         """Runs before the monitor, which lets go of its rows."""
-        self.n_bytes = sum(
-            cloud.untyped_storage().nbytes()
-            for reservoir in self.monitor._reservoirs.values()
-            for cloud in reservoir._clouds
-        )
+        self.n_bytes = self.monitor._rows.n_bytes
 
 
-def budget_bytes(max_rows, n_labels):
-    """The formula of the README for D = 16, L = 2 and three sites, and labels kept beside rows."""
-    return max_rows * 16 * 4 * (2 * (2 + 1) + 2 * 3) + max_rows * 4 * n_labels
+def budget_bytes(max_rows):
+    """The formula of the README for D = 16, L = 2, three views and three sites.
+
+    And for each of those six groups what names a row: id and hash (8 bytes), label and token (4).
+    """
+    return max_rows * 16 * 4 * (3 * (2 + 1) + 2 * 3) + max_rows * 24 * (3 + 3)
 
 
 @pytest.mark.parametrize("max_rows", [7, 20, 100_000])
 def test_the_budget_is_kept(built, max_rows):
     experiment = built(*LAYER, f"monitor.max_rows={max_rows}")
-    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
-    held = Held(monitor)
+    held = Held(monitor_of(experiment))
     experiment.trainer.callbacks.insert(0, held)
     values = measured(experiment)
     counts = {key: n for key, n in values.items() if "/n_rows/" in key}
-    assert len(counts) == 2 * 3 + 2 * 3
-    budget = budget_bytes(max_rows, n_labels=3)  # those of each site
+    assert len(counts) == 3 * 3 + 2 * 3
+    budget = budget_bytes(max_rows)
     if max_rows < 32:
         assert set(counts.values()) == {max_rows}
         assert held.n_bytes == budget
     else:
         assert counts["isotropy/n_rows/layer_00/cls"] == 32
         assert 0 < held.n_bytes < budget
-    assert monitor._reservoirs == {}
+    assert held.monitor._rows is None  # let go of
 
 
 def test_the_budget_chooses_equal_rows_at_every_evaluation(built):
@@ -126,32 +131,33 @@ def test_one_row_is_counted_and_not_measured(built, n):
     experiment.data.examples["dev"] = experiment.data.examples["dev"][:n]
     values = measured(experiment)
     assert values["isotropy/n_rows/layer_00/cls"] == n
-    assert values["isotropy/n_rows/pooled/before"] == n
+    assert values["isotropy/n_rows/pooled/after"] == n
     assert ("isotropy/isoscore/layer_00/cls" in values) == (n == 2)
     assert "isotropy/isoscore/layer_00/tokens" in values
 
 
 def test_a_metric_of_several_numbers_gets_a_key_for_each(built):
     experiment = built("task=rte")
-    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
-    monitor.metrics["pair"] = lambda x: {"one": x.sum().double(), "two": x.mean().double()}
+    monitor_of(experiment).measure = Measurement(
+        {"pair": lambda x: {"one": x.sum().double(), "two": x.mean().double()}}
+    )
     values = measured(experiment)
     assert "isotropy/pair_one/layer_02/tokens" in values
     assert "isotropy/pair_two/pooled/after" in values
 
 
 def test_a_headline_that_is_not_measured_is_refused():
-    with pytest.raises(ValueError, match=r"monitor\.headline must be one of .*isoscore.*lid"):
-        IsotropyMonitor({"isoscore": isoscore}, 10, "lid")
+    with pytest.raises(ValueError, match=r"monitor\.headline must be among .*isoscore.*lid"):
+        IsotropyMonitor({"isoscore": isoscore}, 10, ["lid"])
 
 
-def test_the_identity_changes_nothing(built):
+def test_without_a_layer_a_site_is_measured_once(built):
     values = measured(built("task=rte", "isotropy=none", "site=[tokens]"))
+    assert not any("/tokens/before" in key for key in values)
     for name in METRICS:
-        before = values[f"isotropy/{name}/tokens/before"]
-        assert before == values[f"isotropy/{name}/tokens/after"]
         # All tokens of the last layer: the same cloud, seen by the other view.
-        assert before == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)
+        after = values[f"isotropy/{name}/tokens/after"]
+        assert after == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)
 
 
 @pytest.mark.parametrize("form", ["cross", "bi"])
@@ -177,20 +183,15 @@ def test_label_geometry_is_that_of_an_offline_measurement(built, form):
         assert found == pytest.approx({k: float(v) for k, v in expected.items()}, rel=1e-5)
 
 
-def test_labels_count_in_the_budget(built):
-    experiment = built(*LAYER, "metric=[scatter_ratio]", "monitor.max_rows=20")
-    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
-    held = Held(monitor)
-    experiment.trainer.callbacks.insert(0, held)
-    measured(experiment)
-    assert held.n_bytes == budget_bytes(20, n_labels=3 + 2)  # those of each site and view
-
-
-def test_label_geometry_of_scores_is_refused(built):
-    with pytest.raises(
-        ValueError, match=r"metric=scatter_ratio compares classes.*task=stsb.*scores"
-    ):
-        built("task=stsb", "metric=[scatter_ratio]")
+def test_scores_are_measured_as_five_classes(built):
+    experiment = built("task=stsb", "metric=[scatter_ratio]", "monitor.max_rows=100000")
+    values = measured(experiment)
+    rows = offline(experiment)["layer_02/cls"]
+    scores = torch.cat([batch.labels for batch in experiment.data.val_dataloader()])
+    bounds = torch.quantile(scores, torch.tensor([0.2, 0.4, 0.6, 0.8]))
+    expected = scatter_ratio(rows, torch.bucketize(scores, bounds))
+    found = values["isotropy/scatter_ratio_share/layer_02/cls"]
+    assert found == pytest.approx(float(expected["share"]), rel=1e-5)
 
 
 def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
@@ -204,7 +205,9 @@ def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
 
 
 def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
-    experiment = built("task=rte", "metric=[effective_rank,spectral_entropy,stable_rank]")
+    experiment = built(
+        "task=rte", "metric=[effective_rank,spectral_entropy,stable_rank]", "monitor.map_rows=0"
+    )
     counted = []
     eigvalsh = torch.linalg.eigvalsh
     monkeypatch.setattr(torch.linalg, "eigvalsh", lambda x: counted.append(1) or eigvalsh(x))
