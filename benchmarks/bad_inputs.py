@@ -132,7 +132,7 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        ("site=[pooled,pooled]", "rows=none", "monitor.headline=isoscor", "threads=0"),
+        ("site=[pooled,pooled]", "rows=none", "monitor.headline=[isoscor]", "threads=0"),
         (
             *("site must name each place once", "expected one of [all, no_special]"),
             *("monitor.headline=isoscor is not measured", "threads must be at least 1"),
@@ -151,8 +151,33 @@ CASES: tuple[Case, ...] = (
     Case(("rows=no_special",), ("site=['pooled'] has none; add tokens or layer_k",)),
     Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean")),
     Case(
-        ("metric=[partition]", "monitor.headline=isoscore"),
-        ("monitor.headline=isoscore is not measured; choose one of partition",),
+        ("metric=[partition]", "monitor.headline=[isoscore]"),
+        ("monitor.headline=isoscore is not measured; choose among partition",),
+    ),
+    Case(("monitor.headline=isoscore",), ("a list; write 'monitor.headline=[isoscore]'",)),
+    Case(("monitor.views=[cls,tokens,cls]",), ("monitor.views names a view twice: cls, tokens",)),
+    Case(("monitor.views=[cls,words]",), ("monitor.views", "words", "cls, tokens, mean")),
+    Case(("monitor.map_rows=1",), ("monitor.map_rows must be at least 2, or 0", "got 1")),
+    Case(("monitor.every_steps=-1",), ("monitor.every_steps must be at least 0, got -1",)),
+    Case(
+        ("metric=[self_similarity]", "monitor.views=[cls,mean]"),
+        ("metric=self_similarity needs groups of tokens", "add tokens to monitor.views"),
+    ),
+    Case(
+        ("metric=[alignment]",),
+        ("metric.alignment.needs=positives", "a run has rows, labels, groups", "leave the metric"),
+    ),
+    Case(
+        ("metric=[s_inter]", "~metric.s_inter.groups"),
+        ("metric.s_inter.groups must be words or sentences where needs=groups", "got None"),
+    ),
+    Case(
+        ("metric=[s_inter]", "metric.s_inter.groups=paragraphs"),
+        ("metric.s_inter.groups must be words or sentences", "got 'paragraphs'"),
+    ),
+    Case(
+        ("metric=[isoscore]", "+metric.isoscore.groups=words"),
+        ("metric.isoscore.groups", "left out otherwise; got 'words'"),
     ),
     Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
     Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),

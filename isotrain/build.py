@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from isotrain.training.data import TaskData
 from isotrain.training.degenerate import Variety
 from isotrain.training.extra_losses import ExtraLosses, check_reads
 from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.isotropy_monitor import IsotropyMonitor, headline_of
+from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.training.phases import check_plan, ever, reached, training_steps
 from isotrain.training.plan_rules import check_effects, check_fresh_blocks
@@ -46,6 +46,7 @@ from isotrain.trials import (
     check_memories,
     check_sizes,
     check_views,
+    headline_of,
     trained_heights,
     try_metrics,
     try_optimizer,
@@ -152,18 +153,22 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         changes,
     )
     metrics: dict[str, RowMetric] = {
-        name: instantiate(node.function) for name, node in cfg.metric.items()
+        str(name): _metric(node.function) for name, node in cfg.metric.items()
     }
-    try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
+    names = try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
+    headline = headline_of(names, cfg.monitor.headline)
     selection = Selection(options.select.value, task.monitor, task.mode, options.patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
-    trainer = _trainer(cfg, folder, metrics, [checkpoints, selection])
+    monitor = [_monitor(cfg, folder, metrics, headline)] if metrics else []
+    trainer = _trainer(cfg, folder, [checkpoints, selection, Variety(), *monitor])
     try_optimizer(module)
     data.setup()  # last: it fills the token cache
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
     check_labels(objectives, data)
     check_memories(objectives, data, n_vectors)
     steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
+    if 0 < n_steps < trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        trainer.log_every_n_steps = int(n_steps)  # type: ignore[attr-defined]
     module.plan = reached(plan_of(steps_per_epoch=steps_per_epoch), n_steps)
     if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
         within = f"freezing, within {n_steps} optimizer steps,"
@@ -178,7 +183,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         count_parameters(module),
         encoder.source_id,
         {str(name): instantiate(node) for name, node in cfg.logger.items()},
-        headline_of(metrics, cfg.monitor.headline),
+        headline,
         checkpoints,
         selection,
     )
@@ -223,13 +228,9 @@ def _plan(
     return within_reach(plan, encoder, height)
 
 
-def _trainer(
-    cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric], first: list[Callback]
-) -> pl.Trainer:
+def _trainer(cfg: DictConfig, folder: Path, parts: Sequence[Callback]) -> pl.Trainer:
     """The trainer and its callbacks; a progress bar where somebody watches."""
-    callbacks = [SameConfig(content_hash(cfg)), *first, Variety()]
-    if metrics:
-        callbacks.append(_monitor(cfg, folder, metrics))
+    callbacks = [SameConfig(content_hash(cfg)), *parts]
     watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
@@ -249,13 +250,21 @@ def _trainer(
     return trainer
 
 
-def _monitor(cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric]) -> IsotropyMonitor:
+def _metric(node: DictConfig) -> RowMetric:
+    """The function of a metric with its options: Hydra's partial takes a millisecond a call."""
+    made = instantiate(node)
+    return partial(made.func, *made.args, **made.keywords)
+
+
+def _monitor(
+    cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric], headline: list[str]
+) -> IsotropyMonitor:
     options = cfg.monitor
     of_sentences = [k for k, node in cfg.metric.items() if node.get("groups") == "sentences"]
     return IsotropyMonitor(
         metrics,
         options.max_rows,
-        options.headline,
+        headline,
         [view.value for view in options.views],
         options.every_steps,
         options.map_rows,

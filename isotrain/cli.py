@@ -25,6 +25,7 @@ from isotrain.config.processes import n_processes
 from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
 from isotrain.files import file_mistakes
+from isotrain.progress import working
 from isotrain.results import read_result
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
@@ -33,10 +34,12 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain train --help                                         all keys with their values
   isotrain study run NAME --jobs 2                              arms × tasks × seeds, to a table
   isotrain study report NAME                                    the table of what is finished
+  isotrain report RUN                                           the page of a run, report.html
   isotrain demo                                                 two small runs, compared
 """
 REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
 JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
+LOADING = "importing torch, Lightning and transformers"
 failures: list[int] = []  # exit codes of the jobs of a sweep: one that fails stops no other
 
 
@@ -55,6 +58,10 @@ def main() -> None:
         from isotrain.study.command import main as study
 
         sys.exit(study(arguments))
+    elif command == "report":
+        from isotrain.report import main as report
+
+        sys.exit(report(arguments))
     elif command == "demo":
         _demo(arguments)
     elif command == "--version":
@@ -105,6 +112,8 @@ def _demo(arguments: Sequence[str]) -> None:
     if mistakes := demo_mistakes(arguments):
         _tell("this cannot run", mistakes)
         sys.exit(REFUSED)
+    with working(LOADING):
+        import isotrain.run  # noqa: F401  # what the demo imports
     with _failures_as_sentences():
         demo(arguments)
     sys.exit(max(failures, default=0))
@@ -125,7 +134,8 @@ def _job(cfg: DictConfig) -> dict[str, float]:
 
 def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
     """The scores of a run; none where it failed, which is told and counted."""
-    from isotrain.run import run
+    with working(LOADING):
+        from isotrain.run import run
 
     scores: dict[str, float] = {}
     with _failures_as_sentences():

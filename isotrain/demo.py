@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, run_folder
 from isotrain.files import file_mistakes
-from isotrain.pages.summary import print_layers, say
+from isotrain.pages.summary import FILES, print_layers, say
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")
@@ -47,6 +47,7 @@ def demo(overrides: Sequence[str]) -> None:
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
     from isotrain.record import CannotRunError
+    from isotrain.results import read_result
     from isotrain.row_file import read_rows
     from isotrain.run import run, with_threads
 
@@ -70,11 +71,12 @@ def demo(overrides: Sequence[str]) -> None:
             scores[arm] = run(cfg, arm)
         folders[arm] = run_folder(with_threads(cfg), arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
-    print_layers(rows)
+    print_layers(rows, read_result(folders[ARMS[0]]))
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:
         found = [f"{k} {scores[arm][k]:.4f}" for k in SCORES if k in scores[arm]]
-        say(f"isotropy={arm}: {', '.join(found)}; curves: {folders[arm] / 'curves.png'}")
+        drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
+        say(f"isotropy={arm}: {', '.join(found)}; curves: {drawn}")
 
 
 def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:

@@ -83,6 +83,7 @@ class _Line:
             TimeElapsedColumn(),
             console=get_console(),
             transient=True,
+            refresh_per_second=5,
             redirect_stdout=False,
             redirect_stderr=False,
         )

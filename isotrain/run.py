@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,8 +19,9 @@ from isotrain.build import Experiment, build, data_revision
 from isotrain.config.redaction import redacted
 from isotrain.config.rules import check
 from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.pages.curves import draw_curves
+from isotrain.pages.report import write_report
 from isotrain.pages.summary import print_summary, say
+from isotrain.progress import working
 from isotrain.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.run_folder import RunFolder
 from isotrain.training.loggers import close_loggers, open_loggers
@@ -30,9 +32,9 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
-    `metrics.jsonl`, `curves.png`, `last.ckpt` and `result.json`. A run that was stopped goes on
-    from `resume.ckpt`. Processes other than the first of a distributed run write nothing and
-    return nothing.
+    `metrics.jsonl`, `snapshots/`, `result.json`, `last.ckpt`, `report.html` and `figures/`. A run
+    that was stopped goes on from `resume.ckpt`. Processes other than the first of a distributed
+    run write nothing and return nothing.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
@@ -54,7 +56,8 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         quiet()
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         check_writable(folder.path)
-        experiment = build(cfg, folder.path)
+        with working("preparing the run"):
+            experiment = build(cfg, folder.path)
     except (ValueError, OSError, MisconfigurationException) as error:
         raise CannotRunError(redacted(str(error))) from error
     with folder.owned():
@@ -74,9 +77,7 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
             raise
         else:
             if folder.is_first and cfg.report:
-                _draw(
-                    folder, f"{experiment.module.task.name} · {folder.path.name} · seed {cfg.seed}"
-                )
+                _draw(folder.path)
             for logger in experiment.trainer.loggers:
                 logger.publish(folder.path)  # type: ignore[attr-defined]
         finally:
@@ -155,19 +156,20 @@ def _work(
     times.append(time.perf_counter())
     stop.listen(False)
     if cfg.checkpoint.final:
-        trainer.save_checkpoint(folder.path / "last.ckpt", weights_only=True)
+        with working("writing last.ckpt"):
+            trainer.save_checkpoint(folder.path / "last.ckpt", weights_only=True)
     seconds = [round(b - a, 2) for a, b in pairwise(times)]  # since the last start
     return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))
 
 
-def _draw(folder: RunFolder, title: str) -> None:
-    """Draw the curves of a run that has its result; what goes wrong here costs nothing else."""
-    path = folder.path / "curves.png"
+def _draw(folder: Path) -> None:
+    """The page of a run that has its result; what goes wrong here costs nothing else."""
     try:
-        draw_curves(folder.rows(), path, title, folder.record["monitor"])
+        with working("drawing report.html"):
+            write_report(folder)
     except Exception as error:  # whatever a plotting library may raise
         reason = redacted(f"{type(error).__name__}: {error}")
-        say(f"{path} could not be drawn ({reason}); result.json and metrics.jsonl are complete")
+        say(f"{folder / 'report.html'} could not be drawn ({reason}); the run is complete")
 
 
 def quiet() -> None:

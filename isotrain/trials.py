@@ -34,8 +34,9 @@ def try_optimizer(module: FineTuning) -> None:
         raise ValueError(f"{name}: {error}") from error
 
 
-def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> None:
-    """Values that no cloud of this run could be measured with, told before training begins."""
+def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> dict[str, list[str]]:
+    """Names of the values of each metric; one that could measure no cloud of the run is refused."""
+    names: dict[str, list[str]] = {}
     rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
     number = torch.arange(len(rows))
     given = {"labels": number % 2, "groups": number // 8, "reference": rows.flip(1)}
@@ -53,6 +54,29 @@ def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> Non
                         f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
                         f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
                     )
+            names[name] = list(flat(name, found))
+    return names
+
+
+def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
+    """The values that bars, tables and loggers show: those asked for, or the first two metrics.
+
+    A metric of several values stands for its first one.
+
+    Raises:
+        ValueError: one that no metric gives.
+
+    >>> names = {"isoscore": ["isoscore"], "lid": ["lid_value", "lid_standard_error"]}
+    >>> headline_of(names, None), headline_of(names, ["lid_standard_error"])
+    (['isoscore', 'lid_value'], ['lid_standard_error'])
+    """
+    given = {value for values in names.values() for value in values}
+    found = []
+    for name in list(names)[:2] if asked is None else asked:
+        if name not in given and name not in names:
+            raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(given))}")
+        found.append(name if name in given else names[name][0])
+    return found
 
 
 def check_sizes(

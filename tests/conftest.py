@@ -115,6 +115,7 @@ def small(data_dir):
         "encoder.width=16",
         "source=local",
         f"source.root={data_dir}",
+        "report=false",  # pages are drawn by tests of their own
         "trainer.accelerator=cpu",
         "trainer.max_epochs=1",
         "data.batch_size=8",

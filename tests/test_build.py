@@ -24,7 +24,7 @@ def test_parts_are_those_of_the_configuration(built):
         "seed=4",
         "objective=[cosreg]",
         "metric=[partition]",
-        "monitor.headline=partition",
+        "monitor.headline=[partition]",
     )
     model = experiment.module.model
     assert set(model.transforms) == {"layer_2", "pooled"}

@@ -53,7 +53,7 @@ def test_the_hash_changes_with_what_a_run_computes(composed, override):
         "seed=0",
         "checkpoint.every_steps=7",
         "checkpoint.final=false",
-        "monitor.headline=partition",
+        "monitor.headline=[partition]",
         "cache_dir=null",
     ],
 )
@@ -181,7 +181,7 @@ def test_a_missing_environment_variable_is_named(composed, monkeypatch):
 
 def test_a_headline_that_is_not_measured_is_refused_before_anything_is_built(composed):
     with pytest.raises(ValueError, match=r"monitor\.headline"):
-        check(composed("metric=[partition]", "monitor.headline=isoscore"))
+        check(composed("metric=[partition]", "monitor.headline=[isoscore]"))
 
 
 def test_plain_resolves_and_names_enumerations(composed):

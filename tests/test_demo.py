@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,9 +34,14 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
     assert printed.count("using encoder=tiny") == 1
     for arm in ("none", "cluster_pca"):
         assert f"isotropy={arm}: val/accuracy" in printed
-        curves = list(tmp_path.glob(f"wic/{arm}-*/curves.png"))
-        assert len(curves) == 1
-        assert str(curves[0]) in printed.replace("\n", "")
+        (folder,) = tmp_path.glob(f"wic/{arm}-*")
+        (line,) = (line for line in printed.splitlines() if line.startswith(f"isotropy={arm}:"))
+        curves = Path(line.partition("; curves: ")[2])
+        assert curves.parent == folder
+        assert curves.suffix in (".html", ".png")
+        assert curves.is_file()
+    tables = printed.partition("every layer, end of training")[2]
+    assert max(map(len, tables.partition("WiC (generated)")[0].splitlines())) <= 100
     for layer in ("layer_00", "layer_01", "layer_02"):
         assert layer in printed
 

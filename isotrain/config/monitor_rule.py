@@ -30,7 +30,7 @@ def monitor_mistakes(content: dict[str, Any]) -> list[str]:
         s != "pooled" for s in content.get("site", ())
     )
     for name, node in metrics.items():
-        if node["needs"] == "groups" and not sees_tokens:
+        if isinstance(node, dict) and node.get("needs") == "groups" and not sees_tokens:
             mistakes.append(
                 f"metric={name} needs groups of tokens; add tokens to monitor.views, or leave it "
                 "out"

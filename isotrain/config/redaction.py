@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 HIDDEN = "<redacted>"
@@ -22,7 +23,7 @@ SECRET_VARIABLE = re.compile(
 NO_SECRETS = {"PWD", "OLDPWD"}
 SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
 KNOWN_FORMS = re.compile(
-    r"\bhf_[A-Za-z0-9]{20,}"
+    r"\b(hf_|wandb_v\d+_|gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"
     r"|(?<=://)[^/\s]+(?=@)"  # who is asking, in an address
     r"|[?&](api_key|apikey|token|access_token|key)=[^&\s]+"
     r"|(?<=[Bb]earer )\S{8,}"
@@ -34,21 +35,23 @@ def redacted(content: Any) -> Any:
 
     Hidden are the values of keys that name one (`api_key`, `password`, `hf_token`; not
     `pad_token` or `n_tokens`), and, wherever they occur in a text, the values of environment
-    variables that name one, hub tokens, and `user:password` in addresses.
+    variables that name one, tokens of known forms, and `user:password` in addresses.
 
     >>> redacted({"api_key": "abc", "n_tokens": 3, "url": "https://me:pw@host/x"})
     {'api_key': '<redacted>', 'n_tokens': 3, 'url': 'https://<redacted>@host/x'}
     """
-    if isinstance(content, dict):
+    if isinstance(content, Mapping):  # and those of OmegaConf
         return {
             key: HIDDEN
             if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
             else redacted(value)
             for key, value in content.items()
         }
-    if isinstance(content, list | tuple):
+    if isinstance(content, str):
+        return _without_secrets(content)
+    if isinstance(content, Sequence | Set) and not isinstance(content, bytes | bytearray):
         return [redacted(value) for value in content]
-    return _without_secrets(content) if isinstance(content, str) else content
+    return content
 
 
 def literal_secrets(content: Any, path: str = "") -> list[str]:

@@ -25,7 +25,7 @@ READINGS = {
     "isoscore_corrected": Reading(
         "IsoScore, bias-corrected (1 = isotropic)",
         "about [0, 1]",
-        "the same without the bias of few rows; noisier",
+        "IsoScore without the bias of few rows; noisier",
         "Rudman et al. 2022, with estimators of Himeno & Yamada 2014",
     ),
     "isoscore_star": Reading(
@@ -114,7 +114,7 @@ READINGS = {
     "two_nn": Reading(
         "intrinsic dimension, TwoNN (D = isotropic)",
         "(0, ∞)",
-        "the same from two neighbours; low where D is large",
+        "dimensions from two neighbours of each row; low where D is large",
         "Facco et al. 2017",
     ),
     "outlier_dims": Reading(
@@ -203,7 +203,6 @@ READINGS = {
 NULL = "partition_null"  # logged beside `partition`, drawn as its band
 
 SOURCES = {  # of isotropy layers and objectives, by the module of their target
-    "all_but_the_top": "all-but-the-top: Mu & Viswanath 2018",
     "cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
     "iso_bn": "isotropic batch normalisation: Zhou et al. 2021",
     "simcse": "SimCSE: Gao et al. 2021",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from isotrain.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
-from isotrain.pages.readings import READINGS
+from isotrain.pages.readings import READINGS, base_of
 
 LABELS = {name: reading.label for name, reading in READINGS.items()}
 Series = list[tuple[float, float]]  # (step, value)
@@ -44,22 +45,32 @@ def measured(places: Iterable[Place]) -> list[str]:
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
-def headline(result: dict[str, list[str]], metrics: Sequence[str]) -> list[str]:
+def ranked(metrics: Iterable[str]) -> list[str]:
+    """Metrics in the order in which readings are listed, then those that are not.
+
+    >>> ranked(["mine", "partition", "lid_value", "isoscore"])
+    ['isoscore', 'partition', 'lid_value', 'mine']
+    """
+    order = {name: place for place, name in enumerate(READINGS)}
+    return sorted(metrics, key=lambda metric: (order.get(base_of(metric), len(order)), metric))
+
+
+def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     """The metrics that a page shows first: those that the record of a run names, or the first two.
 
     One that gives parts (`lid` gives `lid_value`) stands for its first part.
 
     >>> headline({"headline": ["lid"]}, ["isoscore", "lid_sd", "lid_value"])
     ['lid_value']
-    >>> headline({}, ["isoscore", "lid_value", "partition"])
-    ['isoscore', 'lid_value']
+    >>> headline({}, ["lid_value", "partition", "isoscore"])
+    ['isoscore', 'partition']
     """
     found = []
     for name in result.get("headline") or ():
         parts = [m for m in (name, f"{name}_value") if m in metrics]
         parts += [m for m in metrics if m.startswith(f"{name}_")]
         found += parts[:1]
-    return list(dict.fromkeys(found)) or list(metrics[:2])
+    return list(dict.fromkeys(found)) or ranked(metrics)[:2]
 
 
 def layers_of(places: Iterable[Place], view: str) -> list[str]:
@@ -88,8 +99,12 @@ def n_rows(rows: Rows, places: Iterable[Place]) -> str:
     'N = 9 to 1,277'
     """
     keys = {place._replace(metric=COUNTS[0]).key for place in places}
-    counts = {int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))}
-    return "N = " + " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else ""
+    counts = {
+        int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
+    }
+    return (
+        "N = " + " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else ""
+    )
 
 
 def chance(places: dict[Place, Series], place: Place) -> str:
@@ -105,11 +120,13 @@ def chance(places: dict[Place, Series], place: Place) -> str:
 
 
 def number(value: float) -> str:
-    """A value as it is printed: three digits, and a dash for none.
+    """A value as it is printed: three digits, whole numbers as they are, a dash for none.
 
-    >>> [number(v) for v in (0.50301, -12.345, 1234.5, 24.0, float("nan"))]
-    ['0.503', '-12.3', '1,234', '24', '–']
+    >>> [number(v) for v in (0.61, -12.345, 0.06, 1234.5, 24.0, float("nan"))]
+    ['0.610', '-12.3', '0.0600', '1,234', '24', '–']
     """
-    if math.isnan(value):
+    if not math.isfinite(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}"

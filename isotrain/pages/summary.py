@@ -12,14 +12,9 @@ from rich.table import Table
 from isotrain.keys import SIDES, VIEWS, Place
 from isotrain.pages.rows import LABELS, Series, chance, headline, isotropy_places, measured, series
 
-FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run, for its reader
+FILES = ("report.html", "curves.png", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
-STYLE: dict[str, Any] = {
-    "box": box.SIMPLE_HEAD,
-    "show_edge": False,
-    "pad_edge": False,
-    "title_justify": "left",
-}
+STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False}
 
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
@@ -92,8 +87,9 @@ def print_summary(
     losses, places = _losses(result, rows), isotropy_places(rows)
     names = headline(result, measured(places))[:MOST_METRICS]
     shown = _shown(places, names)
-    room = MOST_LINES - 8 - len(remarks) - len(losses)  # 8: headings, scores, files
-    scores = Table(title=f"{folder.name}, seed {result['seed']}", **STYLE)
+    room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
+    say(f"{folder.name}, seed {result['seed']}")
+    scores = Table(**STYLE)
     for heading in ("", "step 0", f"step {result.get('selected_step', result['steps'])}"):
         scores.add_column(heading, justify="right" if heading else "left")
     for cells in [*_scores(result, rows), *losses]:
@@ -104,6 +100,7 @@ def print_summary(
         isotropy = _isotropy_table(result, places, names, shown[:n_shown])
         if n_shown < len(shown):
             isotropy.add_row(f"and {len(shown) - n_shown} more")
+        say("")
         say(isotropy)
     for line in remarks:
         say(line)
@@ -138,7 +135,9 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
     for name in ["task_loss", *names] if names else []:
         if values := series(rows, f"train/{name}"):
             (start, first), (end, last) = values[0], values[-1]
-            lines.append([f"train/{name} (steps {start} and {end})", f"{first:.4f}", f"{last:.4f}"])
+            at = f"steps {start} and {end}" if start < end else f"step {end}"
+            first_cell = f"{first:.4f}" if start < end else ""
+            lines.append([f"train/{name} ({at})", first_cell, f"{last:.4f}"])
     return lines[:MOST_LOSSES]
 
 
@@ -211,8 +210,8 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
     views = [view for view in VIEWS if view in {p.view for p in places}]
     layers = sorted({p.where for p in places})
     for metric in headline(result, measured(places))[:MOST_METRICS]:
-        title = f"{LABELS.get(metric, metric)}, every layer, end of training"
-        table = Table(title=title, **STYLE)
+        say(f"{LABELS.get(metric, metric)}, every layer, end of training")
+        table = Table(**STYLE)
         table.add_column("layer")
         columns = [(view, arm) for view in views for arm in by_arm]
         for view, arm in columns:
@@ -225,8 +224,11 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
 
 
 def say(what: Any) -> None:
-    """Print; a path is never broken into two lines, in a terminal or a log.
+    """Print; neither a path nor a table is broken to fit a width, in a terminal or a log.
 
     Through rich's own console: what it says stands above a line of `isotrain.progress`.
     """
-    get_console().print(what, soft_wrap=True, markup=False, highlight=False)
+    console = get_console()
+    if isinstance(what, Table):
+        what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
+    console.print(what, soft_wrap=True, markup=False, highlight=False)

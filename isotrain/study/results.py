@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from isotrain.keys import SIDES, place_of
 from isotrain.results import read_result
 from isotrain.study.plan import Job
 
@@ -53,13 +54,12 @@ def _shown(job: Job, result: dict[str, Any], scores: dict[str, float]) -> dict[s
     shown = {monitor: int(n_rows["dev"])}
     if (test := monitor.replace("val/", "test/")) in result["scores"]:
         shown[test] = int(n_rows["test"])
-    metric = job.cfg.monitor.headline or next(iter(job.cfg.metric), "")
-    measured = [key for key in result["scores"] if key.startswith(f"isotropy/{metric}/")]
-    places = [(where, view) for where, view in (key.split("/")[2:] for key in measured)]
-    layers = [place for place in places if place[1] == "tokens"]
-    sites = [place for place in places if place[1] in ("before", "after")]
-    sites.sort(key=lambda place: (place[0], place[1] == "after"))
-    for where, view in [*sorted(layers)[-1:], *sites]:
-        n = scores[f"isotropy/n_rows/{where}/{view}"]
-        shown[f"isotropy/{metric}/{where}/{view}"] = int(n)
+    metric = (result.get("headline") or [*job.cfg.metric, ""])[0]
+    places = [p for key in result["scores"] if (p := place_of(key)) and p.metric == metric]
+    layers = sorted((p for p in places if p.view == "tokens"), key=lambda p: p.where)
+    sites = sorted(
+        (p for p in places if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
+    )
+    for place in [*layers[-1:], *sites]:
+        shown[place.key] = int(scores[place._replace(metric="n_rows").key])
     return shown

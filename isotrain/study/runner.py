@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from isotrain.config.compose import write_job
 from isotrain.pages.summary import say
+from isotrain.progress import duration, is_watched, working
 from isotrain.results import is_finished
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.plan import Job, plan_jobs, study_folder
 from isotrain.study.report import write_report
 
 COMMAND = (sys.executable, "-m", "isotrain", "job")
-POLL_S = 0.1
+POLL_S, LOOK_S = 0.1, 2.0  # between two looks at the processes, and at how far they are
 LAST_LINES = 5  # of a failed run's log
 
 
@@ -70,7 +72,8 @@ def run_study(
             f"study {study.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished before, "
             f"{len(missing)} to do, {n_jobs} at a time; {folder}"
         )
-        failed = _work(missing, folder, n_jobs, command, lock.fileno(), received)
+        with working(f"study {study.name}") as now:
+            failed = _work(missing, folder, n_jobs, command, lock.fileno(), received, now)
     if received:
         say(f"stopped; the same command goes on with study {study.name}")
         return 128 + received[0]
@@ -86,13 +89,18 @@ def _work(
     command: Sequence[str],
     lock: int,
     received: Sequence[int],
+    now: Callable[[str], None],
 ) -> int:
-    """Run the jobs; the number that failed."""
-    waiting, running, n_done, n_failed, n_told = list(jobs), list[Started](), 0, 0, 0
+    """Run the jobs, and say on a terminal how far they are; the number that failed."""
+    waiting, running, n_failed, n_told = list(jobs), list[Started](), 0, 0
+    took_s, looked_at = list[float](), 0.0
     try:
         while running or (waiting and not received):
             while waiting and len(running) < n_jobs and not received:
                 running.append(_start(waiting.pop(0), folder, command, lock))
+            if is_watched() and time.monotonic() > looked_at + LOOK_S:
+                looked_at = time.monotonic()
+                now(_state(running, len(waiting), took_s, n_jobs))
             for signal_number in received[n_told:]:
                 n_told += 1
                 say(f"{signal.Signals(signal_number).name}: stopping {len(running)} runs")
@@ -100,8 +108,9 @@ def _work(
                     started.process.send_signal(signal.SIGTERM if n_told == 1 else signal.SIGKILL)
             for started in [s for s in running if s.process.poll() is not None]:
                 running.remove(started)
-                n_done += 1
-                n_failed += not _tell_end(started, f"{n_done} of {len(jobs)}", bool(received))
+                took_s.append(time.monotonic() - started.at_s)
+                n_failed += not _tell_end(started, f"{len(took_s)} of {len(jobs)}", bool(received))
+                looked_at = 0.0
             time.sleep(POLL_S)
     finally:  # without an error there is nobody left
         for started in running:
@@ -126,6 +135,33 @@ def _start(job: Job, folder: Path, command: Sequence[str], lock: int) -> Started
         )
     say(f"start {job.name}")
     return Started(job, process, log, time.monotonic())
+
+
+def _state(running: Sequence[Started], n_waiting: int, took_s: Sequence[float], n_jobs: int) -> str:
+    """How many runs have ended, how long the rest takes by their mean, the step of each at work."""
+    n = len(took_s) + len(running) + n_waiting
+    text = f"{len(took_s)} of {n} runs"
+    if took_s:
+        mean = sum(took_s) / len(took_s)
+        spent = sum(min(mean, time.monotonic() - started.at_s) for started in running)
+        left = (mean * (n_waiting + len(running)) - spent) / min(
+            n_jobs, n_waiting + len(running) or 1
+        )
+        text += f", about {duration(left)} left"
+    steps = [(s.job.name, _newest_step(s.job.folder / "metrics.jsonl")) for s in running]
+    at = [name if step is None else f"{name} (step {step})" for name, step in steps]
+    return f"{text}; {', '.join(at)}"
+
+
+def _newest_step(file: Path) -> int | None:
+    """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
+    try:
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - 2**18))
+            found = re.findall(rb'^\{"step": (\d+).*\n', lines.read(), re.MULTILINE)
+    except OSError:  # nothing is logged yet
+        return None
+    return int(found[-1]) if found else None
 
 
 def _tell_end(started: Started, count: str, stopping: bool) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from isotrain.progress import working
 from isotrain.tasks.changes import NOTHING, Changes, apply_changes
 from isotrain.tasks.token_cache import encode_cached
 from isotrain.types import Batch, Example, Task
@@ -191,9 +192,12 @@ class TaskData(pl.LightningDataModule):
 
     def setup(self, stage: str = "fit") -> None:
         """Read and tokenise; a second call does nothing."""
-        if not self.examples:
+        if self.examples:
+            return
+        with working(f"reading the rows of {self.task.name}") as now:
             rows = self.task.load(self.source)
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
+            now(f"token ids of {sum(map(len, rows.values())):,} rows")
             self.examples = {
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()

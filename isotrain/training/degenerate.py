@@ -101,6 +101,8 @@ def degenerate(scores: Mapping[str, float], monitor: str) -> str:
     It is where at least 99 % of the predictions on dev are one class, where predicted scores have
     a standard deviation below 1 % of that of the labels, or where the monitored score is NaN (a
     correlation of constant predictions is). A low score alone does not make a run degenerate.
+    Cosines of rows in a narrow cone may be that close to one another and yet in the right order,
+    which a correlation sees: it is the score that tells.
 
     >>> degenerate({"val/accuracy": 0.5, "val/majority_share": 1.0}, "val/accuracy")
     '100 % of the predictions on dev are one class'
@@ -111,7 +113,8 @@ def degenerate(scores: Mapping[str, float], monitor: str) -> str:
         return f"{100 * share:.4g} % of the predictions on dev are one class"
     if (ratio := scores.get(SPREAD, 1.0)) < LEAST_SPREAD:
         return (
-            f"the predicted scores on dev have {100 * ratio:.2g} % of the labels' standard "
-            "deviation"
+            "the predicted scores on dev are almost equal: their standard deviation is "
+            f"{100 * ratio:.2g} % of that of the gold scores (cosines can be so within a narrow "
+            "cone; a correlation ignores scale and may be high all the same)"
         )
     return f"{monitor} is not a number" if math.isnan(scores.get(monitor, 0.0)) else ""

@@ -204,7 +204,8 @@ class FineTuning(pl.LightningModule):
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
         # A float: Lightning averages the counts of all processes, and integers without remainder.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
-        counters = self._counters(stage)
+        n_rows = torch.tensor(float(len(batch.labels)), device=self.device)
+        counters = {f"{stage}/n_rows": n_rows} | self._counters(stage)
         self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
         predictions = self.task.predictions(output.logits)
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]

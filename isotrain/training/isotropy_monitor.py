@@ -46,7 +46,8 @@ class IsotropyMonitor(pl.Callback):
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
             `labels`, `groups` or `reference` gets classes (five slices of scores), words, or rows.
         max_rows: row budget of each cloud.
-        headline: metrics that progress bar and loggers show; None = the first two.
+        headline: names of values that progress bar and loggers show (`lid_value`, not `lid`); None
+            = the first two metrics.
         views: of each layer: cls, tokens, mean.
         every_steps: optimizer steps between two measurements of training rows; 0 = none.
         map_rows: rows on the map of a snapshot (see `isotrain.snapshots`); 0 = no snapshots.
@@ -66,13 +67,19 @@ class IsotropyMonitor(pl.Callback):
         folder: Path | None = None,
     ) -> None:
         super().__init__()
-        self.headline = headline_of(metrics, headline)
+        self.headline = list(metrics)[:2] if headline is None else list(headline)
+        for name in self.headline:
+            if not is_of(Place(name, "", ""), metrics):
+                raise ValueError(
+                    f"headline must be among the metrics {', '.join(metrics)}, got {name!r}"
+                )
         self.measure = Measurement(metrics, of_sentences)
         self.max_rows, self.views, self.every_steps = max_rows, tuple(views), every_steps
         self.map_rows, self.folder = map_rows, folder
         self.newest: dict[str, float] = {}
         self._rows: WatchedRows | None = None  # of the evaluation under way
         self._step_rows: WatchedRows | None = None  # of the optimizer step under way
+        self._step = 0  # its number
         self._hook: Any = None  # that sees the training batch
         self._reference: Reference = {}
 
@@ -126,6 +133,7 @@ class IsotropyMonitor(pl.Callback):
         """Look at what the model gives for a batch of a step that is due, in its first view."""
         if not self.every_steps or (trainer.global_step + 1) % self.every_steps:
             return
+        self._step = trainer.global_step + 1
         rows = self._step_rows = self._step_rows or self._empty(pl_module)
         seen = False
 
@@ -142,11 +150,9 @@ class IsotropyMonitor(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
     ) -> None:
         """Measure, once the step is made."""
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
+        self._look_away()
         rows = self._step_rows
-        if rows is None or trainer.global_step % self.every_steps:
+        if rows is None or trainer.global_step < self._step:
             return  # within an accumulation
         self._step_rows = None
         if trainer.world_size > 1:
@@ -157,6 +163,18 @@ class IsotropyMonitor(pl.Callback):
                 for cloud in rows.clouds():
                     values |= self._values(cloud, TRAINING)
             self._send(trainer, values, join=False)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Leave nothing behind on the model, nor rows of half a step or evaluation."""
+        self._look_away()
+        self._rows = self._step_rows = None
+
+    def _look_away(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()
@@ -207,27 +225,8 @@ class IsotropyMonitor(pl.Callback):
         """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
         places = {key: place_of(key) for key in self.newest}
-        name = self.headline[0]
-        of = [key for key, p in places.items() if p and p.view == view and is_of(p, [name])]
-        if of:
-            value = self.newest[max(of)]
-            module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)
-
-
-def headline_of(metrics: Mapping[str, Any], headline: Sequence[str] | None) -> list[str]:
-    """The metrics that bars and loggers show: those asked for, or the first two.
-
-    Raises:
-        ValueError: one that is not measured, nor part of one that is.
-
-    >>> headline_of({"isoscore": None, "lid": None}, ["lid_value"])
-    ['lid_value']
-    """
-    if headline is None:
-        return list(metrics)[:2]
-    for name in headline:
-        if not is_of(Place(name, "", ""), metrics):
-            raise ValueError(
-                f"monitor.headline must be among the metrics {', '.join(metrics)}, got {name!r}"
-            )
-    return list(headline)
+        for name in self.headline[:1]:
+            of = [k for k, p in places.items() if p and p.view == view and p.metric == name]
+            if of:
+                value = self.newest[max(of)]
+                module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers import Logger, WandbLogger
 
 from isotrain.training.row_log import RowLog, left_out
 from isotrain.training.same_config import process_rank
@@ -42,18 +41,31 @@ def open_loggers(
             except Exception as error:  # whatever a third party's logger may raise
                 print(left_out(f"logger.{key}", error))
     log = RowLog(folder / "metrics.jsonl", others, headline)
+    log.opened = tuple(others)  # type: ignore[attr-defined]
     trainer.loggers = [log]
     log.log_hyperparams(params)
     log.resume(n_bytes)
 
 
 def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
-    """Close them all; W&B too, or the next run of this process would continue its run."""
-    for logger in trainer.loggers:
-        logger.finalize("failed" if failed else "success")
-    wandb = sys.modules.get("wandb")
-    if wandb is not None and wandb.run is not None:
-        try:
-            wandb.finish(exit_code=int(failed))
-        except Exception as error:
-            print(left_out("wandb", error))
+    """Close them all, also those that were left out: their runs are open at a service.
+
+    One with a method `close(failed)` ends its run there.
+    """
+    for log in trainer.loggers:
+        log.finalize("failed" if failed else "success")
+        for logger in getattr(log, "opened", ()):
+            try:
+                _close(logger, failed)
+            except Exception as error:  # whatever a third party's logger may raise
+                print(left_out(type(logger).__name__, error))
+
+
+def _close(logger: Logger, failed: bool) -> None:
+    if hasattr(logger, "close"):
+        logger.close(failed)
+    elif isinstance(logger, WandbLogger):  # Lightning's own; the next run would go on in its run
+        import wandb
+
+        if wandb.run is not None:
+            wandb.run.finish(exit_code=int(failed))

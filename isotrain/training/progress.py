@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import rich.progress
 from pytorch_lightning.callbacks import ProgressBar
 from rich import get_console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TaskID, TextColumn
+from rich.console import RenderableType
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -18,15 +20,14 @@ from isotrain.keys import place_of
 from isotrain.progress import duration
 
 VALUES_S = 0.5  # seconds between two looks at the newest values, which wait for the device
-LAYERS = "fitting the isotropy layers"
-SCORES = "scores and isotropy"
+LAYERS, SCORES = "fitting the layers", "scores and isotropy"  # parts of an evaluation
 
 
 class Progress(ProgressBar):
-    """A line of optimizer steps with `loss`, score and headline isotropy, and one of an evaluation.
+    """A line of optimizer steps, one of an evaluation, and one of loss, score and isotropy.
 
     The line of an evaluation says which part of it is at work: fitting the layers, passing the
-    rows, measuring. Both are gone at the end: what is left to read is printed once, as a summary.
+    rows, measuring. All are gone at the end: what is left to read is printed once, as a summary.
 
     Args:
         refresh_rate: frames per second.
@@ -35,10 +36,10 @@ class Progress(ProgressBar):
     def __init__(self, refresh_rate: float = 4) -> None:
         super().__init__()
         self._refresh_rate, self._enabled = refresh_rate, True
-        self._lines: rich.progress.Progress | None = None
+        self._lines: Lines | None = None
         self._training: TaskID | None = None
         self._evaluating: TaskID | None = None
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, float] = {}  # the newest of each key
         self._looked_at = -math.inf
 
     def disable(self) -> None:
@@ -53,11 +54,7 @@ class Progress(ProgressBar):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
         """The values logged for the bar: `loss`, `accuracy`, `isoscore`, without stage or place."""
-        values: dict[str, Any] = {}
-        for key, value in trainer.progress_bar_metrics.items():
-            place = place_of(key)
-            values[place.metric if place else key.rpartition("/")[2]] = value
-        return values
+        return dict(short(trainer.progress_bar_metrics))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The line of steps; after a resume it starts at the step of the checkpoint."""
@@ -97,15 +94,16 @@ class Progress(ProgressBar):
         self._evaluation(pl_module)
 
     def on_validation_batch_start(
-        self, trainer: pl.Trainer, *_: Any, dataloader_idx: int = 0, **__: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         """The rows of dev, then those held out."""
-        split = "held-out rows" if dataloader_idx else "dev"
-        self._set(
-            self._evaluating,
-            description=f"evaluating on {split}",
-            total=_n_batches(trainer.num_val_batches),
-        )
+        what = "held-out rows" if dataloader_idx else "evaluating on dev"
+        self._set(self._evaluating, description=what, total=_n_batches(trainer.num_val_batches))
 
     def on_test_batch_start(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         """The rows of test."""
@@ -146,19 +144,18 @@ class Progress(ProgressBar):
         if not self._enabled:
             return None
         if self._lines is None:
-            no_wrap = Column(no_wrap=True)
-            self._lines = rich.progress.Progress(
-                TextColumn("{task.description}", markup=False, table_column=no_wrap),
-                BarColumn(bar_width=16),
-                MofNCompleteColumn(table_column=no_wrap),
-                Times(table_column=no_wrap),
-                TextColumn("{task.fields[values]}", markup=False, table_column=no_wrap),
+            first = Column(no_wrap=True, min_width=len(SCORES))  # nothing moves sideways
+            self._lines = Lines(
+                TextColumn("{task.description}", markup=False, table_column=first),
+                BarColumn(bar_width=20),
+                Counts(table_column=Column(no_wrap=True, min_width=len("1000/1000"))),
+                Times(table_column=Column(no_wrap=True)),
                 console=get_console(),
                 transient=True,
                 refresh_per_second=self._refresh_rate,
             )
             self._lines.start()
-        return self._lines.add_task(description, total=total, completed=completed, values="")
+        return self._lines.add_task(description, total=total, completed=completed)
 
     def _set(self, line: TaskID | None, **changes: Any) -> None:
         if self._lines is not None and line is not None:
@@ -173,10 +170,10 @@ class Progress(ProgressBar):
             self._lines.update(self._evaluating, description=SCORES, refresh=True)
 
     def _look(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._values |= self.get_metrics(trainer, pl_module)
+        self._values |= trainer.progress_bar_metrics
         self._looked_at = time.monotonic()
-        shown = "  ".join(f"{name} {value:.3f}" for name, value in self._values.items())
-        self._set(self._training, values=shown)
+        if self._lines is not None:
+            self._lines.values = short(self._values)
 
     def _stop(self) -> None:
         if self._lines is not None:
@@ -184,15 +181,52 @@ class Progress(ProgressBar):
         self._lines = self._training = self._evaluating = None
 
 
+class Counts(ProgressColumn):
+    """Steps or batches that are done, of all."""
+
+    def render(self, task: Task) -> Text:
+        """Such as `40/94`; nothing where it is not known yet what is counted."""
+        if task.total is None:
+            return Text(f"{task.completed:.0f}" if task.completed else "")
+        return Text(f"{task.completed:.0f}/{task.total:.0f}")
+
+
 class Times(ProgressColumn):
     """Time since the beginning, and what is left at the present speed."""
 
-    max_refresh = 0.5
+    max_refresh = 0.25
 
     def render(self, task: Task) -> Text:
         """Such as `0:12, 3:40 left`."""
-        left = "" if not task.time_remaining else f", {duration(task.time_remaining)} left"
+        left = f", {duration(task.time_remaining)} left" if task.time_remaining else ""
         return Text(duration(task.elapsed or 0) + left)
+
+
+class Lines(rich.progress.Progress):
+    """Bars, and the newest values on a line of their own, where no narrow terminal cuts them."""
+
+    values: Mapping[str, float] = {}
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Such as `loss 0.690  accuracy 0.526` below the bars."""
+        yield self.make_tasks_table(self.tasks)
+        if self.values:
+            yield Text("  ".join(f"{name} {value:.3f}" for name, value in self.values.items()))
+
+
+def short(values: Mapping[str, float]) -> dict[str, float]:
+    """Values without stage or place: of training, then scores, then isotropy.
+
+    >>> short({"isoscore": 0.2, "val/accuracy": 0.5, "train/loss": 0.7})
+    {'loss': 0.7, 'accuracy': 0.5, 'isoscore': 0.2}
+    """
+    stages = ("train", "val", "test")
+    order = {key: (*stages, key.partition("/")[0]).index(key.partition("/")[0]) for key in values}
+    found = {}
+    for key in sorted(values, key=order.__getitem__):
+        place = place_of(key)
+        found[place.metric if place else key.rpartition("/")[2]] = values[key]
+    return found
 
 
 def _n_batches(of_loaders: Any) -> int | None:

@@ -29,7 +29,7 @@ RUNS = [
     ("task=rte", "isotropy=published", "objective=[cosreg]", "metric=[partition]"),
     ("experiment=demo", "logger=[wandb,tensorboard]", "threads=null", "cache_dir=null"),
     ("source=local", "encoder=huggingface", "encoder.name=some/encoder", "pooling=spans"),
-    ("+trainer.profiler=simple", "~optimizer.fused", "monitor.headline=isoscore"),
+    ("+trainer.profiler=simple", "~optimizer.fused", "monitor.headline=[isoscore]"),
     ("output_dir='a b/ü'", "optimizer.lr=1e-08"),
 ]
 

@@ -8,6 +8,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.redaction import HIDDEN, SHORTEST, redacted
@@ -51,6 +52,22 @@ def test_hub_tokens_are_hidden_wherever_they_stand(data, letters):
     for text in (token, f"token={token}", f"'{token}'", f"a {token} b", f"https://x/?t={token}"):
         content = data.draw(nested(st.just(text)))
         assert letters not in json.dumps(redacted(content))
+
+
+@pytest.mark.parametrize("prefix", ["wandb_v1_", "wandb_v2_", "ghp_", "gho_", "github_pat_"])
+def test_other_tokens_of_known_forms_are_hidden(prefix):
+    letters = "aB3_xY9z" * 4
+    assert redacted(f"a {prefix}{letters} b") == f"a {HIDDEN} b"
+    assert redacted(f"{prefix}short") == f"{prefix}short"
+
+
+def test_containers_of_any_kind_are_looked_into():
+    """A list of OmegaConf is no list, and went through as it was."""
+    content = OmegaConf.create({"tags": [SECRET, "plain"], "nested": [{"password": "x", "n": 3}]})
+    found = {"tags": [HIDDEN, "plain"], "nested": [{"password": HIDDEN, "n": 3}]}
+    assert redacted(content) == found
+    assert redacted(content.tags) == found["tags"]
+    assert redacted({"names": {SECRET}, "raw": b"bytes"}) == {"names": [HIDDEN], "raw": b"bytes"}
 
 
 @given(

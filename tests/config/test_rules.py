@@ -366,15 +366,15 @@ def test_true_half_precision_scales_no_gradients_and_may_clip():
 
 @pytest.mark.parametrize("metric", ["isoscore", "mean_cosine", "partition"])
 def test_the_headline_must_be_measured(metric):
-    assert mistakes(f"metric=[{metric}]", f"monitor.headline={metric}") == []
-    (mistake,) = mistakes(f"metric=[{metric}]", "monitor.headline=lid")
-    assert f"choose one of {metric}, or add it" in mistake
+    assert mistakes(f"metric=[{metric}]", f"monitor.headline=[{metric}]") == []
+    (mistake,) = mistakes(f"metric=[{metric}]", f"monitor.headline=[{metric},lid]")
+    assert mistake.startswith("monitor.headline=lid is not measured")
+    assert f"choose among {metric}, or add it" in mistake
 
 
 def test_a_headline_without_any_metric():
-    (mistake,) = mistakes("metric=[]", "monitor.headline=isoscore")
-    assert "monitor.headline=isoscore is not measured" in mistake
-    assert "one of ," not in mistake
+    (mistake,) = mistakes("metric=[]", "monitor.headline=[isoscore]")
+    assert mistake == "monitor.headline=isoscore is not measured; add it to metric=[...]"
 
 
 def test_missing_values_are_told_alone_and_nothing_is_resolved():
@@ -421,12 +421,12 @@ def test_a_forbidden_target_is_found_at_any_depth(depth):
 
 @pytest.mark.parametrize(
     "value",
-    ["${oc.env:A_TARGET}", "${oc.env:NOT_SET,os.getcwd}", "${oc.select:monitor.headline}"],
+    ["${oc.env:A_TARGET}", "${oc.env:NOT_SET,os.getcwd}", "${oc.select:output_dir}"],
 )
 def test_a_forbidden_target_is_found_behind_a_reference(monkeypatch, value):
     monkeypatch.setenv("A_TARGET", "os.getcwd")
     cfg = compose_run([*BASE, "metric=[isoscore]"])
-    cfg.monitor.headline = "os.getcwd"
+    cfg.output_dir = "os.getcwd"
     cfg.encoder._target_ = value
     assert [m for m in mistakes_in(cfg) if "os.getcwd is not allowed" in m]
 
@@ -451,7 +451,7 @@ def test_unresolved_numbers_are_told(monkeypatch, key, value):
 def test_every_mistake_of_different_rules_is_told_once():
     found = mistakes(
         *("data.batch_size=0", "threads=0", "site=[layer_0]", "rows=no_special"),
-        *("+trainer.num_nodes=2", "monitor.headline=x", "+optimizer.lrr=1", "optimizer.eps=x"),
+        *("+trainer.num_nodes=2", "monitor.headline=[x]", "+optimizer.lrr=1", "optimizer.eps=x"),
         *("training.warmup_fraction=2", "+nothing=1", "+data.nothing=1"),
     )
     starts = [

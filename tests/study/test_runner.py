@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
 from isotrain.study.definition import StudyError
-from isotrain.study.runner import run_study
+from isotrain.study.plan import Job
+from isotrain.study.runner import Started, _newest_step, _state, run_study
 
 ORDER = [f"rte-{arm}-seed{seed}" for arm in ("none", "mean") for seed in (0, 1, 2)]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -156,3 +158,24 @@ def test_after_a_kill_runs_still_at_work_are_waited_for_not_doubled(fake, monkey
     again.communicate(timeout=60)
     assert again.returncode == 0
     assert fake.noted("start") == ORDER
+
+
+def test_what_a_terminal_is_told_while_runs_are_at_work(tmp_path):
+    def at_work(name, for_s, text):
+        (tmp_path / name).mkdir()
+        if text is not None:
+            (tmp_path / name / "metrics.jsonl").write_text(text)
+        job = Job("wic", name, 0, None, tmp_path / name)
+        return Started(job, None, tmp_path, time.monotonic() - for_s)
+
+    rows = '{"step": 0, "time_s": 1.0}\n{"step": 40, "time_s": 2.0}\n{"step": 41, "ti'
+    running = [at_work("a", 10, rows), at_work("b", 500, None)]
+    assert _state(running, 3, [], 2) == "0 of 5 runs; wic-a-seed0 (step 40), wic-b-seed0"
+    # Five are left of 100 s each; 10 s of one and all of another are over: 390 s for two at a time.
+    assert _state(running, 3, [50, 150], 2) == "2 of 7 runs, about 3:15 left; wic-a-seed0 (step 40), wic-b-seed0"
+    # The last one has nobody beside it.
+    assert _state(running[:1], 0, [100], 2) == "1 of 2 runs, about 1:30 left; wic-a-seed0 (step 40)"
+    assert _newest_step(tmp_path / "a" / "metrics.jsonl") == 40
+    (tmp_path / "long").write_text('{"step": 3, "x": "' + "1" * 2**18 + '"}\n{"step": 7}\n')
+    assert _newest_step(tmp_path / "long") == 7
+    assert _newest_step(tmp_path / "none") is None

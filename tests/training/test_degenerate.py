@@ -55,9 +55,9 @@ def test_counts_are_those_of_a_loop(predicted):
         ({"val/majority_share": 0.9951}, "99.51 % of the predictions"),
         ({"val/accuracy": 0.4, "val/majority_share": 0.5}, ""),  # poor, and not collapsed
         ({"val/spread": 0.0101}, ""),
-        ({"val/spread": 0.0099}, "have 0.99 % of the labels' standard deviation"),
+        ({"val/spread": 0.0099}, "deviation is 0.99 % of that of the gold scores"),
         ({"val/spread": 0.5, "val/accuracy": math.nan}, "val/accuracy is not a number"),
-        ({"val/spread": 0.0, "val/accuracy": math.nan}, "have 0 % of the labels'"),
+        ({"val/spread": 0.0, "val/accuracy": math.nan}, "deviation is 0 % of"),
         ({}, ""),  # nothing was evaluated
     ],
 )

@@ -147,7 +147,7 @@ def test_a_metric_of_several_numbers_gets_a_key_for_each(built):
 
 
 def test_a_headline_that_is_not_measured_is_refused():
-    with pytest.raises(ValueError, match=r"monitor\.headline must be among .*isoscore.*lid"):
+    with pytest.raises(ValueError, match=r"headline must be among .*isoscore.*lid"):
         IsotropyMonitor({"isoscore": isoscore}, 10, ["lid"])
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import struct
 
 import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
@@ -15,42 +13,11 @@ from isotrain.config.compose import run_folder
 from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.training.fine_tuning import FineTuning
-
-BLOCK = 32 * 1024
-
-
-def wandb_records(path):
-    """The records of a `.wandb` file: a LevelDB log of protobuf messages behind a 7-byte header."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    content, place, parts = path.read_bytes(), 7, []
-    while place + 7 <= len(content):
-        left = BLOCK - place % BLOCK
-        if left < 7:
-            place += left
-            continue
-        _crc, length, kind = struct.unpack("<IHB", content[place : place + 7])
-        parts.append(content[place + 7 : place + 7 + length])
-        place += 7 + length
-        if kind in (1, 4):  # whole, or the last part of one
-            record = Record()
-            record.ParseFromString(b"".join(parts))
-            yield record
-            parts = []
-
-
-def history(path):
-    for record in wandb_records(path):
-        if record.WhichOneof("record_type") == "history":
-            yield {
-                "/".join(item.nested_key) or item.key: json.loads(item.value_json)
-                for item in record.history.item
-            }
+from tests import wandb_record
 
 
 def test_every_row_once(composed, small, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     cfg = composed(
         *small,
         *("task=wic", "metric=[]", "logger=[wandb,tensorboard]", "trainer.log_every_n_steps=2"),
@@ -81,16 +48,29 @@ def test_every_row_once(composed, small, tmp_path, monkeypatch):
     losses = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
 
     tries = sorted(
-        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime
+        folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns
     )
     assert len({path.name for path in tries}) == 1, "one id over all tries"
-    sent = list(history(tries[-1]))
-    assert len(sent) == len(rows), "the newest folder has every row"
-    assert [r["train/loss"] for r in sent if "train/loss" in r] == [loss for _, loss in losses]
-    assert [r["trainer/global_step"] for r in sent] == [row["step"] for row in rows]
+    last = wandb_record.newest(folder)
+    assert [wandb_record.exit_codes(path) for path in tries] == [[1], [1], [0]]
+    assert last == tries[-1]
+    for path in tries[:2]:  # the rows until it stopped, as they are in the end
+        sent = [(r["trainer/global_step"], r["train/loss"]) for r in trained(path)]
+        assert sent == losses[: len(sent)]
+    assert [len(trained(path)) for path in tries] == [3, 5, 6]
+    sent = wandb_record.scalars(last)
+    assert [row["trainer/global_step"] for row in sent] == [row["step"] for row in rows]
+    assert [row["train/loss"] for row in trained(last)] == [loss for _, loss in losses]
+    assert wandb_record.summary(last)["final/val/accuracy"] == rows[-2]["val/accuracy"]
+    assert not any(key.startswith("final/") for key in wandb_record.summary(tries[0]))
 
     events = EventAccumulator(str(folder / "tensorboard"), purge_orphaned_data=True)
     events.Reload()
     found = [(event.step, pytest.approx(event.value)) for event in events.Scalars("train/loss")]
     assert found == losses
     assert len(events.Scalars("val/accuracy")) == sum("val/accuracy" in row for row in rows)
+
+
+def trained(path):
+    """The rows of training steps that a try sent."""
+    return [row for row in wandb_record.scalars(path) if "train/loss" in row]

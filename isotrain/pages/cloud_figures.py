@@ -1,0 +1,120 @@
+"""Figures of snapshots: spectra, and two-dimensional maps of M points."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from isotrain.pages.panels import (
+    COLOURS,
+    TITLES,
+    finish,
+    joined,
+    layer_colours,
+    layer_number,
+    panel,
+)
+
+Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
+N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis
+LEAST = 1e-9  # share below which an eigenvalue is rounding
+MARKS = "os^Dv<>"
+
+
+def spectra(snapshots: Snapshots, clouds: str) -> Figure:
+    """Share of the variance against rank, both logarithmic: first (dashed) and last snapshot.
+
+    `clouds` is `*/<view>`, whose layers have a line each, or `<site>/*`: before and after.
+    """
+    figure, axis = panel()
+    ends = list(dict.fromkeys([min(snapshots), max(snapshots)])) if snapshots else []
+    names = sorted({name for step in ends for name in clouds_of(snapshots[step], clouds)})
+    names.sort(key=lambda name: name.endswith("/after"))  # before comes first
+    of_layers = clouds.startswith("*/")
+    wheres = [name.split("/")[0] for name in names]
+    colours = layer_colours(wheres).values() if of_layers else COLOURS
+    for name, where, colour in zip(names, wheres, colours, strict=False):
+        for step in ends:
+            eigenvalues = snapshots[step].get(f"spectrum/{name}", np.zeros(0))
+            if not eigenvalues.sum() > 0:
+                continue
+            ranks = np.unique(np.geomspace(1, len(eigenvalues), N_RANKS).round().astype(int))
+            shares = eigenvalues[ranks - 1] / eigenvalues.sum()
+            kept = shares > LEAST
+            axis.plot(
+                ranks[kept],
+                shares[kept],
+                "--" if step == ends[0] and len(ends) > 1 else "-",
+                color=colour,
+                linewidth=1.2,
+                gid=f"layer-{layer_number(where)}" if of_layers else None,
+                label=f"{name.split('/')[1]}, step {step}",
+            )
+    if axis.lines:
+        axis.set(xscale="log", yscale="log")
+        axis.set_ylabel("share of the variance", labelpad=1)
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            side.set_minor_locator(NullLocator())
+        if not of_layers:
+            axis.legend(fontsize=7, frameon=False)
+    n = max((int(snapshots[s].get(f"n_rows/{c}", 0)) for s in ends for c in names), default=0)
+    title = TITLES.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
+    finish(axis, joined(title, f"N = {n:,}" * bool(n)), "rank of the direction")
+    return figure
+
+
+def maps(points: Mapping[int, np.ndarray], title: str, labels: np.ndarray | None = None) -> Figure:
+    """The rows of a cloud in two dimensions, `[M, 2]` by step: first, middle and last, one scale.
+
+    `labels` [M] are classes (few whole numbers) or scores.
+    """
+    steps = sorted(points)
+    shown = [steps[i] for i in sorted({0, len(steps) // 2, len(steps) - 1})] if steps else []
+    figure = Figure(figsize=(2.6 * max(1, len(shown)), 2.9), layout="constrained")
+    figure.suptitle(title, fontsize=9, parse_math=False)
+    reach = 1.05 * max((float(np.abs(points[step]).max()) for step in shown), default=1.0)
+    names = class_names(labels)
+    for number, step in enumerate(shown, start=1):
+        axis = figure.add_subplot(1, len(shown), number)
+        x, y = points[step].T
+        if labels is None or not names:
+            axis.scatter(x, y, s=5, c=labels, color=None, rasterized=True)
+        for name, colour, mark in zip(names, COLOURS, MARKS, strict=False):
+            chosen = labels == name
+            how = {"s": 5, "color": colour, "marker": mark, "rasterized": True}
+            axis.scatter(x[chosen], y[chosen], label=f"label {name:g}", **how)  # type: ignore[arg-type]
+        reach = reach or 1.0
+        axis.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
+        axis.set_title(f"step {step}", fontsize=8)
+    if shown and names:
+        handles, texts = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, texts, loc="outside lower center", ncols=len(names), fontsize=7)
+    return figure
+
+
+def class_names(labels: np.ndarray | None) -> Sequence[float]:
+    """The classes among labels; empty where they are scores: not whole, or too many.
+
+    >>> class_names(np.array([1.0, 0.0, 1.0]))
+    [0.0, 1.0]
+    >>> class_names(np.array([0.5, 1.0]))
+    []
+    """
+    names = [] if labels is None else np.unique(labels).tolist()
+    return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []
+
+
+def clouds_of(arrays: Mapping[str, np.ndarray], pattern: str) -> list[str]:
+    """The clouds of a snapshot that have a spectrum, of a view (`*/cls`) or of a site (`pooled/*`).
+
+    >>> arrays = {"spectrum/layer_01/tokens": np.ones(1), "spectrum/tokens/after": np.ones(1)}
+    >>> clouds_of(arrays, "*/tokens"), clouds_of(arrays, "tokens/*")
+    (['layer_01/tokens'], ['tokens/after'])
+    """
+    names = [key.removeprefix("spectrum/") for key in arrays if key.startswith("spectrum/")]
+    return sorted(fnmatch.filter(names, pattern))

@@ -1,0 +1,149 @@
+"""Sections, tables and figures as one HTML file that needs nothing from outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from isotrain.pages.panels import layer_number
+from isotrain.pages.run_tables import Table
+from isotrain.pages.svg import inline, svg_text
+
+HERE = Path(__file__).parent
+PNG_DPI = 200
+TEMPLATES = Environment(
+    loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+
+
+class Section(NamedTuple):
+    """A part of a page with a heading that its contents list names."""
+
+    title: str
+    body: Markup
+
+
+class Figures:
+    """Figures of a page, each also a file of its own where a folder is given.
+
+    Args:
+        folder: gets `<name>.svg` and `<name>.png`; None = no files.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.n = 0
+
+    def add(self, figure: Figure, name: str, description: str, file: bool = True) -> Markup:
+        """A figure as a part of the page.
+
+        Args:
+            figure: drawn.
+            name: of its files.
+            description: for readers who do not see it.
+            file: whether there shall be files.
+        """
+        self.n += 1
+        svg = svg_text(figure)
+        if file:
+            self.save(figure, name, svg)
+        return Markup('<div class="panel">{}</div>').format(inline(svg, f"f{self.n}", description))
+
+    def save(self, figure: Figure, name: str, svg: str | None = None) -> None:
+        """Write the files of a figure, which need not be in the page."""
+        if self.folder is not None:
+            self.folder.mkdir(exist_ok=True)
+            (self.folder / f"{name}.svg").write_text(svg or svg_text(figure), encoding="utf-8")
+            figure.savefig(self.folder / f"{name}.png", dpi=PNG_DPI)
+
+
+def grid(parts: Iterable[Markup], caption: str = "", below: str = "") -> Markup:
+    """Parts side by side as far as there is room, under a caption."""
+    return _piece("grid", list(parts), caption, below)
+
+
+def tables(found: Iterable[Table], below: str = "") -> Markup:
+    """Tables, which may be scrolled sideways."""
+    return _piece("tables", list(found), below)
+
+
+def folded(title: str, body: Markup) -> Markup:
+    """What is shown when asked for, and always in print."""
+    return _piece("folded", title, body)
+
+
+def items(texts: Sequence[str]) -> Markup:
+    """A list of sentences."""
+    return _piece("items", texts)
+
+
+def verdict(sentences: Sequence[str], grave: Sequence[str], caution: str) -> Markup:
+    """What a reader sees first: what went wrong, what was found, and how far that goes."""
+    return _piece("verdict", sentences, grave, caution)
+
+
+def note(text: str) -> Markup:
+    """A sentence below what it explains."""
+    return _piece("note", text)
+
+
+def code(text: str, below: str) -> Markup:
+    """A command, and what it does."""
+    return _piece("code", text, below)
+
+
+def layer_choice(colours: Mapping[str, str]) -> Markup:
+    """A slider that highlights one layer in all panels behind it; the legend, colours by layer."""
+    return _piece("layer_choice", {layer_number(name): c for name, c in colours.items()})
+
+
+def map_viewer() -> Markup:
+    """The maps that the page's data hold, with their controls."""
+    return _piece("map_viewer")
+
+
+def page(
+    title: str,
+    facts: Sequence[str],
+    lead: Markup,
+    sections: Sequence[Section],
+    data: Any = None,
+) -> str:
+    """A whole page.
+
+    Args:
+        title: its heading.
+        facts: short ones below it.
+        lead: what a reader sees first.
+        sections: in their order.
+        data: for the script, as JSON.
+    """
+    return TEMPLATES.get_template("page.html").render(
+        title=title,
+        facts=facts,
+        lead=lead,
+        sections=sections,
+        data=data,
+        css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
+    )
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Replace a file in one go; the path."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def _piece(name: str, *arguments: Any) -> Markup:
+    """A macro of `pieces.html`."""
+    module = TEMPLATES.get_template("pieces.html").module
+    return Markup(getattr(module, name)(*arguments))

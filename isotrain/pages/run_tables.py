@@ -1,0 +1,146 @@
+"""The tables of a run: values by layer, counters of isotropy layers, configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from isotrain.keys import SIDES, VIEWS, Place
+from isotrain.pages.panels import TITLES
+from isotrain.pages.readings import READINGS, SOURCES, base_of, label
+from isotrain.pages.rows import Rows, Series, layers_of, measured, number, ranked, series, sites_of
+
+INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
+
+
+class Table(NamedTuple):
+    """A table of texts; the first cell of a row names it."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def layer_tables(places: Mapping[Place, Series], metrics: Iterable[str]) -> list[Table]:
+    """For each metric, its values at every layer and site, at the first → last evaluation."""
+    found = []
+    for metric in ranked(metrics):
+        of_metric = {p: v for p, v in places.items() if p.metric == metric}
+        found += _two(label(metric), of_metric, {p: _ends(v) for p, v in of_metric.items()})
+    return found
+
+
+def outlier_tables(places: Mapping[Place, Series]) -> list[Table]:
+    """The dimensions that dominate, largest first, with their shares; first and last evaluation."""
+    kinds = sorted({m[1] for p in places if (m := INDEX.fullmatch(p.metric))})
+    found = []
+    for kind in kinds:
+        texts: dict[Place, str] = {}
+        for place in places:
+            if place.metric == f"outlier_dims_{kind}index_1":
+                ends = dict.fromkeys(_dimensions(places, place, kind, end) for end in (0, -1))
+                texts[place] = "\n→ ".join(ends)
+        of_kind = f", by {kind.strip('_')}" if kind else ""
+        caption = f"Outlier dimensions{of_kind}: number and share, largest first"
+        found += _two(caption, texts, texts)
+    return found
+
+
+def counter_table(rows: Rows) -> Table:
+    """What isotropy layers and objectives counted, in training and at evaluations."""
+    keys = {k for r in rows for k in r if k.count("/") == 2 and k.split("/")[0] in ("val", "train")}
+    lines = []
+    for key in sorted(keys):
+        stage, part, name = key.split("/")
+        values = series(rows, key)
+        when = "evaluations" if stage == "val" else "training"
+        ends = (number(values[0][1]), number(values[-1][1]))
+        lines.append((f"{part}: {name.replace('_', ' ')}", when, str(len(values)), *ends))
+    return Table("Counters", ("", "logged in", "times", "first", "last"), lines)
+
+
+def config_table(content: Mapping[str, Any], caption: str) -> Table:
+    """Nested keys and their values, a line each.
+
+    >>> config_table({"data": {"batch_size": 32}, "site": ["pooled"]}, "").rows
+    [('data.batch_size', '32'), ('site', '[pooled]')]
+    """
+    return Table(caption, ("key", "value"), [(key, _text(value)) for key, value in flat(content)])
+
+
+def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
+    """Nested keys joined by dots, with their values.
+
+    >>> flat({"a": {"b": 1}, "c": {}})
+    [('a.b', 1), ('c', {})]
+    """
+    found = []
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            found += flat(value, f"{start}{key}.")
+        else:
+            found.append((f"{start}{key}", value))
+    return found
+
+
+def reading_table(places: Iterable[Place]) -> Table:
+    """How each metric that was measured is read."""
+    names = ranked({base_of(metric) for metric in measured(places)} & set(READINGS))
+    lines = [(r.label, r.span, r.says, r.source) for r in (READINGS[name] for name in names)]
+    return Table("How to read the metrics", ("metric", "range", "what it says", "after"), lines)
+
+
+def sources(config: Mapping[str, Any]) -> list[str]:
+    """The works that the isotropy layer and the objectives of a run follow.
+
+    >>> sources({"isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"}})
+    ['cluster PCA: Rajaee & Pilehvar 2021']
+    """
+    modules = [
+        str(value).split(".")[-2]
+        for key, value in flat(config)
+        if key.endswith("_target_")
+        and key.startswith(("isotropy.", "objective."))
+        and "." in str(value)
+    ]
+    return [SOURCES[module] for module in dict.fromkeys(modules) if module in SOURCES]
+
+
+def _two(caption: str, places: Iterable[Place], texts: Mapping[Place, str]) -> list[Table]:
+    """A table of layers × views, and one of sites × before, after; without what is empty."""
+    by_place = {(p.where, p.view): text for p, text in texts.items()}
+    places = list(places)
+    views = [view for view in VIEWS if layers_of(places, view)]
+    names = sorted({name for view in views for name in layers_of(places, view)})
+    sides = [side for side in SIDES if any(p.view == side for p in places)]
+    found = []
+    for rows, columns in ((names, views), (sites_of(places), sides)):
+        if rows and columns:
+            lines = [(r, *(by_place.get((r, c), "–") for c in columns)) for r in rows]
+            head = (caption, ("", *(TITLES.get(c, c) for c in columns)), lines)
+            found.append(Table(*head))
+    return found
+
+
+def _ends(values: Series) -> str:
+    ends = [number(values[0][1]), number(values[-1][1])]
+    return " → ".join(ends if len(values) > 1 else ends[:1])
+
+
+def _dimensions(places: Mapping[Place, Series], place: Place, kind: str, end: int) -> str:
+    found = []
+    for k in range(1, 10):
+        index = places.get(place._replace(metric=f"outlier_dims_{kind}index_{k}"))
+        share = places.get(place._replace(metric=f"outlier_dims_{kind}share_{k}"))
+        if index:
+            found.append(number(index[end][1]) + (f" ({share[end][1]:.2f})" if share else ""))
+    return ", ".join(found)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )

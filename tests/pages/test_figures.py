@@ -1,0 +1,146 @@
+"""Figures by the data that they draw."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from isotrain.keys import Place
+from isotrain.pages.cloud_figures import maps, spectra
+from isotrain.pages.curves import draw_curves
+from isotrain.pages.figures import (
+    curves,
+    heatmap,
+    layer_curves,
+    layers,
+    loss_curve,
+    score_curve,
+    site_curves,
+)
+from isotrain.pages.panels import layer_colours
+from isotrain.pages.svg import inline, svg_text
+from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
+
+ROWS = [evaluation(step, clouds()) for step in STEPS]
+ROWS.insert(1, {"step": 9, "train/loss": 0.75})
+METRIC = "isoscore_corrected"
+
+
+def lines(figure):
+    (axis,) = figure.axes
+    return {line.get_label(): line for line in axis.get_lines()}
+
+
+def test_a_line_for_each_layer_with_its_colour_and_name():
+    found = lines(layer_curves(ROWS, METRIC, "tokens"))
+    assert list(found) == list(LAYERS)
+    for number, (name, line) in enumerate(found.items()):
+        assert list(line.get_xdata()) == list(STEPS)
+        assert list(line.get_ydata()) == [value(step, name, "tokens") for step in STEPS]
+        assert line.get_gid() == f"layer-{number}"
+        assert line.get_color() == layer_colours(LAYERS)[name]
+
+
+def test_a_layer_keeps_its_colour_where_another_has_no_value():
+    rows = [{k: v for k, v in row.items() if "layer_00/cls" not in k} for row in ROWS]
+    found = lines(layer_curves(rows, METRIC, "cls"))
+    assert found["layer_01"].get_color() == layer_colours(LAYERS)["layer_01"]
+
+
+def test_null_bands_are_shaded_for_the_metric_that_has_them():
+    (axis,) = layer_curves(ROWS, "partition", "cls").axes
+    assert len(axis.collections) == len(LAYERS)
+    height = axis.collections[0].get_paths()[0].vertices[:, 1]
+    assert (height.min(), height.max()) == (-0.5, -0.25)
+    assert not layer_curves(ROWS, METRIC, "cls").axes[0].collections
+
+
+def test_before_is_dashed_and_after_solid():
+    found = lines(site_curves(ROWS, METRIC))
+    assert [line.get_linestyle() for line in found.values()] == ["--", "-"]
+    assert list(found["pooled, after"].get_ydata()) == [value(s, "pooled", "after") for s in STEPS]
+    alone = lines(site_curves([evaluation(s, clouds(layer=False)) for s in STEPS], METRIC))
+    assert list(alone) == ["pooled"]
+
+
+def test_score_and_loss():
+    score = lines(score_curve([*ROWS, {"step": 40, "test/accuracy": 0.55}], "val/accuracy", 20))
+    assert list(score["dev"].get_ydata()) == [0.5 + step / 400 for step in STEPS]
+    assert list(score["test"].get_ydata()) == [0.55]
+    loss = lines(loss_curve(ROWS))
+    assert (list(loss["training"].get_ydata()), len(loss["dev"].get_xdata())) == ([0.75], 3)
+    rows = [{"step": 3, "train/loss": 2.0, "train/task_loss": 1.0, "train/simcse": 4.0}]
+    assert set(lines(loss_curve(rows))) == {"training", "training: task loss", "training: simcse"}
+
+
+def test_a_heatmap_has_layers_upwards_and_evaluations_to_the_right():
+    rows = [dict(row) for row in ROWS]
+    del rows[-1][Place(METRIC, "layer_01", "cls").key]
+    axis = heatmap(rows, METRIC, "cls").axes[0]
+    (image,) = axis.images
+    found = np.ma.filled(image.get_array(), np.nan)
+    wanted = [[value(step, name, "cls") for step in STEPS] for name in LAYERS]
+    wanted[1][2] = np.nan
+    np.testing.assert_array_equal(found, wanted)
+    assert image.origin == "lower"
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["0", "20", "40"]
+
+
+def test_values_by_layer_at_both_ends():
+    found = lines(layers(ROWS, METRIC, "mean"))
+    for step in (0, 40):
+        wanted = [value(step, name, "mean") for name in LAYERS]
+        assert list(found[f"step {step}"].get_ydata()) == wanted
+    assert len(found) == 2
+
+
+def test_spectra_are_shares_of_the_variance():
+    snapshots = {step: arrays(step, clouds()) for step in STEPS}
+    found = spectra(snapshots, "*/tokens").axes[0].get_lines()
+    assert len(found) == 2 * len(LAYERS)  # the first and the last step
+    assert list(found[0].get_xdata()) == [1, 2, 3, 4]
+    np.testing.assert_allclose(found[0].get_ydata(), [0.5, 0.25, 0.125, 0.125])
+    of_site = lines(spectra(snapshots, "pooled/*"))
+    assert list(of_site)[:2] == ["before, step 0", "before, step 40"]
+
+
+def test_maps_have_a_mark_for_each_class():
+    points = {step: arrays(step, clouds())["map/layer_02/cls"] for step in STEPS}
+    figure = maps(points, "a title", np.arange(12) % 2)
+    assert len(figure.axes) == 3
+    drawn = figure.axes[1].collections[1].get_offsets()
+    np.testing.assert_allclose(drawn, points[20][1::2])
+
+
+@pytest.mark.parametrize("rows", [[], [{"step": 0, "val/accuracy": 0.5}], ROWS[:1]])
+def test_little_to_draw_is_drawn(tmp_path, rows):
+    draw_curves(rows, tmp_path / "curves.png", "a title with $x_", "val/accuracy")
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+    for figure in (heatmap(rows, METRIC, "cls"), layers(rows, METRIC, "cls"), spectra({}, "*/cls")):
+        assert svg_text(figure)
+    if not rows:
+        assert "nothing logged" in svg_text(layer_curves(rows, METRIC, "cls"))
+
+
+def test_curves_show_the_metrics_with_each_layer():
+    figure = curves(ROWS, "a title", "val/accuracy")
+    titles = [axis.get_title() for axis in figure.axes]
+    assert "tokens · N = 2,048" in titles
+    assert "around the isotropy layer · N = 640" in titles
+    assert "ln I(W) (0 = isotropic)" in [axis.get_ylabel() for axis in figure.axes]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == list(LAYERS)
+
+
+def test_two_figures_in_one_page_share_no_id():
+    svg = svg_text(layer_curves(ROWS, METRIC, "cls"))
+    first, second = (inline(svg, name, "text") for name in ("f1", "f2"))
+    ids = [set(re.findall(r'\bid="([^"]*)"', part)) for part in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    for part, known in zip((first, second), ids, strict=True):
+        assert set(re.findall(r'(?:url\(|href=")#([^")]*)', part)) <= known
+    assert {"0", "1", "2"} == set(re.findall(r'data-layer="(\d)"', first))
+    assert svg_text(layer_curves(ROWS, METRIC, "cls")) == svg  # the same data, the same file

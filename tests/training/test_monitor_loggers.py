@@ -1,0 +1,94 @@
+"""What a logger of a plain Trainer gets of the monitor: few scalars, each with its step."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import CSVLogger
+
+from isotrain.keys import place_of
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.lid import lid_estimate
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.training.isotropy_monitor import IsotropyMonitor
+from tests.training.test_watched_rows import Calls
+
+METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "outside": lambda x: x.sum().double()}
+
+
+def plain_trainer(folder, monitor, logger):
+    return pl.Trainer(
+        accelerator="cpu",
+        max_steps=4,
+        val_check_interval=2,
+        num_sanity_val_steps=2,
+        log_every_n_steps=1,
+        callbacks=[monitor],
+        logger=logger,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+
+
+def few_keys(metrics, n_blocks=2):
+    """Tokens of every layer, every view of the last one, and around the site."""
+    places = [f"layer_{number:02d}/tokens" for number in range(n_blocks + 1)]
+    places += [f"layer_{n_blocks:02d}/{view}" for view in ("cls", "mean")]
+    places += ["pooled/before", "pooled/after"]
+    return {f"isotropy/{metric}/{place}" for metric in metrics for place in places}
+
+
+@pytest.mark.parametrize("headline", [None, ["mean_cosine"], []])
+def test_a_csv_file_has_the_few_scalars_of_each_evaluation(built, tmp_path, headline):
+    experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
+    monitor = IsotropyMonitor(METRICS, 500, headline)
+    logger = CSVLogger(tmp_path)
+    trainer = plain_trainer(tmp_path, monitor, logger)
+    trainer.fit(experiment.module, datamodule=experiment.data)
+    logger.save()
+    with open(f"{logger.log_dir}/metrics.csv") as file:
+        lines = list(csv.DictReader(file))
+    expected = few_keys(["isoscore", "mean_cosine"] if headline is None else headline)
+    written = {key for line in lines for key, value in line.items() if value and place_of(key)}
+    assert written == expected
+    for key in expected:
+        assert [int(line["step"]) for line in lines if line[key]] == [2, 4]
+    of_the_last = {line["step"]: line for line in lines if any(line[key] for key in expected)}
+    for key in expected:
+        assert float(of_the_last["4"][key]) == pytest.approx(monitor.newest[key])
+    n_places = 3 * 3 + 2
+    assert sum(key.startswith("isotropy/") for key in monitor.newest) == n_places * 4
+
+
+def test_a_metric_of_several_values_is_shown_by_its_parts(built, tmp_path):
+    experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
+
+    def of_lid(x):
+        return lid_estimate(x, n_neighbors=5)
+
+    monitor, calls = IsotropyMonitor({"lid": of_lid, "isoscore": isoscore}, 60, ["lid"]), Calls()
+    trainer = plain_trainer(tmp_path, monitor, calls)
+    with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls"):  # equal rows
+        trainer.fit(experiment.module, datamodule=experiment.data)
+    shown = [row for _, row in calls.rows if any(place_of(key) for key in row)]
+    assert len(shown) == 2
+    parts = ("lid_value", "lid_standard_error", "lid_n_queries")
+    assert {key for key in shown[-1] if place_of(key)} == few_keys(parts)
+
+
+def test_the_bar_has_the_metric_that_is_asked_for(built, tmp_path):
+    """Names that begin alike are other metrics."""
+    experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
+    metrics = {"isoscore": isoscore, "isoscore_corrected": lambda x: isoscore(x) * 0.0 - 7.0}
+    for headline in (["isoscore"], ["isoscore_corrected", "isoscore"]):
+        monitor = IsotropyMonitor(metrics, 60, headline)
+        trainer = plain_trainer(tmp_path, monitor, False)
+        trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+        shown = {key: v for key, v in trainer.progress_bar_metrics.items() if place_of(key)}
+        (key,) = shown
+        assert key == f"isotropy/{headline[0]}/layer_02/tokens"
+        assert shown[key] == pytest.approx(monitor.newest[key])

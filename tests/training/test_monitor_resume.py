@@ -1,0 +1,101 @@
+"""An interrupted run has the isotropy values and snapshots of one that was not, bit by bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.keys import place_of
+from isotrain.row_file import read_rows
+from isotrain.run import run, with_threads
+from isotrain.snapshots import read_snapshots
+from isotrain.training.fine_tuning import FineTuning
+
+
+@pytest.fixture
+def overrides(small, tmp_path):
+    """12 steps, evaluated at 0, 5, 10 and 12, with a checkpoint every 4."""
+    return (
+        *small,
+        *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
+        "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
+        *("monitor.max_rows=40", "monitor.map_rows=16", "monitor.every_steps=2"),
+        *("trainer.val_check_interval=5", "checkpoint.every_steps=4", "checkpoint.final=false"),
+        f"output_dir={tmp_path / 'runs'}",
+    )
+
+
+def result(cfg):
+    """Rows and snapshots of a run, trained to its end."""
+    run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    assert [path.suffix for path in (folder / "snapshots").iterdir()] == [".npz"] * 4
+    return rows, read_snapshots(folder)
+
+
+def cut(cfg, monkeypatch, method, at, number):
+    """Run until the `at`-th call of a method of the module, and stop there."""
+    calls, original = [], getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        calls.append(1)
+        if len(calls) == at and number is None:
+            raise RuntimeError("as a power cut would")
+        if len(calls) == at:
+            os.kill(os.getpid(), number)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+
+
+def test_rows_and_snapshots_have_no_gap_and_no_duplicate(composed, overrides, tmp_path, monkeypatch):
+    whole, maps = result(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    measured = [row["step"] for row in whole if any(k.startswith("isotropy/") for k in row)]
+    steps = [row["step"] for row in whole if any(k.startswith("train_isotropy/") for k in row)]
+    assert measured == [0, 5, 10, 12] == list(maps)
+    assert steps == [2, 4, 6, 8, 10, 12]
+    last = [row for row in whole if "isotropy/cosine_drift/layer_02/tokens" in row][-1]
+    assert last["isotropy/cosine_drift/layer_02/tokens"] > 1e-6
+    terminate = signal.SIGTERM
+    for number, (method, at, how) in enumerate(
+        [
+            ("training_step", 3, terminate),  # before the first checkpoint of its own accord
+            ("training_step", 8, None),  # back to step 4; a row of step 6 was written since
+            ("validation_step", 4 + 4 + 2, terminate),  # in the evaluation of step 10
+        ]
+    ):
+        cfg = composed(*overrides, f"output_dir={tmp_path / f'cut{number}'}")
+        cut(cfg, monkeypatch, method, at, how)
+        rows, arrays = result(cfg)
+        for one, two in zip(whole, rows, strict=True):
+            assert one.keys() == two.keys()
+            differing = [k for k in one if place_of(k) and one[k] != two[k]]
+            assert differing == [], (method, at)
+        assert list(arrays) == list(maps)
+        for step, stored in maps.items():
+            assert stored.keys() == arrays[step].keys()
+            same = (np.array_equal(x, arrays[step][name]) for name, x in stored.items())
+            assert all(same), (method, at, step)
+
+
+def test_selected_weights_are_measured_at_their_step(composed, overrides, tmp_path):
+    """The evaluation of the weights put back replaces the snapshot of their step, as equal."""
+    cfg = composed(*overrides, "training.select=best", "trainer.val_check_interval=3")
+    run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [row for row in read_rows(folder / "metrics.jsonl") if "val/accuracy" in row]
+    *before, selected = rows
+    (same,) = [row for row in before if row["step"] == selected["step"]]
+    assert {k: v for k, v in same.items() if place_of(k)} == {
+        k: v for k, v in selected.items() if place_of(k)
+    }
+    assert list(read_snapshots(folder)) == [0, 3, 6, 9, 12]

@@ -1,0 +1,161 @@
+"""Rows of training steps: measured as training sees them, and training does not notice."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from isotrain.keys import few, place_of
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.scatter_ratio import scatter_ratio
+from isotrain.metrics.self_similarity import self_similarity
+from isotrain.row_file import read_rows
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.row_log import RowLog
+from tests.dev_rows import monitor_of, rows_of
+from tests.training.test_watched_rows import Calls
+
+OVERRIDES = (
+    *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
+    *("metric=[isoscore,scatter_ratio,self_similarity,cosine_drift]", "monitor.max_rows=40"),
+    *("trainer.max_steps=6", "trainer.max_epochs=2", "checkpoint.every_steps=0"),
+)
+ACCUMULATED = "trainer.accumulate_grad_batches=2"
+TWO_VIEWS = ("objective=[simcse]", "objective.simcse.positives=dropout")
+
+
+def fitted(experiment, folder, *loggers):
+    """The rows that were logged of training steps, after a fit."""
+    log = RowLog(folder / "metrics.jsonl")
+    experiment.trainer.loggers = [log, *loggers]
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    rows = read_rows(folder / "metrics.jsonl")
+    return [row for row in rows if any(key.startswith("train_isotropy/") for key in row)]
+
+
+def passes_of_steps(experiment):
+    """What the model gives in training by the step under way: (batch, output), view by view."""
+    found = {}
+
+    def look(model, given, output):
+        if model.training and torch.is_grad_enabled():
+            step = experiment.trainer.global_step + 1
+            found.setdefault(step, []).append((given[0], output))
+
+    experiment.module.model.register_forward_hook(look)
+    return found
+
+
+def by_hand(passes, max_rows=40):
+    expected = {}
+    for place, rows in rows_of(passes, max_rows).items():
+        found = {"n_rows": len(rows.x_ND), "isoscore": isoscore(rows.x_ND)}
+        ratio = scatter_ratio(rows.x_ND, rows.label_N)
+        found |= {f"scatter_ratio_{name}": value for name, value in ratio.items()}
+        if place.startswith("tokens") or place.endswith("/tokens"):
+            words = self_similarity(rows.x_ND, rows.word_N)
+            found |= {f"self_similarity_{name}": value for name, value in words.items()}
+        expected |= {f"train_isotropy/{name}/{place}": float(v) for name, v in found.items()}
+    return expected
+
+
+@pytest.mark.parametrize(
+    ("every", "more", "n_views", "n_batches"),
+    [
+        (1, (), 1, 1),
+        (2, (), 1, 1),
+        (3, (ACCUMULATED,), 1, 2),
+        (1, (ACCUMULATED,), 1, 2),
+        (2, TWO_VIEWS, 2, 1),
+        (2, (*TWO_VIEWS, ACCUMULATED), 2, 2),
+    ],
+)
+def test_values_are_those_of_the_batches_of_a_step(
+    built, tmp_path, every, more, n_views, n_batches
+):
+    experiment = built(*OVERRIDES, *more, f"monitor.every_steps={every}", "data.batch_size=12")
+    passes = passes_of_steps(experiment)
+    rows = fitted(experiment, tmp_path)
+    assert [row["step"] for row in rows] == [*range(every, 7, every)]
+    for row in rows:
+        assert len(passes[row["step"]]) == n_views * n_batches
+        first_views = passes[row["step"]][::n_views]
+        found = {key: value for key, value in row.items() if place_of(key)}
+        assert found == pytest.approx(by_hand(first_views), rel=1e-6, abs=1e-6)
+        assert not any("cosine_drift" in key for key in found), "there is no step 0 of these rows"
+    assert not any(place_of(key).rows == "isotropy" for row in rows for key in row if place_of(key))
+
+
+@pytest.mark.parametrize("more", [(), (ACCUMULATED,), TWO_VIEWS])
+def test_training_is_bit_identical_with_and_without(built, tmp_path, more):
+    """Dropout draws from the global state: whatever drew there too would show."""
+    weights = []
+    for number, every in enumerate((0, 1, 2)):
+        experiment = built(*OVERRIDES, *more, f"monitor.every_steps={every}")
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert bool(fitted(experiment, folder)) == bool(every)
+        state = experiment.module.state_dict()
+        weights.append({name: tensor.clone() for name, tensor in state.items()})
+    for other in weights[1:]:
+        assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+
+
+def registered(module):
+    """Every hook of every module in it."""
+    return [
+        (name, kind, len(getattr(part, kind)))
+        for name, part in module.named_modules()
+        for kind in vars(part)
+        if kind.endswith("_hooks") and getattr(part, kind)
+    ]
+
+
+@pytest.mark.parametrize("fails", ["never", "training_step", "validation_step"])
+def test_nothing_is_left_on_the_model(built, tmp_path, monkeypatch, fails):
+    more = ("monitor.every_steps=1", "trainer.val_check_interval=3", ACCUMULATED)
+    experiment = built(*OVERRIDES, *more)
+    before = registered(experiment.module)
+    if fails != "never":
+        calls, original = [], getattr(FineTuning, fails)
+
+        def third(self, *arguments):
+            calls.append(1)
+            found = original(self, *arguments)  # the model was called, and looked at
+            if len(calls) == 3:
+                raise RuntimeError("on purpose")
+            return found
+
+        monkeypatch.setattr(FineTuning, fails, third)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            fitted(experiment, tmp_path)
+    else:
+        assert len(fitted(experiment, tmp_path)) == 6
+    assert registered(experiment.module) == before
+    monitor = monitor_of(experiment)
+    assert (monitor._hook, monitor._rows, monitor._step_rows) == (None, None, None)
+
+
+def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):
+    other = Calls()
+    experiment = built(*OVERRIDES, "monitor.every_steps=3", "monitor.headline=[isoscore]")
+    rows = fitted(experiment, tmp_path, other)
+    assert [row["step"] for row in rows] == [3, 6]
+    given = [(s, r) for s, r in other.rows if any(k.startswith("train_isotropy/") for k in r)]
+    assert [step for step, _ in given] == [3, 6]
+    for row, (_, scalars) in zip(rows, given, strict=True):
+        isotropy = {key: value for key, value in row.items() if place_of(key)}
+        assert scalars == few(isotropy, ["isoscore"])
+        assert 0 < len(scalars) < len(isotropy)
+
+
+def test_one_row_a_step_is_counted(built, tmp_path):
+    """A batch of one example has one CLS: nothing to measure, and no failure."""
+    experiment = built(
+        *("task=rte", "metric=[isoscore]", "monitor.every_steps=1", "data.batch_size=1"),
+        *("trainer.max_steps=2", "checkpoint.every_steps=0"),
+    )
+    for row in fitted(experiment, tmp_path):
+        assert row["train_isotropy/n_rows/layer_01/cls"] == 1
+        assert "train_isotropy/isoscore/layer_01/cls" not in row
+        assert "train_isotropy/isoscore/layer_01/tokens" in row
