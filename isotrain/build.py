@@ -15,7 +15,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.strategies import DDPStrategy, Strategy
+from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
@@ -231,6 +231,8 @@ def _plan(
 def _trainer(cfg: DictConfig, folder: Path, parts: Sequence[Callback]) -> pl.Trainer:
     """The trainer and its callbacks; a progress bar where somebody watches."""
     callbacks = [SameConfig(content_hash(cfg)), *parts]
+    # the layers' buffers are left to the layers
+    of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
     watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
@@ -238,7 +240,7 @@ def _trainer(cfg: DictConfig, folder: Path, parts: Sequence[Callback]) -> pl.Tra
         cfg.trainer,
         plugins=[AtomicFiles()],
         default_root_dir=str(folder),
-        strategy=_strategy(cfg),
+        strategy="auto" if n_processes(cfg.trainer) == 1 else of_several,
         logger=False,
         callbacks=callbacks,
         enable_progress_bar=watched,
@@ -294,10 +296,3 @@ def _objective(node: DictConfig, encoder: Encoder) -> Objective:
     takes = inspect.signature(get_object(node["_target_"])).parameters
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     return _made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]
-
-
-def _strategy(cfg: DictConfig) -> str | Strategy:
-    """One process as it comes; several by DDP, with the layers' buffers left to the layers."""
-    if n_processes(cfg.trainer) == 1:
-        return "auto"
-    return DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # torch is not needed to look for a file
 PACKAGES = {  # that a logger needs, one of them, and what installs it
     "build_tensorboard_logger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
     "TensorBoardLogger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
+    "build_wandb_logger": (("wandb",), "wandb"),
     "MLFlowLogger": (("mlflow",), "mlflow"),
     "CometLogger": (("comet_ml",), "comet-ml"),
 }

@@ -34,7 +34,7 @@ def is_finished(folder: Path) -> bool:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replace a JSON file in one step, so that no half of it can be read."""
     part = path.with_suffix(".part")
-    text = json.dumps(as_json(content), indent=2, sort_keys=True, allow_nan=False)
+    text = json.dumps(as_json(content), indent=2, allow_nan=False)
     part.write_text(text + "\n", encoding="utf-8")
     os.replace(part, path)
 

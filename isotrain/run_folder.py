@@ -21,7 +21,7 @@ from isotrain.training.same_config import process_rank
 from isotrain.training.selection import lost_selection
 
 OF_A_TRY = (
-    *("result.json", "metrics.jsonl", "curves.png", "last.ckpt", "best.ckpt", "resume.ckpt"),
+    *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),
     *("fault.json", "wandb_id", "report.html"),
 )
 FOLDERS_OF_A_TRY = ("snapshots", "figures")

@@ -2,7 +2,8 @@
 
 A snapshot is `<run>/snapshots/step_00000100.npz`. A cloud is `<where>/<view>` as in keys
 (`layer_03/tokens`, `pooled/after`); a group is the rows that clouds share: the view of a layer
-(`cls`, `tokens`, `mean`), or a site. M rows on a map (the same at every step), S eigenvalues.
+(`cls`, `tokens`, `mean`), or `<site>_site`. M rows on a map (the same at every step), S
+eigenvalues.
 
 | array | shape, type | content |
 | --- | --- | --- |
@@ -24,8 +25,19 @@ from pathlib import Path
 
 import numpy as np
 
+from isotrain.keys import VIEWS
+
 FOLDER = "snapshots"
 Arrays = dict[str, np.ndarray]
+
+
+def group_of(where: str, view: str) -> str:
+    """The group of a cloud.
+
+    >>> group_of("layer_03", "cls"), group_of("tokens", "after")
+    ('cls', 'tokens_site')
+    """
+    return view if view in VIEWS else f"{where}_site"
 
 
 def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
@@ -33,9 +45,13 @@ def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Pa
     path = run / FOLDER / f"step_{step:08d}.npz"
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
-    os.replace(part, path)
+    try:
+        with part.open("wb") as file:
+            np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     return path
 
 

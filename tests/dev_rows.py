@@ -20,11 +20,11 @@ NO_WORD = -1
 class Rows(NamedTuple):
     """The rows of one cloud that hash lowest, in the order of their hashes."""
 
-    x_ND: Tensor
-    id_N: Tensor  # (index · 16 + sequence) · 65536 + position
-    label_N: Tensor
-    word_N: Tensor  # token id; −1 where a row is no token
-    sentence_N: Tensor
+    x: Tensor  # [N, D]
+    ids: Tensor  # (index · 16 + sequence) · 65536 + position
+    labels: Tensor
+    words: Tensor  # token id; −1 where a row is no token
+    sentences: Tensor
 
 
 def monitor_of(experiment: Any) -> IsotropyMonitor:
@@ -44,7 +44,9 @@ def validated(experiment: Any) -> dict[str, float]:
 def dev_passes(experiment: Any) -> list[tuple[Any, Any]]:
     """Batches of dev and what the model gives for them."""
     model = experiment.module.model.eval()
-    return [(batch, model(batch)) for batch in experiment.data.val_dataloader()]
+    passes = [(batch, model(batch)) for batch in experiment.data.val_dataloader()]
+    model.train()
+    return passes
 
 
 def rows_of(passes: Iterable[tuple[Any, Any]], max_rows: int = 10**6) -> dict[str, Rows]:

@@ -32,7 +32,7 @@ def start(*command, cwd=ROOT):
 def test_help_lists_groups_and_keys(command):
     found = start(*command, "--help")
     assert found.returncode == 0, found.stderr
-    for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 2048", "seed"):
+    for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 1024", "seed"):
         assert re.search(part, found.stdout), part
 
 

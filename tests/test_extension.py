@@ -86,6 +86,7 @@ CHOICES = (
     "task=reversed",
     "trainer.max_steps=2",
     "trainer.log_every_n_steps=1",
+    "report=true",
 )
 
 
@@ -121,7 +122,7 @@ def assert_all_parts_took_part(output_dir):
     assert loss["train/loss"] == pytest.approx(
         loss["train/task_loss"] + 0.1 * loss["train/shrink"], rel=1e-5
     )
-    assert (folder / "curves.png").exists()
+    assert "row_norm" in (folder / "report.html").read_text(encoding="utf-8")
 
     import torch
 

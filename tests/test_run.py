@@ -14,6 +14,7 @@ from isotrain import run as run_module
 from isotrain.config.compose import run_folder as folder_of
 from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
+from isotrain.snapshots import read_snapshots
 
 
 def run_folder(cfg, arm):
@@ -22,12 +23,20 @@ def run_folder(cfg, arm):
 
 NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
 METRICS = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", *NULLS, "n_rows")
+OUTLIERS = (
+    *("largest_mean", "kurtosis", "largest_kurtosis", "n_high_variance"),
+    *(f"{part}_{k}" for part in ("contribution", "share", "index") for k in (1, 2, 3)),
+)
+PARTS = (
+    *("cosine_drift", "scatter_ratio_value", "scatter_ratio_share"),
+    *(f"outlier_dims_{name}" for name in OUTLIERS),
+)
 SITES = ("tokens", "pooled")
 PLACES = {
-    *(f"layer_{layer:02d}/{view}" for layer in range(3) for view in ("cls", "tokens")),
+    *(f"layer_{layer:02d}/{view}" for layer in range(3) for view in ("cls", "tokens", "mean")),
     *(f"{site}/{side}" for site in SITES for side in ("before", "after")),
 }
-KEYS = {f"isotropy/{metric}/{place}" for metric in METRICS for place in PLACES}
+KEYS = {f"isotropy/{metric}/{place}" for metric in (*METRICS, *PARTS) for place in PLACES}
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +74,28 @@ def test_files(finished):
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "metrics.jsonl",
+        "snapshots",
         "result.json",
-        "curves.png",
         "last.ckpt",
         ".lock",
     }
     assert folder.parent.name == "wic"
     assert folder.name.startswith("cluster_pca-")
-    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert (folder / "curves.png").stat().st_size > 10_000
+    assert list(read_snapshots(folder)) == [0, 3, 5]
+
+
+def test_the_page_is_drawn_unless_it_is_not_wanted(composed, small, tmp_path):
+    cfg = composed(
+        *(*small, "task=rte", "report=true", "trainer.max_steps=1", "checkpoint.final=false"),
+        *(f"output_dir={tmp_path}", "metric=[isoscore]"),
+    )
+    run(cfg, "none")
+    folder = run_folder(cfg, "none")
+    assert "isoscore" in (folder / "report.html").read_text(encoding="utf-8")
+    assert list((folder / "figures").iterdir())
+    without = composed(*small, "task=rte", "report=false", f"output_dir={tmp_path}")
+    with_page = composed(*small, "task=rte", "report=true", f"output_dir={tmp_path}")
+    assert run_folder(without, "none") == run_folder(with_page, "none"), "no number depends on it"
 
 
 def test_result(finished):
@@ -93,6 +115,8 @@ def test_result(finished):
         "data",
         "device",
         "monitor",
+        "mode",
+        "headline",
         "n_processes",
         "resumed_after_step",
         "environment",
@@ -110,7 +134,8 @@ def test_result(finished):
     assert result["status"] == "finished"
     assert result["steps"] == 5
     assert result["scores"] == scores
-    assert result["monitor"] == "val/accuracy"
+    assert (result["monitor"], result["mode"]) == ("val/accuracy", "max")
+    assert result["headline"] == ["isoscore_corrected", "mean_cosine"]
     assert result["n_rows"] == {"train": 96, "dev": 32, "test": 32}
     assert result["environment"]["threads"] == result["config"]["threads"] > 0
     assert result["environment"]["torch"] == torch.__version__
@@ -143,8 +168,9 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
         assert "val/accuracy" in row
     assert all(row[key] == row[key] for row in measured for key in KEYS)  # no NaN
     first, *_, last = measured
-    moved = [key for key in KEYS if key.endswith("/layer_02/tokens") and "n_rows" not in key]
-    assert all(first[key] != last[key] for key in moved)
+    for metric in ("isoscore", "mean_cosine", "partition", "cosine_drift", "scatter_ratio_share"):
+        key = f"isotropy/{metric}/layer_02/tokens"
+        assert first[key] != last[key]
     assert {key: last[key] for key in KEYS} == {key: scores[key] for key in KEYS}
     assert len([row for row in rows if "test/accuracy" in row]) == 1
 
@@ -245,10 +271,11 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
 
-def test_curves_that_cannot_be_drawn_cost_no_finished_run(
+def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
     composed, small, tmp_path, monkeypatch, capsys
 ):
-    cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+    one_step = ("task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+    cfg = composed(*small, *one_step, "report=true")
     folder = run_folder(cfg, "none")
 
     def explode(*_):
@@ -256,11 +283,11 @@ def test_curves_that_cannot_be_drawn_cost_no_finished_run(
         assert stored["status"] == "finished", "written before anything is drawn"
         raise RuntimeError("no font")
 
-    monkeypatch.setattr(run_module, "draw_curves", explode)
+    monkeypatch.setattr(run_module, "write_report", explode)
     scores = run(cfg, "none")
     printed = capsys.readouterr().out
-    assert printed.count("curves.png could not be drawn (RuntimeError: no font)") == 1
-    assert "curves.png, " not in printed, "the summary names what is there"
+    assert printed.count("report.html could not be drawn (RuntimeError: no font)") == 1
+    assert "report.html, " not in printed, "the summary names what is there"
     assert not (folder / "resume.ckpt").exists()
     assert run(cfg, "none") == scores
     assert "finished before" in capsys.readouterr().out
@@ -323,10 +350,9 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         "config.yaml",
         "metrics.jsonl",
         "result.json",
-        "curves.png",
         ".lock",
     }
-    assert set(scores) == {"val/accuracy", "val/loss", "val/majority_share"}
+    assert set(scores) == {"val/accuracy", "val/loss", "val/majority_share", "val/n_rows"}
 
 
 def test_the_folder_is_named_by_what_is_computed(composed, small):
@@ -374,7 +400,7 @@ def test_tensorboard(composed, small, tmp_path):
 
 
 def test_wandb_offline(composed, small, tmp_path, monkeypatch):
-    import wandb
+    from tests import wandb_record
 
     for name in ("WANDB_API_KEY", "WANDB_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -395,7 +421,7 @@ def test_wandb_offline(composed, small, tmp_path, monkeypatch):
         runs = list(folder.glob("wandb/offline-run-*"))
         assert len(runs) == 1, sorted(tmp_path.rglob("offline-run-*"))
         assert list(runs[0].glob("*.wandb"))
-        assert wandb.run is None
+        assert wandb_record.exit_codes(wandb_record.newest(folder)) == [0]
         text = " ".join(p.read_text(errors="ignore") for p in runs[0].rglob("*") if p.is_file())
         assert os.environ.get("WANDB_API_KEY", "no key") not in text
 
@@ -485,7 +511,7 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
     assert "finished before" in _printed(capsys)
     for scores in (first, again):
         assert scores["val/accuracy"] == first["val/accuracy"]
-        assert math.isnan(scores["isotropy/isoscore/pooled/before"])
+        assert math.isnan(scores["isotropy/isoscore/pooled/after"])
 
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):

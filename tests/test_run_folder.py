@@ -9,13 +9,14 @@ import pytest
 from isotrain import run_folder
 from isotrain.record import CannotRunError
 from isotrain.results import read_result, write_json
-from isotrain.run_folder import OF_A_TRY, RunFolder
+from isotrain.run_folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.training.faults import NonFiniteError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},
     "n_rows": {"train": 3, "dev": 2, "test": 0},
     "monitor": "val/accuracy",
+    "headline": ["isoscore"],
 }
 POINT = {"step": 4, "n_bytes": 5}
 SELECTION = {"select": "last", "selected_step": 2}
@@ -38,6 +39,9 @@ def names(folder):
 def litter(folder):
     for name in (*OF_A_TRY, "notes of mine.txt"):
         (folder.path / name).write_text("{}")
+    for name in FOLDERS_OF_A_TRY:
+        (folder.path / name).mkdir()
+        (folder.path / name / "file").touch()
 
 
 def test_a_new_try_clears_the_one_before_and_nothing_else(folder):
@@ -54,7 +58,9 @@ def test_a_new_try_clears_the_one_before_and_nothing_else(folder):
 def test_a_try_that_goes_on_keeps_what_it_goes_on_from(folder, capsys):
     litter(folder)
     folder.begin(FACTS, POINT)
-    assert names(folder) == {*OF_A_TRY, "config.yaml", "notes of mine.txt"} - {"fault.json"}
+    kept = {*OF_A_TRY, *FOLDERS_OF_A_TRY, "config.yaml", "notes of mine.txt"} - {"fault.json"}
+    assert names(folder) == kept
+    assert all((folder.path / name / "file").is_file() for name in FOLDERS_OF_A_TRY)
     assert read_result(folder.path)["resumed_after_step"] == 4
     assert "going on after step 4" in capsys.readouterr().out
 

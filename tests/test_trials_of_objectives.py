@@ -41,12 +41,12 @@ def test_an_interval_that_holds_no_label_is_refused_with_the_range_of_labels(kin
         return {"mine": kind(weight=1.0, positives="pair", positive_labels=list(interval))}
 
     scores = data(0.0, 0.25, 1.0)
-    check_labels({}, objective(0.2, 0.3), scores)
-    check_labels({}, objective(1, 1), scores)
+    check_labels(objective(0.2, 0.3), scores)
+    check_labels(objective(1, 1), scores)
     for interval in ((4, 5), (0.3, 0.9)):
         with pytest.raises(ValueError, match=r"mine\.positive_labels=.* lie in \[0, 1\]"):
-            check_labels({}, objective(*interval), scores)
-    check_labels({}, {"mine": kind(weight=1.0)}, scores)
+            check_labels(objective(*interval), scores)
+    check_labels({"mine": kind(weight=1.0)}, scores)
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,10 @@ def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> F
     draw_score(grid[0, 0], rows, score)
     draw_loss(grid[0, 1], rows)
     for axes, metric in zip(grid[1:], metrics, strict=True):
+        axes[0].set_ylabel(label(metric), parse_math=False)
         for axis, view in zip(axes, views, strict=False):
             draw_layers(axis, rows, metric, view)
         draw_sites(axes[-1], rows, metric)
-        axes[0].set_ylabel(label(metric), parse_math=False)
     names = sorted({layer for view in views for layer in layers_of(places, view)})
     if names:
         lines = [Line2D([], [], color=colour) for colour in layer_colours(names).values()]

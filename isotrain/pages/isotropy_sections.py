@@ -58,7 +58,9 @@ def isotropy_sections(
                 heat, line = heatmap(rows, metric, view), layers(rows, metric, view)
                 heats.append(drawn.add(heat, f"heatmap_{metric}_{view}", f"{text}, layer × step"))
                 lines.append(drawn.add(line, f"layers_{metric}_{view}", f"{text}, by layer"))
-        maps_of += grid(heats, label(metric), below="Each panel has its own colours. Grey: no value.")
+        maps_of += grid(
+            heats, label(metric), below="Each panel has its own colours. Grey: no value."
+        )
         profiles += grid(lines, label(metric))
     sections = [Section("Isotropy by layer", body)]
     if names:

@@ -10,6 +10,7 @@ import numpy as np
 
 from isotrain.pages.cloud_figures import Snapshots, class_names
 from isotrain.results import as_json
+from isotrain.snapshots import group_of
 
 MOST_STEPS = 12
 MOST_BYTES = 1_400_000  # of all points, as text
@@ -33,7 +34,7 @@ def map_data(snapshots: Snapshots) -> dict[str, Any]:
     groups: dict[str, Any] = {}
     for name in names:
         where, view = name.split("/")
-        group = view if f"index/{view}" in snapshots[steps[-1]] else where
+        group = group_of(where, view)
         groups[group] = _group(snapshots, group)
         points = {s: snapshots[s][f"map/{name}"] for s in steps if f"map/{name}" in snapshots[s]}
         clouds[name] = {"group": group, "at": [None] * len(steps)}

@@ -26,6 +26,7 @@ def panel() -> tuple[Figure, Axes]:
     """A figure of one panel, and its axes."""
     figure = Figure(figsize=SIZE)
     axis = figure.add_axes((0.17, 0.17, 0.79, 0.70))
+    axis.xaxis.set_label_coords(0.5, -0.13)  # given places: finding them takes a tenth of the time
     return figure, axis
 
 
@@ -118,7 +119,10 @@ def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
         title, fontsize=9, y=1.02, parse_math=False
     )  # a given y saves a fifth of the time
     axis.set_xlabel(xlabel, fontsize=8)
-    axis.yaxis.label.set_fontsize(8)
+    if axis.get_ylabel():
+        axis.yaxis.label.set_fontsize(8)
+    else:
+        axis.yaxis.set_label_coords(0, 0.5)
     axis.tick_params(labelsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     if not (axis.lines or axis.collections or axis.images):

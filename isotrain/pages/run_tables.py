@@ -134,7 +134,7 @@ def _dimensions(places: Mapping[Place, Series], place: Place, kind: str, end: in
         index = places.get(place._replace(metric=f"outlier_dims_{kind}index_{k}"))
         share = places.get(place._replace(metric=f"outlier_dims_{kind}share_{k}"))
         if index:
-            found.append(number(index[end][1]) + (f" ({share[end][1]:.2f})" if share else ""))
+            found.append(number(index[end][1]) + (f"\u00a0({share[end][1]:.2f})" if share else ""))
     return ", ".join(found)
 
 

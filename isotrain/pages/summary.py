@@ -12,7 +12,7 @@ from rich.table import Table
 from isotrain.keys import SIDES, VIEWS, Place
 from isotrain.pages.rows import LABELS, Series, chance, headline, isotropy_places, measured, series
 
-FILES = ("report.html", "curves.png", "metrics.jsonl", "result.json")  # of a finished run
+FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False}
 

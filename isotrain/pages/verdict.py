@@ -72,6 +72,11 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
             f"{result.get('n_evaluations')} evaluations on dev: the dev score is optimistic, the "
             "test score is not."
         )
+    if result.get("select") == "holdout":
+        found.append(
+            f"The weights are those of step {result.get('selected_step')}, the best of "
+            f"{result.get('n_evaluations')} evaluations on held-out training rows."
+        )
     if result.get("stopped_by_patience"):
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
     if (share := _limit(result)) is not None:

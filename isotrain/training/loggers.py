@@ -41,7 +41,6 @@ def open_loggers(
             except Exception as error:  # whatever a third party's logger may raise
                 print(left_out(f"logger.{key}", error))
     log = RowLog(folder / "metrics.jsonl", others, headline)
-    log.opened = tuple(others)  # type: ignore[attr-defined]
     trainer.loggers = [log]
     log.log_hyperparams(params)
     log.resume(n_bytes)

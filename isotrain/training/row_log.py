@@ -36,6 +36,7 @@ class RowLog(Logger):
     ) -> None:
         super().__init__()
         self.file, self.others, self.headline = RowFile(path), list(others), tuple(headline)
+        self.opened = tuple(others)  # to be closed in the end, also those that were left out
         self._held = [0] * len(self.others)  # rows that each of them has from an earlier process
         self._coming: dict[str, float] = {}  # values that go into the next row
         self._started = time.perf_counter()

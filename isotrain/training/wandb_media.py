@@ -18,12 +18,12 @@ from matplotlib.figure import Figure
 from isotrain.curve_summary import curve_summary
 from isotrain.keys import DEV, SIDES, VIEWS, Measured, Place, few, place_of, table
 from isotrain.pages.cloud_figures import maps
-from isotrain.pages.figures import heatmap
+from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_places, layers_of, series
 from isotrain.results import read_result
 from isotrain.row_file import read_rows
-from isotrain.snapshots import Arrays, read_snapshots
+from isotrain.snapshots import Arrays, group_of, read_snapshots
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
 DPI = 160  # of pictures
@@ -38,7 +38,8 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     | `spectra/<cloud>` | at each snapshot, a histogram of log10(λ_i/Σλ) |
     | `maps/<cloud>` | its map at the first, a middle and the last snapshot, turned to match |
     | `heatmaps/<metric>/<view>` | a headline metric, layer × step |
-    | `report/page`, `report/curves` | `report.html` and `curves.png`, where they are |
+    | `report/curves` | score, loss and headline isotropy of every layer, in one picture |
+    | `report/page` | `report.html`, where it is |
     | `layers/<metric>/<view>` | the same as lines, one for each layer |
     | `tables/isotropy` | everything that was measured; `…_2`, … where one table is too small |
 
@@ -47,12 +48,15 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     stands before them is on disk already, should it not answer.
     """
     rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder)
-    headline = read_result(folder)["headline"]
+    result = read_result(folder)
+    headline = result["headline"]
     step = max((int(row["step"]) for row in rows), default=0)
     for at, arrays in snapshots.items():
         yield at, _spectra(arrays)
     charted = [(metric, view) for metric in headline for view in _views(rows, metric)]
     pictures = {f"heatmaps/{m}/{view}": _image(heatmap(rows, m, view)) for m, view in charted}
+    overview = curves(rows, folder.name, result["monitor"], result["headline"])
+    pictures["report/curves"] = _image(overview)
     yield step, _maps(snapshots) | pictures | _files(folder)
     yield step, {f"layers/{m}/{view}": _lines(rows, m, view) for m, view in charted}
     yield step, dict(_tables(table(rows)))
@@ -104,7 +108,7 @@ def _maps(snapshots: dict[int, Arrays]) -> dict[str, Any]:
             points = {
                 step: a[f"map/{cloud}"] for step, a in snapshots.items() if f"map/{cloud}" in a
             }
-            label_M = last.get(f"label/{view if view in VIEWS else where}")
+            label_M = last.get(f"label/{group_of(where, view)}")
             found[f"maps/{cloud}"] = _image(maps(aligned(points), cloud, label_M))
     return found
 
@@ -117,13 +121,8 @@ def _charted(arrays: Arrays, kind: str) -> list[str]:
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    page, curves = folder / "report.html", folder / "curves.png"
-    found: dict[str, Any] = {}
-    if page.is_file():
-        found["report/page"] = wandb.Html(str(page), inject=False)
-    if curves.is_file():
-        found["report/curves"] = wandb.Image(str(curves))
-    return found
+    page = folder / "report.html"
+    return {"report/page": wandb.Html(str(page), inject=False)} if page.is_file() else {}
 
 
 def _lines(rows: Rows, metric: str, view: str) -> Any:

@@ -26,7 +26,6 @@ class Watched(NamedTuple):
 
     where: str  # layer_03, or a site
     view: str  # cls, tokens, mean; before, after
-    group: str  # the clouds of one group have the same rows: the view of a layer, or the site
     x_ND: Tensor
     id_N: Tensor  # see row_ids
     label_N: Tensor  # class, or score, of the example that each row comes from
@@ -109,7 +108,6 @@ class WatchedRows:
                 yield Watched(
                     layer_name(number) if of_layer else site,
                     name if of_layer else sides[number],
-                    site,
                     reservoir.cloud(number),
                     id_N,
                     label_N if self._are_scores else label_N.long(),

@@ -28,11 +28,13 @@ OVERRIDES = (
     "optimizer.lr=1e-4",  # rounding grows little in 20 steps: 4e-4 between 1 and 2 threads
     "data.batch_size=8",
     "metric=[isoscore,mean_cosine,partition]",
+    "monitor.max_rows=2048",  # every row of dev
     "trainer.max_epochs=2",
     "trainer.max_steps=20",
     "trainer.log_every_n_steps=1",
     "trainer.accelerator=cpu",
     "threads=1",
+    "report=false",
 )
 
 

@@ -56,7 +56,7 @@ def arrays(step, places, score=False):
         }
         if view not in ("cls", "mean"):
             found[f"cluster/{cloud}"] = (np.arange(M) % 3).astype("int16")
-    for group in {view if where in LAYERS else where for where, view in places}:
+    for group in {view if where in LAYERS else f"{where}_site" for where, view in places}:
         labels = np.arange(M) % 2 if not score else np.linspace(0, 5, M)
         found |= {f"label/{group}": labels.astype("float32"), f"index/{group}": np.arange(M) * 7}
     token = np.array(["the", HOSTILE, "bank", "##ing"] * (M // 4))

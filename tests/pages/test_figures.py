@@ -9,7 +9,6 @@ import pytest
 
 from isotrain.keys import Place
 from isotrain.pages.cloud_figures import maps, spectra
-from isotrain.pages.curves import draw_curves
 from isotrain.pages.figures import (
     curves,
     heatmap,
@@ -115,9 +114,8 @@ def test_maps_have_a_mark_for_each_class():
 
 
 @pytest.mark.parametrize("rows", [[], [{"step": 0, "val/accuracy": 0.5}], ROWS[:1]])
-def test_little_to_draw_is_drawn(tmp_path, rows):
-    draw_curves(rows, tmp_path / "curves.png", "a title with $x_", "val/accuracy")
-    assert (tmp_path / "curves.png").stat().st_size > 5000
+def test_little_to_draw_is_drawn(rows):
+    assert svg_text(curves(rows, "a title with $x_", "val/accuracy"))
     for figure in (heatmap(rows, METRIC, "cls"), layers(rows, METRIC, "cls"), spectra({}, "*/cls")):
         assert svg_text(figure)
     if not rows:

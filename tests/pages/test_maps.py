@@ -62,7 +62,7 @@ def test_points_labels_and_tokens_survive_the_packing():
     assert list(decoded(tokens["at"][0]["cluster"], "u1")) == [0, 1, 2] * (M // 3)
     assert data["groups"]["tokens"]["kind"] == "class"
     assert data["groups"]["tokens"]["frequency"][:2] == [900, 1]
-    assert data["groups"]["pooled"]["index"][2] == 14
+    assert data["groups"]["pooled_site"]["index"][2] == 14
     assert map_data({0: arrays(0, clouds(), score=True)})["groups"]["cls"]["kind"] == "score"
 
 

@@ -72,7 +72,7 @@ def test_what_a_reader_sees_first(page):
     for wanted in (
         "WiC · cluster_pca · seed 3",
         "isotrain 0.1.0 (0123456789ab)",
-        "rows: 640 dev, 1,400 test, 5,428 train",
+        "rows: 5,428 train, 640 dev, 1,400 test",
         "Accuracy on dev rose from 0.500 to 0.600 from step 0 to step 40 (N = 640, binomial "
         "standard error 0.019); on test it is 0.550 (N = 1,400).",
         "tokens 0.",
@@ -194,6 +194,7 @@ def test_values_that_are_not_numbers(tmp_path):
     ("more", "wanted"),
     [
         ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
+        ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
         ({"degenerate": True, "degenerate_reason": "one class"}, "degenerate: one class"),
         ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
         ({"stopped_by_patience": True}, "training.patience"),
@@ -212,7 +213,8 @@ def test_n_of_a_score_is_what_was_evaluated(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False)
     rows = [*read_rows(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
     first = sentences(read_result(folder), rows)[0]
-    assert f"(N = 64, binomial standard error {binomial_error(0.6, 64):.3f})" in first
+    assert f"(N = 64, binomial standard error {binomial_error(0.6, 64):.3f}; the change" in first
+    assert "less than two of them" not in sentences(read_result(folder), rows[:-1])[0]
 
 
 def test_the_selected_weights_are_told(tmp_path):

@@ -172,7 +172,10 @@ def test_what_a_terminal_is_told_while_runs_are_at_work(tmp_path):
     running = [at_work("a", 10, rows), at_work("b", 500, None)]
     assert _state(running, 3, [], 2) == "0 of 5 runs; wic-a-seed0 (step 40), wic-b-seed0"
     # Five are left of 100 s each; 10 s of one and all of another are over: 390 s for two at a time.
-    assert _state(running, 3, [50, 150], 2) == "2 of 7 runs, about 3:15 left; wic-a-seed0 (step 40), wic-b-seed0"
+    assert (
+        _state(running, 3, [50, 150], 2)
+        == "2 of 7 runs, about 3:15 left; wic-a-seed0 (step 40), wic-b-seed0"
+    )
     # The last one has nobody beside it.
     assert _state(running[:1], 0, [100], 2) == "1 of 2 runs, about 1:30 left; wic-a-seed0 (step 40)"
     assert _newest_step(tmp_path / "a" / "metrics.jsonl") == 40

@@ -191,7 +191,7 @@ def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
         log.log_metrics({"a": float(step)}, step)
     assert [step for step, _ in fragile.rows] == [0, 1]
     assert [step for step, _ in sound.rows] == list(range(5))
-    assert len(read_rows(log.path)) == 5
+    assert len(read_rows(log.file.path)) == 5
     assert capsys.readouterr().out.count("is left out from here on (ConnectionError") == 1
 
 

@@ -9,6 +9,8 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from isotrain.training.isotropy_monitor import IsotropyMonitor
+
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=64")
 # No evaluation inside fit, so that what is seen comes from training.
 TRAIN_ONLY = ("task=rte", "+trainer.limit_val_batches=0")
@@ -19,11 +21,12 @@ def fit(experiment):
 
 
 def validate(experiment):
-    """One evaluation by the run's own trainer; what it logged."""
+    """One evaluation by the run's own trainer; what it logged, and what the monitor measured."""
     (scores,) = experiment.trainer.validate(
         experiment.module, datamodule=experiment.data, verbose=False
     )
-    return scores
+    monitors = [c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor)]
+    return scores | (monitors[0].newest if monitors else {})
 
 
 def state(module):

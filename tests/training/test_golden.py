@@ -22,8 +22,8 @@ def regenerate():
 def test_twenty_steps(regenerate, write_fixture_data, tmp_path):
     stored = json.loads((GOLDEN / "run20.json").read_text(encoding="utf-8"))
     assert len(stored["losses"]) == 20
-    # metrics and n_rows × places, scores and the share of one class, what the layers did
-    assert len(stored["last"]) == 4 * (2 * 3 + 2 * 2) + 3 + 3 + 4
+    # metrics and n_rows × places, scores, share of one class, rows, what the layers did
+    assert len(stored["last"]) == 4 * (3 * 3 + 2 * 2) + 4 + 3 + 4
     found = regenerate.measure(tmp_path, write_fixture_data)
     assert found["losses"] == pytest.approx(stored["losses"], rel=1e-3)
     for when in ("first", "last"):

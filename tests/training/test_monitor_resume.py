@@ -24,6 +24,7 @@ def overrides(small, tmp_path):
         *small,
         *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
         "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
+        "metric.self_similarity.function.min_count=2",
         *("monitor.max_rows=40", "monitor.map_rows=16", "monitor.every_steps=2"),
         *("trainer.val_check_interval=5", "checkpoint.every_steps=4", "checkpoint.final=false"),
         f"output_dir={tmp_path / 'runs'}",
@@ -57,7 +58,9 @@ def cut(cfg, monkeypatch, method, at, number):
             run(cfg, "arm")
 
 
-def test_rows_and_snapshots_have_no_gap_and_no_duplicate(composed, overrides, tmp_path, monkeypatch):
+def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
+    composed, overrides, tmp_path, monkeypatch
+):
     whole, maps = result(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
     measured = [row["step"] for row in whole if any(k.startswith("isotropy/") for k in row)]
     steps = [row["step"] for row in whole if any(k.startswith("train_isotropy/") for k in row)]

@@ -18,6 +18,7 @@ from tests.training.test_watched_rows import Calls
 OVERRIDES = (
     *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
     *("metric=[isoscore,scatter_ratio,self_similarity,cosine_drift]", "monitor.max_rows=40"),
+    "metric.self_similarity.function.min_count=2",
     *("trainer.max_steps=6", "trainer.max_epochs=2", "checkpoint.every_steps=0"),
 )
 ACCUMULATED = "trainer.accumulate_grad_batches=2"
@@ -49,11 +50,11 @@ def passes_of_steps(experiment):
 def by_hand(passes, max_rows=40):
     expected = {}
     for place, rows in rows_of(passes, max_rows).items():
-        found = {"n_rows": len(rows.x_ND), "isoscore": isoscore(rows.x_ND)}
-        ratio = scatter_ratio(rows.x_ND, rows.label_N)
+        found = {"n_rows": len(rows.x), "isoscore": isoscore(rows.x)}
+        ratio = scatter_ratio(rows.x, rows.labels)
         found |= {f"scatter_ratio_{name}": value for name, value in ratio.items()}
         if place.startswith("tokens") or place.endswith("/tokens"):
-            words = self_similarity(rows.x_ND, rows.word_N)
+            words = self_similarity(rows.x, rows.words, min_count=2)
             found |= {f"self_similarity_{name}": value for name, value in words.items()}
         expected |= {f"train_isotropy/{name}/{place}": float(v) for name, v in found.items()}
     return expected

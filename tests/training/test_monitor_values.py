@@ -30,14 +30,14 @@ def by_hand(clouds, references):
     """Every value by key, each metric called with what its rows are known by."""
     expected = {}
     for place, rows in clouds.items():
-        x, of_words = rows.x_ND, bool((rows.word_N != NO_WORD).all())
-        assert torch.equal(rows.id_N, references[place].id_N), "the same rows, after training too"
+        x, of_words = rows.x, bool((rows.words != NO_WORD).all())
+        assert torch.equal(rows.ids, references[place].ids), "the same rows, after training too"
         found = {"n_rows": len(x)} | {name: metric(x) for name, metric in OF_ROWS.items()}
-        found |= {name: f(x, references[place].x_ND) for name, f in OF_PAIRS.items()}
-        parts = {"scatter_ratio": classes_of(x, rows.label_N)}
+        found |= {name: f(x, references[place].x) for name, f in OF_PAIRS.items()}
+        parts = {"scatter_ratio": classes_of(x, rows.labels)}
         if of_words:
-            parts["self_similarity"] = self_similarity(x, rows.word_N)
-            similarity = intra_sentence_similarity(x, rows.sentence_N)
+            parts["self_similarity"] = self_similarity(x, rows.words)
+            similarity = intra_sentence_similarity(x, rows.sentences)
             parts["intra_sentence_similarity"] = similarity
         for metric, values in parts.items():
             found |= {f"{metric}_{part}": value for part, value in values.items()}
@@ -79,7 +79,7 @@ def test_every_value_before_and_after_training(built, task):
     before = validated(experiment)
     at_start = rows_of(dev_passes(experiment), max_rows=150)
     assert len(at_start) == 3 * 3 + 2 * 3
-    assert len(at_start["layer_00/tokens"].x_ND) == 150
+    assert len(at_start["layer_00/tokens"].x) == 150
     assert differing(before, by_hand(at_start, at_start)) == {}
     for place in at_start:
         assert before[f"isotropy/cosine_drift/{place}"] == pytest.approx(0.0, abs=1e-12)
@@ -141,8 +141,8 @@ def test_a_row_with_a_nan_is_left_out_and_counted(built):
     batch = passed[0]
     lost = set(batch.index[~keep].tolist())
     rows = at_start["pooled/after"]
-    finite = torch.tensor([int(i) // (16 * 65536) not in lost for i in rows.id_N])
-    expected = scatter_ratio(rows.x_ND[finite], rows.label_N[finite])
+    finite = torch.tensor([int(i) // (16 * 65536) not in lost for i in rows.ids])
+    expected = scatter_ratio(rows.x[finite], rows.labels[finite])
     assert values["isotropy/n_rows/pooled/after"] == 29
     assert values["isotropy/n_rows_not_finite/pooled/after"] == 3
     assert "isotropy/n_rows_not_finite/pooled/before" not in values

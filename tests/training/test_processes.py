@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from isotrain.row_file import read_rows
+from isotrain.snapshots import read_snapshots
 
 ROOT = Path(__file__).parents[2]
+EVALUATION, TRAINING = (f"{rows}/n_rows/layer_01/tokens" for rows in ("isotropy", "train_isotropy"))
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,10 @@ def overrides(small):
         *("isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
         *("objective=[cosreg]", "trainer.accumulate_grad_batches=2"),
         *("trainer.log_every_n_steps=1", "trainer.val_check_interval=4"),
+        # Fewer rows than there are: which ones are kept counts too.
+        *("monitor.max_rows=40", "monitor.map_rows=20", "monitor.every_steps=1"),
+        "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
+        "metric.self_similarity.function.min_count=2",
         # SGD: what it adds to the weights is the gradient. Adam would divide rounding by rounding.
         *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
         *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
@@ -77,7 +84,7 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
         found[n] = finished(environment, tmp_path / str(n), *overrides, *more)
     (_, state1, rows1, _), (folder, state2, rows2, text) = found[1], found[2]
     assert json.loads((folder / "result.json").read_text())["n_processes"] == 2
-    assert text.count("curves.png") == 1, "only the first process prints"
+    assert text.count("metrics.jsonl (") == 1, "only the first process prints"
     assert state1.keys() == state2.keys()
     zero_gradient = ("attention.self.key.bias", "attention.self.k_lin.bias")  # softmax ignores it
     for name in state1:
@@ -85,11 +92,25 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
             assert gap(state1[name], state2[name]) < 1e-9, name
     assert len(rows1) == len(rows2) > 5
     assert any("train/cosreg" in row for row in rows1)
+    assert len([row for row in rows1 if TRAINING in row]) == rows1[-1]["step"] > 3
+    drift = [row["isotropy/cosine_drift/pooled/before"] for row in rows1 if EVALUATION in row]
+    assert len(drift) == 3
+    assert drift[0] < 1e-12 < 1e-6 < drift[-1]
     for row1, row2 in zip(rows1, rows2, strict=True):
         assert row1.keys() == row2.keys()
         for key in row1.keys() - {"time_s"}:
             # torchmetrics keeps correlations, and the monitor its rows, in float32
             assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), (key, row1["step"])
+    maps1, maps2 = (read_snapshots(found[n][0]) for n in (1, 2))
+    assert list(maps1) == list(maps2)
+    for step, arrays in maps1.items():
+        assert arrays.keys() == maps2[step].keys()
+        for name, one in arrays.items():
+            two = maps2[step][name]
+            if name.startswith(("index/", "label/", "token/", "frequency/", "n_rows/")):
+                assert np.array_equal(one, two), (step, name)
+            elif name.startswith("spectrum/"):
+                np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5 * one.max())
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from pytorch_lightning.loggers.logger import DummyLogger
 
 from isotrain.row_file import read_rows
 from isotrain.training.row_log import RowLog
@@ -69,3 +70,51 @@ def test_every_line_is_json_of_its_own(tmp_path):
     path = tmp_path / "metrics.jsonl"
     RowLog(path).log_metrics({"task/µ": 1.0}, step=0)
     assert json.loads(path.read_text(encoding="utf-8"))["task/µ"] == 1.0
+
+
+# --- the hub ----------------------------------------------------------------------------------
+
+LID = {"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
+
+
+class Held(DummyLogger):
+    """Remembers its rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        """One row."""
+        self.rows.append((step, dict(metrics)))
+
+
+def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
+    log = RowLog(tmp_path / "metrics.jsonl")
+    log.join({"isotropy/lid/layer_00/cls": 1.0})
+    log.join({"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0})
+    log.log_metrics({"val/loss": 0.5}, step=4)
+    log.log_metrics({"train/loss": 0.25}, step=5)
+    one, two = ({k: v for k, v in r.items() if k != "time_s"} for r in read_rows(log.file.path))
+    assert one == {"step": 4, "val/loss": 0.5, **LID}
+    assert two == {"step": 5, "train/loss": 0.25}
+
+
+@pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
+def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
+    other = Held()
+    log = RowLog(tmp_path / "metrics.jsonl", [other], headline)
+    log.join(LID)
+    log.log_metrics({"val/loss": 0.5}, step=4)
+    (row,) = read_rows(log.file.path)
+    assert row.items() >= LID.items()
+    shown = {"isotropy/lid/layer_01/cls": 3.0} if headline == ("lid",) else {}
+    assert other.rows == [(4, {"val/loss": 0.5, **shown})]
+
+
+def test_a_row_keeps_the_digits_of_float64(tmp_path):
+    log = RowLog(tmp_path / "metrics.jsonl")
+    value = 1.0 / 3.0 + 1e-16
+    log.join({"isotropy/lid/layer_00/cls": value})
+    log.log_metrics({}, step=1)
+    assert read_rows(log.file.path)[0]["isotropy/lid/layer_00/cls"] == value

@@ -30,6 +30,7 @@ def overrides(small, tmp_path):
         *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "metric=[isoscore]"),
         *("trainer.max_epochs=2", "trainer.val_check_interval=3", "checkpoint.every_steps=4"),
         *("schedule=constant", "training.warmup_fraction=0", "cache_dir=null"),
+        "trainer.log_every_n_steps=6",  # at most the steps of any run here: shorter ones log more
         f"output_dir={tmp_path / 'runs'}",
     )
 

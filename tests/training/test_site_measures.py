@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from isotrain.training.site_measures import site_measures
+from tests.dev_rows import monitor_of
 
 LAYER = (
     "metric=[isoscore]",
@@ -139,9 +142,8 @@ def test_what_is_not_defined_is_left_out():
 
 def logged(experiment):
     """`val/<site>/<name>` of one evaluation by the run's own trainer."""
-    (values,) = experiment.trainer.validate(
-        experiment.module, datamodule=experiment.data, verbose=False
-    )
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    values = monitor_of(experiment).newest
     parts = [key.split("/") for key in values]
     return {
         site: {name: values[f"val/{site}/{name}"] for _, site, name in of_site}
@@ -213,9 +215,32 @@ def test_the_queue_of_a_layer_that_reads_labels_is_compared_without_them(built):
     assert found["queue_spread"] == pytest.approx(rms(queue) / rms(before), rel=1e-4)
 
 
+class Halve(nn.Module):
+    """A layer without statistics, as a user may write one."""
+
+    has_statistics = False
+    counters: ClassVar = {}
+
+    def forward(self, x_ND):
+        return 0.5 * x_ND
+
+    def observe(self, x_ND):
+        """Nothing to remember."""
+
+    def fit(self, x_ND=None):
+        """Nothing to fit."""
+
+
 def test_a_layer_without_a_queue_has_no_gap(built):
-    found = logged(built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]"))
-    assert found == {"pooled": {"energy_kept": 1.0, "label_scatter_removed": 0.0}}
+    experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
+    experiment.module.model.transforms["pooled"] = Halve()
+    (found,) = logged(experiment).values()
+    assert found == pytest.approx({"energy_kept": 0.25, "label_scatter_removed": 0.0}, abs=1e-6)
+
+
+def test_a_site_without_a_layer_has_nothing_to_tell(built):
+    """Before and after it is one cloud."""
+    assert logged(built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")) == {}
 
 
 def test_queue_gap_is_nought_where_the_queue_holds_the_rows(built):

@@ -60,13 +60,13 @@ def test_the_rows_of_smallest_hash_with_what_is_known_of_them(built, task, size)
     assert set(seen.clouds[0]) == set(expected)
     for place, cloud in seen.clouds[0].items():
         rows = expected[place]
-        assert cloud.id_N.tolist() == rows.id_N.tolist(), place
+        assert cloud.id_N.tolist() == rows.ids.tolist(), place
         assert len(cloud.id_N) == budget
-        torch.testing.assert_close(cloud.x_ND, rows.x_ND, rtol=1e-6, atol=1e-6)
-        assert cloud.label_N.tolist() == rows.label_N.tolist()
+        torch.testing.assert_close(cloud.x_ND, rows.x, rtol=1e-6, atol=1e-6)
+        assert cloud.label_N.tolist() == rows.labels.tolist()
         words = None if cloud.token_N is None else cloud.token_N.tolist()
-        has_words = cloud.view != "cls" and NO_WORD not in rows.word_N
-        assert words == (rows.word_N.tolist() if has_words else None)
+        has_words = cloud.view != "cls" and NO_WORD not in rows.words
+        assert words == (rows.words.tolist() if has_words else None)
         assert cloud.is_owned == (place.startswith("pooled") and task[0] == "task=rte")
 
 
