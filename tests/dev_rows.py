@@ -51,7 +51,7 @@ def dev_passes(experiment: Any) -> list[tuple[Any, Any]]:
 
 def rows_of(passes: Iterable[tuple[Any, Any]], max_rows: int = 10**6) -> dict[str, Rows]:
     """Every cloud of some forward passes by `<where>/<view>`."""
-    known: dict[str, list[tuple[Any, ...]]] = {}  # of each row
+    all_facts: dict[str, list[tuple[Any, ...]]] = {}  # what is known of each row
     clouds: dict[str, list[Tensor]] = {}
     for batch, output in passes:
         sequences, tokens = [], []
@@ -75,14 +75,21 @@ def rows_of(passes: Iterable[tuple[Any, Any]], max_rows: int = 10**6) -> dict[st
             parts[f"{layer}/tokens"] = hidden[a_N, t_N], of_tokens
             parts[f"{layer}/mean"] = torch.stack(means), sequences
         for site, rows in output.site_rows.items():
-            facts = of_tokens if site != "pooled" else _of_vectors(batch, len(rows.before))
+            if site == "pooled":
+                facts = _of_vectors(batch, len(rows.before))
+            elif len(rows.before) == len(of_tokens):
+                facts = of_tokens
+            else:  # rows=no_special
+                facts = [known for (a, t), known in tokens if not batch.special_mask[a, t]]
             parts[f"{site}/before"] = rows.before, facts
             parts[f"{site}/after"] = rows.after, facts
         for place, (x_ND, facts) in parts.items():
             assert len(x_ND) == len(facts)
-            known.setdefault(place, []).extend(facts)
+            all_facts.setdefault(place, []).extend(facts)
             clouds.setdefault(place, []).append(x_ND.detach().float())
-    return {place: _lowest(torch.cat(clouds[place]), known[place], max_rows) for place in clouds}
+    return {
+        place: _lowest(torch.cat(clouds[place]), all_facts[place], max_rows) for place in clouds
+    }
 
 
 def _of_vectors(batch: Any, n_rows: int) -> list[Any]:

@@ -8,6 +8,7 @@ from hydra.errors import InstantiationException
 
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.identity import Identity
+from tests.dev_rows import monitor_of
 
 PROJECTION = "objective.simcse.projection=mlp"
 
@@ -167,11 +168,36 @@ def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
             ["metric=[label_silhouette]", "metric.label_silhouette.function.max_rows=1"],
             r"metric\.label_silhouette, .*max_rows",
         ),
+        (
+            ["metric=[self_similarity]", "metric.self_similarity.function.min_count=1"],
+            r"metric\.self_similarity, .*min_count must be at least 2",
+        ),
+        (
+            ["metric=[isoscore_star]", "metric.isoscore_star.function.shrinkage=2"],
+            r"metric\.isoscore_star, .*shrinkage",
+        ),
     ],
 )
 def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, message):
     with pytest.raises(ValueError, match=message):
         built("task=rte", *overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["metric=[self_similarity]", "metric.self_similarity.function.min_count=100"],
+        ["metric=[max_explainable_variance]"],
+        [
+            "metric=[max_explainable_variance]",
+            "metric.max_explainable_variance.function.n_per_group=100",
+        ],
+        ["metric=[s_inter,s_intra,intra_sentence_similarity,linear_cka,cosine_drift]"],
+    ],
+)
+def test_a_metric_that_common_words_suffice_for_is_not_refused(built, overrides):
+    """A word of running text, or a long sentence, may have a hundred rows among 1,024."""
+    assert monitor_of(built("task=rte", *overrides)).measure.metrics
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, secon
 def test_another_encoder_is_refused(first, second, tmp_path):
     cfg = second(first, "encoder.n_blocks=1", "encoder.dropout=0")
     refusal = _refusal(cfg)
-    assert "another encoder (encoder.dropout=0.1 there and 0 here, n_blocks=2 there" in refusal
+    assert "another encoder (encoder.n_blocks=2 there and 1 here, dropout=0.1 there and" in refusal
     assert not (tmp_path / "2").exists()
 
 

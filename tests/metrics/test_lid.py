@@ -55,9 +55,9 @@ def test_equals_the_formula_row_by_row(n, d, m, distance, squared):
 
 def test_the_file_of_the_metric_gives_its_error_too(composed):
     x = cloud(150, 4)
-    found = instantiate(composed("metric=[lid]", "monitor.headline=lid_value").metric.lid.function)(
-        x
-    )
+    found = instantiate(
+        composed("metric=[lid]", "monitor.headline=[lid_value]").metric.lid.function
+    )(x)
     assert set(found) == {"value", "standard_error", "n_queries"}
     assert found["value"].item() == lid(x).item()
 

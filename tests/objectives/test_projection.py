@@ -62,7 +62,7 @@ def test_a_run_trains_the_projection_and_fills_the_memory(built):
     overrides += ["objective.simcse.projection=mlp", "objective.simcse.memory_rows=32"]
     experiment = built(
         "task=stsb", "task.form=bi", "trainer.max_steps=2", "metric=[mean_cosine]",
-        "monitor.headline=mean_cosine", f"objective=[{','.join(names)}]", *overrides,
+        "monitor.headline=[mean_cosine]", f"objective=[{','.join(names)}]", *overrides,
     )  # fmt: skip
     simcse = experiment.module.extra.objectives["simcse"]
     before = simcse.projection[0].weight.detach().clone()

@@ -64,6 +64,7 @@ counts = {key.replace("isoscore", "n_rows"): 128.0 for key in isotropy if "isosc
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "result.json").write_text(json.dumps({
     "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277, "test": 300},
+    "headline": ["isoscore"],
     "scores": {"val/accuracy": accuracy, "val/loss": 0.7, "test/accuracy": accuracy - 0.1,
                **isotropy, **counts},
 }))

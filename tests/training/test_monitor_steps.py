@@ -12,7 +12,7 @@ from isotrain.metrics.self_similarity import self_similarity
 from isotrain.row_file import read_rows
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.row_log import RowLog
-from tests.dev_rows import monitor_of, rows_of
+from tests.dev_rows import monitor_of, rows_of, validated
 from tests.training.test_watched_rows import Calls
 
 OVERRIDES = (
@@ -160,3 +160,18 @@ def test_one_row_a_step_is_counted(built, tmp_path):
         assert row["train_isotropy/n_rows/layer_01/cls"] == 1
         assert "train_isotropy/isoscore/layer_01/cls" not in row
         assert "train_isotropy/isoscore/layer_01/tokens" in row
+
+
+def test_training_rows_without_labels_have_no_label_geometry(built, tmp_path):
+    """Sentences of running text have none; the pairs of dev have scores."""
+    experiment = built(
+        *("task=text", "objective=[simcse]", "metric=[isoscore,scatter_ratio]"),
+        *("monitor.every_steps=1", "trainer.max_steps=2", "checkpoint.every_steps=0"),
+    )
+    with pytest.warns(UserWarning, match="isotropy/scatter_ratio is left out .*two classes"):
+        rows = fitted(experiment, tmp_path)
+    assert [row["step"] for row in rows] == [1, 2]
+    for row in rows:
+        assert "train_isotropy/isoscore/layer_02/tokens" in row
+        assert not any("scatter_ratio" in key for key in row)
+    assert "isotropy/scatter_ratio_share/layer_02/tokens" in validated(experiment)

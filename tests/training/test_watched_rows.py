@@ -48,8 +48,9 @@ def seen_by(experiment):
         ("task=rte", "site=[layer_1,pooled]"),
         ("task=stsb", "task.form=bi", "pooling=mean", "site=[pooled]"),
         ("task=wic", "pooling=spans", "task.prompt=none", "site=[tokens,pooled]"),
+        ("task=rte", "pooling=mean", "rows=no_special", "site=[layer_1,tokens]"),
     ],
-    ids=["cross", "bi", "spans"],
+    ids=["cross", "bi", "spans", "no_special"],
 )
 def test_the_rows_of_smallest_hash_with_what_is_known_of_them(built, task, size):
     budget = 25  # fewer than there are of any kind
@@ -202,25 +203,29 @@ def test_a_row_taken_twice_from_a_batch_is_no_view_of_it():
 # --- processes ---------------------------------------------------------------------------------
 
 
-def of_process(rank, max_rows, sizes):
+CASES = ((9, (6, 2, 5)), (1000, (7, 1)), (30, (1, 40)))  # budget, examples of each batch
+
+
+def of_process(rank):
     """Rank r watches every second batch, as in an evaluation; the rows that come out."""
-    rows = WatchedRows(max_rows, VIEWS, (), WORDS)
-    first = 0
-    for number, n in enumerate(sizes):
-        if rank is None or number % 2 == rank:
-            rows.offer(*synthetic(first, n))
-        first += n
-    if rank is not None:
-        rows.exchange()
-    return [tuple(cloud) for cloud in rows.clouds()], rows.frequency_V
+    found = []
+    for max_rows, sizes in CASES:
+        rows, first = WatchedRows(max_rows, VIEWS, (), WORDS), 0
+        for number, n in enumerate(sizes):
+            if rank is None or number % 2 == rank:
+                rows.offer(*synthetic(first, n))
+            first += n
+        if rank is not None:
+            rows.exchange()
+        found.append(([tuple(cloud) for cloud in rows.clouds()], rows.frequency_V))
+    return found
 
 
-@pytest.mark.parametrize(("max_rows", "sizes"), [(9, (6, 2, 5)), (1000, (7, 1)), (30, (1, 40))])
-def test_two_processes_watch_what_one_would(tmp_path, max_rows, sizes):
-    clouds, frequency = of_process(None, max_rows, sizes)
-    for found, of_words in on_ranks(of_process, 2, tmp_path, max_rows, sizes):
-        assert len(found) == len(clouds) == 3 * 3 + 2
-        assert torch.equal(of_words, frequency)
-        for one, two in zip(clouds, found, strict=True):
-            for x, y in zip(one, two, strict=True):
-                assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
+def test_two_processes_watch_what_one_would(tmp_path):
+    for of_rank in on_ranks(of_process, 2, tmp_path):
+        for (clouds, frequency), (found, of_words) in zip(of_process(None), of_rank, strict=True):
+            assert len(found) == len(clouds) == 3 * 3 + 2
+            assert torch.equal(of_words, frequency)
+            for one, two in zip(clouds, found, strict=True):
+                for x, y in zip(one, two, strict=True):
+                    assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
