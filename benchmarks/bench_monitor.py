@@ -103,7 +103,7 @@ def memory() -> None:
     width, n_layers, max_rows, n_tokens, length = 768, 13, 1024, 30522, 4
     budget = max_rows * width * 4 * (3 * n_layers + 2)
     for n in (1_000, 100_000):
-        rows = WatchedRows(max_rows, ("cls", "tokens", "mean"), ("pooled",), n_tokens)
+        rows = WatchedRows(max_rows, ("cls", "tokens", "mean"), ("pooled",))
         for first in range(0, n, 100):
             ids = torch.randint(n_tokens, (100, length))
             ones = torch.ones_like(ids)

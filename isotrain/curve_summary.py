@@ -1,7 +1,4 @@
-"""A curve in a few numbers: where it ended, its best value, its mean height. Imports nothing heavy.
-
-Loggers and studies both read curves this way.
-"""
+"""A curve in a few numbers: where it ended, its best value, its mean height."""
 
 from __future__ import annotations
 

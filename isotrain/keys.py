@@ -83,19 +83,20 @@ def is_of(place: Place, metrics: Collection[str]) -> bool:
 def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:
     """The scalars of a row for loggers that draw a chart for each.
 
-    Of isotropy values those of the headline metrics: at the tokens of every layer, in every view of
-    the last layer, and around each site.
+    Of isotropy values those of the headline metrics: at the tokens of every layer (without them, in
+    the first view that there is), in every view of the last layer, and around each site.
 
     >>> row = {"val/loss": 1.0, "isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
     >>> few(row | {"isotropy/lid/layer_00/tokens": 4.0, "isotropy/rank/layer_01/cls": 5.0}, ["lid"])
     {'val/loss': 1.0, 'isotropy/lid/layer_01/cls': 3.0, 'isotropy/lid/layer_00/tokens': 4.0}
     """
     places = {key: place_of(key) for key in row}
-    layers = {p.where for p in places.values() if p and p.view in VIEWS}
-    last = max(layers, default="")
+    of_layers = [p for p in places.values() if p and p.view in VIEWS]
+    last = max((p.where for p in of_layers), default="")
+    views = [view for view in ("tokens", *VIEWS) if any(p.view == view for p in of_layers)]
 
     def is_shown(place: Place) -> bool:
-        at = place.view in SIDES or place.view == "tokens" or place.where == last
+        at = place.view in SIDES or place.view in views[:1] or place.where == last
         return at and place.metric in headline
 
     return {key: value for key, value in row.items() if not (p := places[key]) or is_shown(p)}

@@ -74,15 +74,19 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
             folder.failed(error)
             if isinstance(error, OSError) and (sentence := storage_failure(error, folder.path)):
                 raise StorageError(sentence) from error
+            if isinstance(error, Exception) and folder.is_first and cfg.report:
+                _draw(folder.path)  # not at a signal, which may leave seconds
             raise
         else:
             if folder.is_first and cfg.report:
                 _draw(folder.path)
-            for logger in experiment.trainer.loggers:
-                logger.publish(folder.path)  # type: ignore[attr-defined]
+            with working("showing the run to its loggers"):
+                for logger in experiment.trainer.loggers:
+                    logger.publish(folder.path)  # type: ignore[attr-defined]
         finally:
             experiment.checkpoints.listen(False)
-            close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
+            with working("closing the loggers"):
+                close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
         if not folder.is_first:
@@ -114,6 +118,8 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
         "encoder": experiment.source_id,
+        "width": module.model.encoder.width,
+        "is_causal": module.model.encoder.is_causal,
         "device": str(experiment.trainer.strategy.root_device),
         "n_processes": experiment.trainer.world_size,
         "monitor": f"val/{experiment.module.task.monitor}",

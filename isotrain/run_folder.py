@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -69,6 +70,12 @@ class RunFolder:
                 "rerun=true trains on that and replaces the result"
             )
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
+        if self.cfg.monitor.headline is not None:
+            result["headline"] = list(self.cfg.monitor.headline)
+        if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
+            note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
+        if self.cfg.report and not (self.path / "report.html").is_file():
+            note += f"; isotrain report {self.path} draws its page"
         if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
             note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
         if self.cfg.logger:
@@ -161,6 +168,7 @@ class RunFolder:
         self.record |= {"steps": n_steps, "scores": scores, "timings_s": timings_s, **selection}
         self.record |= {"degenerate": bool(reason), "degenerate_reason": reason}
         self.record["status"] = "finished"
+        self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
         if self.is_first:
             self._write()
             for name in ("resume.ckpt", "best.ckpt"):  # last.ckpt has the selected weights

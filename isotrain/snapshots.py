@@ -20,14 +20,15 @@ eigenvalues.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
 from isotrain.keys import VIEWS
 
-FOLDER = "snapshots"
 Arrays = dict[str, np.ndarray]
 
 
@@ -42,7 +43,7 @@ def group_of(where: str, view: str) -> str:
 
 def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
     """The file that was written into a run folder; one of the same step is replaced in one go."""
-    path = run / FOLDER / f"step_{step:08d}.npz"
+    path = _folder(run) / f"step_{step:08d}.npz"
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     try:
@@ -55,10 +56,38 @@ def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Pa
     return path
 
 
-def read_snapshots(run: Path) -> dict[int, Arrays]:
-    """The snapshots of a run folder by step, in order; none where none were taken."""
+def snapshot_steps(run: Path) -> list[int]:
+    """The steps at which snapshots were taken, in order; none is opened."""
+    return sorted(int(path.stem.removeprefix("step_")) for path in _folder(run).glob("step_*.npz"))
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of the steps: the first, the last, and evenly spaced ones between.
+
+    >>> spread([0, 10, 20, 30, 40], 3)
+    [0, 20, 40]
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(k * (len(steps) - 1) / (most - 1))] for k in range(most)]
+
+
+def read_snapshots(run: Path, most: int | None = None) -> dict[int, Arrays]:
+    """The snapshots of a run folder by step, in order, or at most so many of them (see `spread`).
+
+    One that cannot be read is left out.
+    """
+    steps = snapshot_steps(run)
     found: dict[int, Arrays] = {}
-    for path in sorted((run / FOLDER).glob("step_*.npz")):
-        with np.load(path, allow_pickle=False) as arrays:
-            found[int(path.stem.removeprefix("step_"))] = dict(arrays)
+    for step in steps if most is None else spread(steps, most):
+        with (
+            suppress(OSError, ValueError, EOFError, BadZipFile),
+            (_folder(run) / f"step_{step:08d}.npz").open("rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            found[step] = dict(arrays)
     return found
+
+
+def _folder(run: Path) -> Path:
+    return run / "snapshots"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isotrain import snapshots
-from isotrain.snapshots import read_snapshots, write_snapshot
+from isotrain.snapshots import read_snapshots, snapshot_steps, write_snapshot
 
 ARRAYS = {
     "spectrum/layer_01/tokens": np.array([3.0, 1.0], dtype=np.float32),
@@ -82,5 +82,25 @@ def test_a_write_that_was_killed_is_no_snapshot_and_is_made_good(tmp_path, monke
 def test_nothing_that_is_read_can_run_code(tmp_path):
     """An array of objects is a pickle."""
     write_snapshot(tmp_path, 5, {"token/tokens": np.array([{"a": 1}], dtype=object)})
-    with pytest.raises(ValueError, match="pickle"):
-        read_snapshots(tmp_path)
+    write_snapshot(tmp_path, 7, ARRAYS)
+    assert list(read_snapshots(tmp_path)) == [7]
+
+
+def test_a_damaged_one_is_left_out(tmp_path):
+    for step in (0, 5, 9):
+        path = write_snapshot(tmp_path, step, ARRAYS)
+        if step == 5:
+            path.write_bytes(path.read_bytes()[:40])
+        if step == 9:
+            path.write_bytes(b"")
+    assert list(read_snapshots(tmp_path)) == [0]
+    assert snapshot_steps(tmp_path) == [0, 5, 9]
+
+
+def test_a_reader_may_ask_for_a_few_of_many(tmp_path):
+    for step in range(0, 300, 10):
+        write_snapshot(tmp_path, step, {"n_rows/pooled/after": np.array(step)})
+    few = read_snapshots(tmp_path, most=4)
+    assert list(few) == [0, 100, 190, 290]
+    assert [int(arrays["n_rows/pooled/after"]) for arrays in few.values()] == list(few)
+    assert len(read_snapshots(tmp_path)) == len(read_snapshots(tmp_path, most=30)) == 30

@@ -56,6 +56,8 @@ class Reservoir:
             chosen = torch.arange(len(ids_N), device=ids_N.device)
         if len(chosen) > self.budget:
             chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
+        if not self._clouds:  # also where no row comes: another process may have some
+            self._clouds = [cloud.detach()[:0].float().cpu() for cloud in clouds]
         if len(chosen) == 0:
             return
         new_hashes, new_ids = hashes_N[chosen].cpu(), ids_N[chosen].cpu()
@@ -75,8 +77,6 @@ class Reservoir:
             chosen = places_N[chosen]
         for g, cloud in enumerate(clouds):
             rows = cloud.detach()[chosen].float().cpu()
-            if g == len(self._clouds):
-                self._clouds.append(rows.new_empty(0, rows.shape[1]))
             self._clouds[g] = _grown(self._clouds[g], n_old + n_free)
             self._clouds[g][slots] = rows
 

@@ -11,13 +11,14 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrain.pages.panels import (
     COLOURS,
-    TITLES,
     finish,
     joined,
     layer_colours,
     layer_number,
     panel,
 )
+from isotrain.pages.readings import TITLES
+from isotrain.pages.rows import End
 
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis
@@ -25,13 +26,15 @@ LEAST = 1e-9  # share below which an eigenvalue is rounding
 MARKS = "os^Dv<>"
 
 
-def spectra(snapshots: Snapshots, clouds: str) -> Figure:
-    """Share of the variance against rank, both logarithmic: first (dashed) and last snapshot.
+def spectra(
+    snapshots: Snapshots, clouds: str, end: End, titles: Mapping[str, str] = TITLES
+) -> Figure:
+    """Share of the variance against rank, both logarithmic: first snapshot (dashed) and `end`.
 
     `clouds` is `*/<view>`, whose layers have a line each, or `<site>/*`: before and after.
     """
     figure, axis = panel()
-    ends = list(dict.fromkeys([min(snapshots), max(snapshots)])) if snapshots else []
+    ends = [s for s in dict.fromkeys([min(snapshots, default=0), end.step]) if s in snapshots]
     names = sorted({name for step in ends for name in clouds_of(snapshots[step], clouds)})
     names.sort(key=lambda name: name.endswith("/after"))  # before comes first
     of_layers = clouds.startswith("*/")
@@ -48,11 +51,11 @@ def spectra(snapshots: Snapshots, clouds: str) -> Figure:
             axis.plot(
                 ranks[kept],
                 shares[kept],
-                "--" if step == ends[0] and len(ends) > 1 else "-",
+                "-" if step == end.step else "--",
                 color=colour,
                 linewidth=1.2,
                 gid=f"layer-{layer_number(where)}" if of_layers else None,
-                label=f"{name.split('/')[1]}, step {step}",
+                label=f"{name.split('/')[1]}, {end.name if step == end.step else f'step {step}'}",
             )
     if axis.lines:
         axis.set(xscale="log", yscale="log")
@@ -63,7 +66,7 @@ def spectra(snapshots: Snapshots, clouds: str) -> Figure:
         if not of_layers:
             axis.legend(fontsize=7, frameon=False)
     n = max((int(snapshots[s].get(f"n_rows/{c}", 0)) for s in ends for c in names), default=0)
-    title = TITLES.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
+    title = titles.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
     finish(axis, joined(title, f"N = {n:,}" * bool(n)), "rank of the direction")
     return figure
 

@@ -8,40 +8,52 @@ from typing import Any
 from isotrain.keys import VIEWS
 from isotrain.pages.cloud_figures import Snapshots, clouds_of, maps, spectra
 from isotrain.pages.maps import aligned
-from isotrain.pages.page import Figures, Section, grid, map_viewer, note
+from isotrain.pages.page import Figures, Section, piece
+from isotrain.pages.rows import End
 
 
 def cloud_sections(
-    drawn: Figures, snapshots: Snapshots, data: Mapping[str, Any], sites: Sequence[str]
+    drawn: Figures,
+    snapshots: Snapshots,
+    n_snapshots: int,
+    end: End,
+    data: Mapping[str, Any],
+    sites: Sequence[str],
+    titles: Mapping[str, str],
 ) -> list[Section]:
-    """Spectra of views and sites, and the maps of `data` (see `map_data`), where there are some."""
+    """Spectra of views and sites, and the maps of `data` (see `map_data`), where there are some.
+
+    `snapshots` are those of `n_snapshots` that are shown; `end` is one of them.
+    """
     found = []
     patterns = [*(f"*/{view}" for view in VIEWS), *(f"{site}/*" for site in sites)]
-    shown = [p for p in patterns if any(clouds_of(arrays, p) for arrays in snapshots.values())]
-    if shown:
+    if shown := [p for p in patterns if any(clouds_of(a, p) for a in snapshots.values())]:
         parts = [
-            drawn.add(spectra(snapshots, p), f"spectra_{name}", f"spectra, {name}")
+            drawn.add(spectra(snapshots, p, end, titles), f"spectra_{name}", f"spectra, {name}")
             for p, name in ((p, p.replace("*/", "").replace("/*", "_site")) for p in shown)
         ]
-        first, last = min(snapshots), max(snapshots)
-        ends = f"Dashed: step {first}; solid: step {last}." if first < last else f"Step {last}."
+        first = min(snapshots)
+        dashed = f"Dashed: step {first}; solid: " if first != end.step else "Shown: "
         text = (
             "Share of the variance in each principal direction, largest first; a flat line is "
-            f"isotropic. {ends}"
+            f"isotropic. {dashed}{end.name}."
         )
-        found.append(Section("Spectra", grid(parts, below=text)))
+        found.append(Section("Spectra", piece("grid", parts=parts, note=text)))
     if data:
         start = data["start"]
-        points = {step: a[f"map/{start}"] for step, a in snapshots.items() if f"map/{start}" in a}
-        group = data["clouds"][start]["group"]
-        labels = snapshots[max(snapshots)].get(f"label/{group}")
+        points = {
+            step: a[f"map/{start}"]
+            for step, a in snapshots.items()
+            if f"map/{start}" in a and step <= end.step
+        }
+        labels = snapshots[max(snapshots)].get(f"label/{data['clouds'][start]['group']}")
         drawn.save(maps(aligned(points), start.replace("/", ", "), labels), "maps")
         text = (
             "The rows of a cloud along its two leading principal directions, at "
-            f"{len(data['steps'])} of {data['n_steps']} snapshots. Each map is turned or mirrored "
-            "to lie closest to the one before it (orthogonal Procrustes on the common rows); "
-            "distances within a map do not change. The directions themselves differ from step to "
-            "step."
+            f"{len(snapshots)} of {n_snapshots} snapshots. Each map is turned or mirrored to lie "
+            "closest to the one before it (orthogonal Procrustes on the common rows); distances "
+            "within a map do not change. The directions themselves differ from step to step."
         )
-        found.append(Section("Maps of rows through training", map_viewer() + note(text)))
+        body = piece("map_viewer") + piece("note", note=text)
+        found.append(Section("Maps of rows through training", body))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -13,7 +13,6 @@ from isotrain.keys import DEV, VIEWS, Place
 from isotrain.pages.panels import (
     COLOURS,
     SIZE,
-    TITLES,
     draw_layers,
     draw_loss,
     draw_score,
@@ -24,8 +23,16 @@ from isotrain.pages.panels import (
     layer_number,
     panel,
 )
-from isotrain.pages.readings import label
-from isotrain.pages.rows import Rows, isotropy_places, layers_of, measured, n_rows, ranked
+from isotrain.pages.readings import TITLES, label
+from isotrain.pages.rows import (
+    End,
+    Rows,
+    isotropy_places,
+    layers_of,
+    measured,
+    n_rows,
+    ranked,
+)
 
 N_METRICS = 4  # of one figure
 
@@ -79,10 +86,12 @@ def loss_curve(rows: Rows) -> Figure:
     return figure
 
 
-def layer_curves(rows: Rows, metric: str, view: str, source: str = DEV) -> Figure:
+def layer_curves(
+    rows: Rows, metric: str, view: str, source: str = DEV, titles: Mapping[str, str] = TITLES
+) -> Figure:
     """A metric over the steps at one view of every layer, a line each, with its null bands."""
     figure, axis = panel()
-    draw_layers(axis, rows, metric, view, source)
+    draw_layers(axis, rows, metric, view, source, titles)
     return figure
 
 
@@ -93,7 +102,7 @@ def site_curves(rows: Rows, metric: str, source: str = DEV) -> Figure:
     return figure
 
 
-def heatmap(rows: Rows, metric: str, view: str) -> Figure:
+def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITLES) -> Figure:
     """A metric at one view of every layer as colours: evaluations to the right, layers upwards.
 
     What has no value is grey.
@@ -118,20 +127,22 @@ def heatmap(rows: Rows, metric: str, view: str) -> Figure:
             bar.set_label(label(metric), fontsize=7, parse_math=False)
             bar.ax.tick_params(labelsize=7)
     shown = [place for place in places if place.view == view]
-    title = joined(TITLES.get(view, view), n_rows(rows, shown))
+    title = joined(titles[view], n_rows(rows, shown))
     finish(axis, title, "optimizer step of the evaluation")
     return figure
 
 
-def layers(rows: Rows, metric: str, view: str) -> Figure:
-    """A metric from the lowest to the highest layer, at the first and the last evaluation."""
+def layers(
+    rows: Rows, metric: str, view: str, end: End, titles: Mapping[str, str] = TITLES
+) -> Figure:
+    """A metric from the lowest to the highest layer, at the first evaluation and at `end`."""
     figure, axis = panel()
     places = isotropy_places(rows, metric)
     names = layers_of(places, view)
     found = [dict(places[Place(metric, name, view)]) for name in names]
-    steps = sorted({step for values in found for step in values})
-    for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
-        first = step == steps[0] and len(steps) > 1
+    first_step = min((step for values in found for step in values), default=end.step)
+    for step in dict.fromkeys([first_step, end.step] if names else []):
+        first = step != end.step
         values = [values.get(step, np.nan) for values in found]
         axis.plot(
             values,
@@ -139,11 +150,11 @@ def layers(rows: Rows, metric: str, view: str) -> Figure:
             color=COLOURS[0],
             markerfacecolor="white" if first else COLOURS[0],
             markersize=4,
-            label=f"step {step:g}",
+            label=f"step {step:g}" if first else end.name,
         )
     shown = [place for place in places if place.view == view]
-    finish(axis, joined(TITLES.get(view, view), n_rows(rows, shown)), "layer")
-    if steps:
+    finish(axis, joined(titles[view], n_rows(rows, shown)), "layer")
+    if names:
         axis.set_xticks(range(len(names)), [str(layer_number(name)) for name in names])
         axis.legend(fontsize=7, frameon=False)
     return figure

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from isotrain.keys import DEV, TRAINING, VIEWS, Place
 from isotrain.pages.figures import heatmap, layer_curves, layers, site_curves
-from isotrain.pages.page import Figures, Section, folded, grid, items, layer_choice, note
-from isotrain.pages.panels import TITLES, layer_colours
+from isotrain.pages.page import Figures, Section
+from isotrain.pages.panels import layer_colours
 from isotrain.pages.readings import READINGS, base_of, label
 from isotrain.pages.rows import (
     Rows,

@@ -1,4 +1,4 @@
-"""The maps of snapshots as data of a page: aligned, packed, and few enough. M points of a map."""
+"""The maps of snapshots as data of a page: aligned and packed. M points of a map."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from typing import Any
 import numpy as np
 
 from isotrain.pages.cloud_figures import Snapshots, class_names
+from isotrain.pages.rows import End
 from isotrain.results import as_json
 from isotrain.snapshots import group_of
 
-MOST_STEPS = 12
-MOST_BYTES = 1_400_000  # of all points, as text
-BYTES_OF_A_NUMBER = 2 * 4 / 3  # int16 in base64
 
-
-def map_data(snapshots: Snapshots) -> dict[str, Any]:
+def map_data(snapshots: Snapshots, end: End) -> dict[str, Any]:
     """What the maps of a page are drawn from; empty where no snapshot has a map.
 
-    `steps`: those shown, the first, the last and some between, so that the page stays small.
-    `clouds`: by name, the group of its rows and at each step, or None, `n` rows measured, `scale`,
-    `xy` (base64 of int16 pairs; times scale/32767), `cluster` (base64 of uint8). `groups`: by name,
-    `label`, `kind` (class | score), `index`, `token`, `frequency` of each row. `start`: the cloud
-    to begin with.
+    `steps`: of the snapshots, and `titles` of them. `clouds`: by name, the group of its rows and
+    at each step, or None, `n` rows measured, `scale`, `xy` (base64 of int16 pairs; times
+    scale/32767), `cluster` (base64 of uint8). `groups`: by name, `label`, `kind` (class | score),
+    `index`, `token`, `frequency` of each row. `start`: the cloud to begin with, and `shown` the
+    place of the step, which is that of `end`.
     """
     names = sorted({k[4:] for arrays in snapshots.values() for k in arrays if k.startswith("map/")})
     if not names:
         return {}
-    steps = _shown(snapshots, names)
+    steps = sorted(snapshots)
     clouds: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     for name in names:
@@ -48,8 +45,14 @@ def map_data(snapshots: Snapshots) -> dict[str, Any]:
                 "xy": _text(packed),
                 "cluster": None if cluster is None else _text(cluster.astype("u1")),
             }
-    content = {"clouds": clouds, "groups": groups, "steps": steps, "n_steps": len(snapshots)}
-    return content | {"start": _first(names)}
+    return {
+        "clouds": clouds,
+        "groups": groups,
+        "steps": steps,
+        "titles": [end.name if step == end.step else f"step {step}" for step in steps],
+        "start": _first(names),
+        "shown": steps.index(end.step) if end.step in steps else len(steps) - 1,
+    }
 
 
 def _first(names: Sequence[str]) -> str:
@@ -82,17 +85,6 @@ def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
             point = point @ (u @ vt)
         found[step] = before = point
     return found
-
-
-def _shown(snapshots: Snapshots, names: Sequence[str]) -> list[int]:
-    """The first step, the last and some evenly between, as many as fit."""
-    steps = sorted(snapshots)
-    points = max(
-        sum(a[f"map/{n}"].size for n in names if f"map/{n}" in a) for a in snapshots.values()
-    )
-    n = min(MOST_STEPS, max(2, int(MOST_BYTES / (points * 2 * 4 / 3))))
-    places = np.linspace(0, len(steps) - 1, min(n, len(steps))).round().astype(int)
-    return [steps[i] for i in places]
 
 
 def _group(snapshots: Snapshots, group: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,6 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from isotrain.pages.panels import layer_number
-from isotrain.pages.run_tables import Table
 from isotrain.pages.svg import inline, svg_text
 
 HERE = Path(__file__).parent
@@ -63,49 +61,14 @@ class Figures:
             figure.savefig(self.folder / f"{name}.png", dpi=PNG_DPI)
 
 
-def grid(parts: Iterable[Markup], caption: str = "", below: str = "") -> Markup:
-    """Parts side by side as far as there is room, under a caption."""
-    return _piece("grid", list(parts), caption, below)
+def piece(name: str, **values: Any) -> Markup:
+    """A part of a page, by the macro of that name in `pieces.html`.
 
-
-def tables(found: Iterable[Table], below: str = "") -> Markup:
-    """Tables, which may be scrolled sideways."""
-    return _piece("tables", list(found), below)
-
-
-def folded(title: str, body: Markup) -> Markup:
-    """What is shown when asked for, and always in print."""
-    return _piece("folded", title, body)
-
-
-def items(texts: Sequence[str]) -> Markup:
-    """A list of sentences."""
-    return _piece("items", texts)
-
-
-def verdict(sentences: Sequence[str], grave: Sequence[str], caution: str) -> Markup:
-    """What a reader sees first: what went wrong, what was found, and how far that goes."""
-    return _piece("verdict", sentences, grave, caution)
-
-
-def note(text: str) -> Markup:
-    """A sentence below what it explains."""
-    return _piece("note", text)
-
-
-def code(text: str, below: str) -> Markup:
-    """A command, and what it does."""
-    return _piece("code", text, below)
-
-
-def layer_choice(colours: Mapping[str, str]) -> Markup:
-    """A slider that highlights one layer in all panels behind it; the legend, colours by layer."""
-    return _piece("layer_choice", {layer_number(name): c for name, c in colours.items()})
-
-
-def map_viewer() -> Markup:
-    """The maps that the page's data hold, with their controls."""
-    return _piece("map_viewer")
+    >>> print(piece("note", note="N < D").strip())
+    <p class="note">N &lt; D</p>
+    """
+    module = TEMPLATES.get_template("pieces.html").module
+    return Markup(getattr(module, name)(**values))
 
 
 def page(
@@ -141,9 +104,3 @@ def write_page(path: Path, text: str) -> Path:
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
     return path
-
-
-def _piece(name: str, *arguments: Any) -> Markup:
-    """A macro of `pieces.html`."""
-    module = TEMPLATES.get_template("pieces.html").module
-    return Markup(getattr(module, name)(*arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib
@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from isotrain.keys import DEV, Place
+from isotrain.pages.readings import TITLES
 from isotrain.pages.rows import Rows, Series, isotropy_places, layers_of, n_rows, series, sites_of
 
-TITLES = {"cls": "CLS", "tokens": "tokens", "mean": "mean of tokens"}  # of views
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 BRIGHTEST = 0.88  # of the colour map of layers: yellow is too faint on white
@@ -82,7 +82,14 @@ def draw_loss(axis: Axes, rows: Rows) -> None:
     finish(axis, "loss")
 
 
-def draw_layers(axis: Axes, rows: Rows, metric: str, view: str, source: str = DEV) -> None:
+def draw_layers(
+    axis: Axes,
+    rows: Rows,
+    metric: str,
+    view: str,
+    source: str = DEV,
+    titles: Mapping[str, str] = TITLES,
+) -> None:
     """A metric at one view of every layer, a line each; its null band where it has one."""
     places = isotropy_places(rows, metric, source)
     names = layers_of(places, view)
@@ -92,7 +99,7 @@ def draw_layers(axis: Axes, rows: Rows, metric: str, view: str, source: str = DE
         mark = "." if len(places[place]) <= FEW_POINTS else ""
         _line(axis, places[place], "-", color=colour, marker=mark, gid=gid, label=name)
     shown = [place for place in places if place.view == view]
-    finish(axis, joined(TITLES.get(view, view), n_rows(rows, shown)))
+    finish(axis, joined(titles[view], n_rows(rows, shown)))
 
 
 def draw_sites(axis: Axes, rows: Rows, metric: str, source: str = DEV) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
@@ -200,7 +201,8 @@ READINGS = {
         "1 − cosine of each row with itself before training",
     ),
 }
-NULL = "partition_null"  # logged beside `partition`, drawn as its band
+TITLES = {"cls": "first token (CLS)", "tokens": "tokens", "mean": "mean of tokens"}  # of views
+CAUSAL = "first token (causal: it sees nothing else)"
 
 SOURCES = {  # of isotropy layers and objectives, by the module of their target
     "cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
@@ -230,6 +232,15 @@ def base_of(metric: str) -> str:
     """
     found = [name for name in READINGS if metric == name or metric.startswith(f"{name}_")]
     return max(found, key=len, default=metric)
+
+
+def view_titles(result: Mapping[str, Any]) -> dict[str, str]:
+    """What each view of a layer is called, by the record of a run.
+
+    >>> view_titles({})["cls"], view_titles({"is_causal": True})["cls"]
+    ('first token (CLS)', 'first token (causal: it sees nothing else)')
+    """
+    return TITLES | ({"cls": CAUSAL} if result.get("is_causal") else {})
 
 
 def label(metric: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from isotrain.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
 from isotrain.pages.readings import READINGS, base_of
 
-LABELS = {name: reading.label for name, reading in READINGS.items()}
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
 
@@ -22,6 +21,44 @@ def series(rows: Rows, key: str) -> Series:
     """
     found = {row["step"]: row[key] for row in rows if key in row}
     return sorted(found.items())
+
+
+class End(NamedTuple):
+    """The evaluation whose values are given last."""
+
+    step: float
+    is_kept: bool  # of the weights that were kept, while later ones were evaluated too
+
+    @property
+    def name(self) -> str:
+        """The step, and why it is that one where it is not the last.
+
+        >>> End(20, False).name, End(20, True).name
+        ('step 20', 'kept weights (step 20)')
+        """
+        return f"kept weights (step {self.step:g})" if self.is_kept else f"step {self.step:g}"
+
+
+def end_of(result: Mapping[str, Any], rows: Rows) -> End:
+    """The evaluation of the weights that a run kept; where none is told, the last one.
+
+    >>> rows = [{"step": step, "val/loss": 0.5} for step in (0, 20, 40)]
+    >>> end_of({}, rows), end_of({"selected_step": 20}, rows)
+    (End(step=40, is_kept=False), End(step=20, is_kept=True))
+    """
+    of_evaluations = ("val/", f"{DEV}/")
+    steps = {row["step"] for row in rows if any(key.startswith(of_evaluations) for key in row)}
+    last, kept = max(steps, default=result.get("steps", 0)), result.get("selected_step")
+    return End(kept, True) if kept in steps and kept < last else End(last, False)
+
+
+def at(values: Series, step: float) -> float:
+    """The value at a step; NaN where there is none.
+
+    >>> at([(0, 0.5), (20, 0.75)], 20), at([(0, 0.5)], 20)
+    (0.75, nan)
+    """
+    return dict(values).get(step, math.nan)
 
 
 def isotropy_places(rows: Rows, metric: str = "", source: str = DEV) -> dict[Place, Series]:
@@ -56,21 +93,15 @@ def ranked(metrics: Iterable[str]) -> list[str]:
 
 
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
-    """The metrics that a page shows first: those that the record of a run names, or the first two.
+    """The values that a page shows first: those that the record of a run names, or the first two.
 
-    One that gives parts (`lid` gives `lid_value`) stands for its first part.
-
-    >>> headline({"headline": ["lid"]}, ["isoscore", "lid_sd", "lid_value"])
+    >>> headline({"headline": ["lid_value"]}, ["isoscore", "lid_sd", "lid_value"])
     ['lid_value']
     >>> headline({}, ["lid_value", "partition", "isoscore"])
     ['isoscore', 'partition']
     """
-    found = []
-    for name in result.get("headline") or ():
-        parts = [m for m in (name, f"{name}_value") if m in metrics]
-        parts += [m for m in metrics if m.startswith(f"{name}_")]
-        found += parts[:1]
-    return list(dict.fromkeys(found)) or ranked(metrics)[:2]
+    named = [name for name in result.get("headline") or () if name in metrics]
+    return named or ranked(metrics)[:2]
 
 
 def layers_of(places: Iterable[Place], view: str) -> list[str]:
@@ -107,16 +138,30 @@ def n_rows(rows: Rows, places: Iterable[Place]) -> str:
     )
 
 
-def chance(places: dict[Place, Series], place: Place) -> str:
-    """What chance gives the metric of a place at the last step, as a range; or nothing.
+def counts_of(places: Mapping[Place, Series]) -> dict[Place, int]:
+    """N at each place, by the place of the count; the newest one where it changed.
 
-    >>> chance({}, Place("isoscore", "layer_00", "cls"))
+    >>> counts_of({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]})
+    {Place(metric='n_rows', where='layer_00', view='cls', rows='isotropy'): 640}
+    """
+    found = {}
+    for place, values in places.items():
+        known = [value for _, value in values if math.isfinite(value)]
+        if place.metric == COUNTS[0] and known:
+            found[place] = int(known[-1])
+    return found
+
+
+def chance(places: Mapping[Place, Series], place: Place, step: float) -> str:
+    """What chance gives the metric of a place at a step, as a range; or nothing.
+
+    >>> chance({}, Place("isoscore", "layer_00", "cls"), 0)
     ''
     """
     low, high = (
         places.get(place._replace(metric=f"{place.metric}_null_{end}")) for end in ("low", "high")
     )
-    return f"{low[-1][1]:.2g}…{high[-1][1]:.2g}" if low and high else ""
+    return f"{at(low, step):.2g}…{at(high, step):.2g}" if low and high else ""
 
 
 def number(value: float) -> str:

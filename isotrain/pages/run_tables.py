@@ -7,9 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from isotrain.keys import SIDES, VIEWS, Place
-from isotrain.pages.panels import TITLES
-from isotrain.pages.readings import READINGS, SOURCES, base_of, label
-from isotrain.pages.rows import Rows, Series, layers_of, measured, number, ranked, series, sites_of
+from isotrain.pages.readings import READINGS, SOURCES, TITLES, base_of, label
+from isotrain.pages.rows import (
+    Rows,
+    Series,
+    at,
+    layers_of,
+    measured,
+    number,
+    ranked,
+    series,
+    sites_of,
+)
 
 INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
 
@@ -22,28 +31,36 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-def layer_tables(places: Mapping[Place, Series], metrics: Iterable[str]) -> list[Table]:
-    """For each metric, its values at every layer and site, at the first → last evaluation."""
+def layer_tables(
+    places: Mapping[Place, Series],
+    metrics: Iterable[str],
+    end: float,
+    titles: Mapping[str, str] = TITLES,
+) -> list[Table]:
+    """For each metric, its values at every layer and site, first evaluation → step `end`."""
     found = []
     for metric in ranked(metrics):
         of_metric = {p: v for p, v in places.items() if p.metric == metric}
-        found += _two(label(metric), of_metric, {p: _ends(v) for p, v in of_metric.items()})
+        found += _two(label(metric), {p: _ends(v, end) for p, v in of_metric.items()}, titles)
     return found
 
 
-def outlier_tables(places: Mapping[Place, Series]) -> list[Table]:
-    """The dimensions that dominate, largest first, with their shares; first and last evaluation."""
+def outlier_tables(
+    places: Mapping[Place, Series], end: float, titles: Mapping[str, str] = TITLES
+) -> list[Table]:
+    """The dimensions that dominate, largest first, with their shares, as in `layer_tables`."""
     kinds = sorted({m[1] for p in places if (m := INDEX.fullmatch(p.metric))})
     found = []
     for kind in kinds:
         texts: dict[Place, str] = {}
-        for place in places:
+        for place, values in places.items():
             if place.metric == f"outlier_dims_{kind}index_1":
-                ends = dict.fromkeys(_dimensions(places, place, kind, end) for end in (0, -1))
+                steps = (values[0][0], end)
+                ends = dict.fromkeys(_dimensions(places, place, kind, step) for step in steps)
                 texts[place] = "\n→ ".join(ends)
         of_kind = f", by {kind.strip('_')}" if kind else ""
         caption = f"Outlier dimensions{of_kind}: number and share, largest first"
-        found += _two(caption, texts, texts)
+        found += _two(caption, texts, titles)
     return found
 
 
@@ -107,34 +124,34 @@ def sources(config: Mapping[str, Any]) -> list[str]:
     return [SOURCES[module] for module in dict.fromkeys(modules) if module in SOURCES]
 
 
-def _two(caption: str, places: Iterable[Place], texts: Mapping[Place, str]) -> list[Table]:
+def _two(caption: str, texts: Mapping[Place, str], titles: Mapping[str, str]) -> list[Table]:
     """A table of layers × views, and one of sites × before, after; without what is empty."""
     by_place = {(p.where, p.view): text for p, text in texts.items()}
-    places = list(places)
-    views = [view for view in VIEWS if layers_of(places, view)]
-    names = sorted({name for view in views for name in layers_of(places, view)})
-    sides = [side for side in SIDES if any(p.view == side for p in places)]
+    views = [view for view in VIEWS if layers_of(texts, view)]
+    names = sorted({name for view in views for name in layers_of(texts, view)})
+    sides = [side for side in SIDES if any(p.view == side for p in texts)]
     found = []
-    for rows, columns in ((names, views), (sites_of(places), sides)):
+    for rows, columns in ((names, views), (sites_of(texts), sides)):
         if rows and columns:
             lines = [(r, *(by_place.get((r, c), "–") for c in columns)) for r in rows]
-            head = (caption, ("", *(TITLES.get(c, c) for c in columns)), lines)
+            head = (caption, ("", *(titles.get(c, c) for c in columns)), lines)
             found.append(Table(*head))
     return found
 
 
-def _ends(values: Series) -> str:
-    ends = [number(values[0][1]), number(values[-1][1])]
-    return " → ".join(ends if len(values) > 1 else ends[:1])
+def _ends(values: Series, end: float) -> str:
+    (start, first), last = values[0], at(values, end)
+    return number(first) + (f" → {number(last)}" if start != end else "")
 
 
-def _dimensions(places: Mapping[Place, Series], place: Place, kind: str, end: int) -> str:
+def _dimensions(places: Mapping[Place, Series], place: Place, kind: str, step: float) -> str:
     found = []
     for k in range(1, 10):
         index = places.get(place._replace(metric=f"outlier_dims_{kind}index_{k}"))
         share = places.get(place._replace(metric=f"outlier_dims_{kind}share_{k}"))
         if index:
-            found.append(number(index[end][1]) + (f"\u00a0({share[end][1]:.2f})" if share else ""))
+            text = number(at(index, step))
+            found.append(text + (f"\u00a0({at(share, step):.2f})" if share else ""))
     return ", ".join(found)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.geometry.cloud import shared
@@ -179,7 +180,7 @@ class IsotropyMonitor(pl.Callback):
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()
         bare = [site for site, layer in layers if isinstance(layer, Identity)]
-        return WatchedRows(self.max_rows, self.views, bare, len(module.model.encoder.tokenizer))
+        return WatchedRows(self.max_rows, self.views, bare)
 
     @torch.no_grad()
     def _evaluate(self, rows: WatchedRows, module: Any, step: int) -> dict[str, float]:
@@ -191,9 +192,7 @@ class IsotropyMonitor(pl.Callback):
             is_finite = bool(torch.isfinite(cloud.x_ND).all())
             with shared(cloud.x_ND) if is_finite else nullcontext():
                 values |= self._values(cloud, DEV)
-                if self.folder is not None and self.map_rows:
-                    tokenizer = module.model.encoder.tokenizer
-                    arrays |= snapshot_of(cloud, self.map_rows, rows.frequency_V, tokenizer)
+                arrays |= self._arrays(cloud, rows.frequency_V, module)
             if before is not None and before.where == cloud.where:
                 layer = module.model.transforms[cloud.where]
                 queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
@@ -202,8 +201,26 @@ class IsotropyMonitor(pl.Callback):
                 values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
             before = cloud if cloud.view == "before" else None
         if arrays and self.folder is not None:
-            write_snapshot(self.folder, step, arrays)
+            try:
+                write_snapshot(self.folder, step, arrays)
+            except OSError as error:
+                self._no_more_snapshots(error)
         return values
+
+    def _arrays(self, cloud: Watched, frequency_V: Tensor, module: Any) -> dict[str, np.ndarray]:
+        """What a snapshot has of a cloud; a solver that fails costs the maps and never the run."""
+        if self.folder is None or not self.map_rows:
+            return {}
+        tokenizer = getattr(module.model.encoder, "tokenizer", None)
+        try:
+            return snapshot_of(cloud, self.map_rows, frequency_V, tokenizer)
+        except RuntimeError as error:
+            self._no_more_snapshots(error)
+            return {}
+
+    def _no_more_snapshots(self, error: Exception) -> None:
+        self.folder = None
+        rank_zero_warn(f"no more snapshots are taken ({type(error).__name__}: {error})")
 
     def _values(self, cloud: Watched, of: str) -> dict[str, float]:
         """Those of one cloud, by key."""

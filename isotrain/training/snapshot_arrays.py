@@ -30,7 +30,7 @@ def snapshot_of(
         cloud: the rows.
         n_map: how many of them stand on the map, at most.
         frequency_V: how often each token id occurs.
-        tokenizer: that knows the text of a token id.
+        tokenizer: that knows the text of a token id; None where there is none.
     """
     group = group_of(cloud.where, cloud.view)
     is_clustered = cloud.token_N is not None or cloud.view in SIDES
@@ -42,8 +42,9 @@ def snapshot_of(
     if cloud.token_N is not None:
         token_M = cloud.token_N[:n_map]
         arrays[f"frequency/{group}"] = frequency_V[token_M].numpy()
-        texts = tokenizer.convert_ids_to_tokens(token_M.tolist())
-        arrays[f"token/{group}"] = np.array(texts, dtype=str)
+        if tokenizer is not None:
+            texts = tokenizer.convert_ids_to_tokens(token_M.tolist())
+            arrays[f"token/{group}"] = np.array([str(text) for text in texts])
     return arrays
 
 

@@ -27,6 +27,7 @@ from isotrain.snapshots import Arrays, group_of, read_snapshots
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
 DPI = 160  # of pictures
+MOST_SNAPSHOTS = 12  # of a run
 MOST_LINES = wandb.Table.MAX_ARTIFACT_ROWS  # that the service takes in one table
 
 
@@ -47,7 +48,7 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     of the last layer and around sites. Tables come last because they ask the service: what
     stands before them is on disk already, should it not answer.
     """
-    rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder)
+    rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder, MOST_SNAPSHOTS)
     result = read_result(folder)
     headline = result["headline"]
     step = max((int(row["step"]) for row in rows), default=0)
@@ -65,16 +66,22 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def summary(folder: Path) -> dict[str, float]:
     """`final/<key>` and `area/<key>` of the score and of the headline isotropy that is charted.
 
-    Of the score, which has a better end, also `best/<key>` and `best_step/<key>`. What each
-    means: `isotrain.curve_summary`.
+    `final` is of the weights that were kept. Of the score, which has a better end, also
+    `best/<key>` and `best_step/<key>`, step 0 aside. What each means: `isotrain.curve_summary`.
     """
     rows, result = read_rows(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
     charted = [key for key in few(keys, result["headline"]) if place_of(key)]
     found: dict[str, float] = {}
+    scores = result.get("scores", {})
     for key in [result["monitor"], *sorted(charted)]:
-        mode = result["mode"] if key == result["monitor"] else None
-        numbers = curve_summary(series(rows, key), mode)
+        curve = series(rows, key)
+        numbers = curve_summary(curve)
+        numbers |= {"final": scores[key]} if key in scores else {}
+        if key == result["monitor"]:  # of the untrained model only where there is no other
+            trained = [point for point in curve if point[0] > 0] or curve
+            best = curve_summary(trained, result["mode"])
+            numbers |= {name: best[name] for name in ("best", "best_step") if name in best}
         found |= {f"{name}/{key}": value for name, value in numbers.items()}
     return found
 

@@ -5,13 +5,13 @@ A = Q·B sequences, T tokens, L blocks, D hidden, N rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.gather import sum_over_processes
+from isotrain.geometry.gather import gather_rows
 from isotrain.geometry.pooling import mean_pool
 from isotrain.geometry.reservoir import Reservoir
 from isotrain.geometry.rows import places_of, row_ids
@@ -49,25 +49,20 @@ class WatchedRows:
         max_rows: row budget of each cloud.
         views: of each layer: cls, tokens, mean.
         bare: sites without an isotropy layer; before and after it is one cloud there.
-        n_tokens: token ids that there are.
     """
 
-    def __init__(
-        self, max_rows: int, views: Collection[str], bare: Collection[str], n_tokens: int
-    ) -> None:
+    def __init__(self, max_rows: int, views: Collection[str], bare: Collection[str] = ()) -> None:
         self.max_rows, self.views, self.bare = max_rows, tuple(views), frozenset(bare)
         self._kept: dict[str, Reservoir] = {}
         self._is_owned: dict[str, bool] = {}
         self._are_scores = False
-        self.frequency_V = torch.zeros(
-            n_tokens, dtype=torch.long
-        )  # of each token id among all offered
+        self.frequency_V = torch.zeros(0, dtype=torch.long)  # of each token id that was offered
 
     def offer(self, batch: Batch, output: ModelOutput) -> None:
         """Look at a batch; only rows that stay are copied."""
         states, mask_AT = output.hidden_states, batch.attention_mask
         token_N = batch.input_ids[mask_AT.bool()].cpu()
-        self.frequency_V += torch.bincount(token_N, minlength=len(self.frequency_V))
+        self.frequency_V = _sum([self.frequency_V, torch.bincount(token_N)])
         id_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
         label_A = batch.labels.repeat(batch.n_sequences)
         self._are_scores = batch.labels.is_floating_point()
@@ -92,7 +87,9 @@ class WatchedRows:
         """Keep, in every process, the rows that one process would keep."""
         for reservoir in self._kept.values():
             reservoir.exchange()
-        self.frequency_V = sum_over_processes(self.frequency_V)
+        counts, _ = gather_rows(self.frequency_V)
+        lengths, _ = gather_rows(torch.tensor([len(self.frequency_V)]))
+        self.frequency_V = _sum(counts.split(lengths.tolist()))
 
     def clouds(self) -> Iterator[Watched]:
         """One cloud after the other, with its rows in the order of their hashes."""
@@ -124,6 +121,12 @@ class WatchedRows:
         if name not in self._kept:
             self._kept[name] = Reservoir(self.max_rows)
         return self._kept[name]
+
+
+def _sum(counts: Sequence[Tensor]) -> Tensor:
+    """The sum of counts of token ids, each up to the largest id that it has seen."""
+    n = max(len(count) for count in counts)
+    return torch.stack([torch.nn.functional.pad(c, (0, n - len(c))) for c in counts]).sum(dim=0)
 
 
 def _known(label: Tensor, token: Tensor) -> Tensor:

@@ -34,8 +34,7 @@ NODES = {}  # composing a configuration takes longer than most of these tests
 def node_of(composed, group, name):
     """The node of a file, composed once."""
     if (group, name) not in NODES:
-        more = (f"metric=[{name}]", f"monitor.headline={name}")
-        cfg = composed(*more) if group == "metric" else composed(f"{group}={name}")
+        cfg = composed(f"metric=[{name}]" if group == "metric" else f"{group}={name}")
         NODES[group, name] = cfg.metric[name] if group == "metric" else cfg[group]
     return NODES[group, name]
 

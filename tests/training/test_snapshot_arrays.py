@@ -209,3 +209,22 @@ def test_a_diverged_layer_has_counts_and_no_picture(built):
     assert "spectrum/layer_01/cls" not in arrays
     assert arrays["n_rows/layer_01/cls"] == 32
     assert "map/layer_02/cls" in arrays
+
+
+@pytest.mark.parametrize("fault", ["solver", "disk"])
+def test_a_snapshot_that_fails_costs_no_run_and_is_told_once(built, monkeypatch, fault):
+    from isotrain.training import isotropy_monitor
+
+    def fail(*_, **__):
+        raise OSError("no space left") if fault == "disk" else RuntimeError("did not converge")
+
+    name = "write_snapshot" if fault == "disk" else "snapshot_of"
+    monkeypatch.setattr(isotropy_monitor, name, fail)
+    experiment = built("task=rte", "metric=[isoscore]")
+    with pytest.warns(UserWarning, match="no more snapshots are taken"):
+        experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    (monitor,) = (
+        c for c in experiment.trainer.callbacks if isinstance(c, isotropy_monitor.IsotropyMonitor)
+    )
+    assert "isotropy/isoscore/layer_02/tokens" in monitor.newest
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)

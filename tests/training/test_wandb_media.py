@@ -216,6 +216,20 @@ def test_a_run_without_isotropy_or_snapshots_shows_what_it_has(tmp_path):
     }
 
 
+def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
+    """Step 0 is the best row here, and the run ended with the weights of step 4."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    file = RowFile(folder / "metrics.jsonl")
+    for step, score in ((0, 0.9), (4, 0.6), (8, 0.5)):
+        file.append({"step": step, "time_s": 1.0, "val/accuracy": score})
+    result = {"monitor": "val/accuracy", "mode": "max", "headline": []}
+    write_json(folder / "result.json", result | {"scores": {"val/accuracy": 0.6}})
+    found = summary(folder)
+    assert found["final/val/accuracy"] == found["best/val/accuracy"] == 0.6
+    assert found["best_step/val/accuracy"] == 4
+
+
 def test_the_best_of_a_loss_is_the_lowest(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False)
     result = json.loads((folder / "result.json").read_text()) | {"mode": "min"}

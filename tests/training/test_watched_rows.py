@@ -5,6 +5,8 @@ A sequences, T tokens, L blocks, D width.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -171,7 +173,7 @@ def synthetic(first, n, n_tokens=6, width=16, n_blocks=2, seed=0):
 
 
 def offered(n_examples, size, max_rows, bare=()):
-    rows, most = WatchedRows(max_rows, VIEWS, bare, WORDS), 0
+    rows, most = WatchedRows(max_rows, VIEWS, bare), 0
     for first in range(0, n_examples, size):
         rows.offer(*synthetic(first, min(size, n_examples - first)))
         most = max(most, rows.n_bytes)
@@ -191,7 +193,7 @@ def test_memory_is_the_budget_whatever_the_size_of_the_data(bare):
 
 def test_a_row_taken_twice_from_a_batch_is_no_view_of_it():
     """A batch may be freed, or be written over, while its rows are kept."""
-    rows = WatchedRows(8, VIEWS, (), WORDS)
+    rows = WatchedRows(8, VIEWS)
     batch, output = synthetic(0, 20)
     rows.offer(batch, output)
     before = {cloud.name: cloud.x_ND.clone() for cloud in rows.clouds()}
@@ -210,7 +212,7 @@ def of_process(rank):
     """Rank r watches every second batch, as in an evaluation; the rows that come out."""
     found = []
     for max_rows, sizes in CASES:
-        rows, first = WatchedRows(max_rows, VIEWS, (), WORDS), 0
+        rows, first = WatchedRows(max_rows, VIEWS), 0
         for number, n in enumerate(sizes):
             if rank is None or number % 2 == rank:
                 rows.offer(*synthetic(first, n))
@@ -229,3 +231,44 @@ def test_two_processes_watch_what_one_would(tmp_path):
             for one, two in zip(clouds, found, strict=True):
                 for x, y in zip(one, two, strict=True):
                     assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
+
+
+def without_site_rows(rank):
+    """Each rank watches a batch; no row of rank 1 is one of the site, as with rows=no_special."""
+    rows = WatchedRows(30, VIEWS)
+    for number in (0, 1) if rank is None else (rank,):
+        batch, output = synthetic(4 * number, 4)
+        if number == 1:
+            none = SiteRows(*(x[:0] for x in output.site_rows["pooled"][:4]))
+            output = replace(output, site_rows={"pooled": none})
+        rows.offer(batch, output)
+    if rank is not None:
+        rows.exchange()
+    return [(cloud.name, cloud.x_ND) for cloud in rows.clouds()]
+
+
+def test_a_process_without_rows_of_a_site_takes_part(tmp_path):
+    for found in on_ranks(without_site_rows, 2, tmp_path):
+        for (name, x_ND), (of_one, expected_ND) in zip(found, without_site_rows(None), strict=True):
+            assert name == of_one
+            assert torch.equal(x_ND, expected_ND)
+    assert dict(found)["pooled/after"].shape == (4, 16)
+
+
+def test_a_site_without_any_row_is_an_empty_cloud():
+    rows = WatchedRows(30, VIEWS)
+    batch, output = synthetic(0, 4)
+    none = SiteRows(*(x[:0] for x in output.site_rows["pooled"][:4]))
+    rows.offer(batch, replace(output, site_rows={"pooled": none}))
+    found = {cloud.name: cloud.x_ND for cloud in rows.clouds()}
+    assert found["pooled/before"].shape == (0, 16)
+    assert len(found["layer_00/tokens"]) == int(batch.attention_mask.sum())
+
+
+def test_any_token_id_is_counted():
+    """Also one beyond the size of a tokenizer, in a later batch."""
+    rows = WatchedRows(30, VIEWS)
+    for first, token in ((0, 3), (4, 70_000)):
+        batch, output = synthetic(first, 4)
+        rows.offer(replace(batch, input_ids=torch.full_like(batch.input_ids, token)), output)
+    assert rows.frequency_V.nonzero().flatten().tolist() == [3, 70_000]
