@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import conf_folder, job_text, parse_job, read_job, run_folder
+from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
 from isotrain.config.processes import n_processes
 from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
@@ -52,7 +52,7 @@ def main() -> None:
     elif command == "job":  # what studies and jobs of several processes start
         if os.environ.get(PARENT):
             threading.Thread(target=_stop_with_the_parent, daemon=True).start()
-        _run(*(read_job(Path(arguments[0])) if arguments else parse_job(os.environ[JOB])))
+        _job_of(arguments)
         sys.exit(max(failures, default=0))
     elif command == "study":
         from isotrain.study.command import main as study
@@ -127,19 +127,35 @@ def _job(cfg: DictConfig) -> dict[str, float]:
     hydra_config = HydraConfig.get()
     layer = str(hydra_config.runtime.choices["isotropy"])
     arm = "-".join([layer] * (layer != "none" or not cfg.objective) + list(map(str, cfg.objective)))
+    own = [s.path for s in hydra_config.runtime.config_sources if s.provider == "command-line"]
+    job = RunJob(cfg, arm, [f"--config-dir={path}" for path in own] + hydra_config.overrides.task)
     if _is_launched() or n_processes(cfg.trainer) == 1:
-        return _run(cfg, arm)
-    return _in_a_process(cfg, arm, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)
+        return _run(job)
+    return _in_a_process(job, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)
 
 
-def _run(cfg: DictConfig, arm: str) -> dict[str, float]:
+def _job_of(arguments: Sequence[str]) -> None:
+    """Run the job of a file, or of the environment."""
+    if {"-h", "--help"} & set(arguments):
+        print("isotrain job FILE: run a job of a study again, or the run of a result.json")
+        return
+    try:
+        job = read_job(Path(arguments[0])) if arguments else parse_job(os.environ.get(JOB, ""))
+    except ValueError as error:
+        _tell("this cannot run", [str(error)])
+        failures.append(REFUSED)
+        return
+    _run(job)
+
+
+def _run(job: RunJob) -> dict[str, float]:
     """The scores of a run; none where it failed, which is told and counted."""
     with working(LOADING):
         from isotrain.run import run
 
     scores: dict[str, float] = {}
     with _failures_as_sentences():
-        scores = run(cfg, arm)
+        scores = run(*job)
     return scores
 
 
@@ -171,20 +187,21 @@ def _is_launched() -> bool:
     return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
 
 
-def _in_a_process(cfg: DictConfig, arm: str, of_a_sweep: bool) -> dict[str, float]:
+def _in_a_process(job: RunJob, of_a_sweep: bool) -> dict[str, float]:
     """Run a job of several processes in one of its own, `isotrain job`.
 
     Its ranks are started with that process's command line. Were it this one's, each rank would
     compose, and with `-m` sweep, for itself. The job's text goes by the environment. A single
     run replaces this process; a job of a sweep ends with it.
     """
+    cfg = job.cfg
     if cfg.threads is None:  # as many as there are for each
         cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
     root = str(Path(__file__).resolve().parents[1])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
-        JOB: job_text(cfg, arm),
+        JOB: job_text(job),
     }
     command = [sys.executable, "-m", "isotrain", "job"]
     if not of_a_sweep:
@@ -212,7 +229,7 @@ def _in_a_process(cfg: DictConfig, arm: str, of_a_sweep: bool) -> dict[str, floa
     if code:
         failures.append(code)
         return {}
-    return dict(read_result(run_folder(cfg, arm))["scores"])
+    return dict(read_result(run_folder(cfg, job.arm))["scores"])
 
 
 def n_cores() -> int:

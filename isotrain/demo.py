@@ -38,7 +38,7 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
 
 
 def demo(overrides: Sequence[str]) -> None:
-    """Run both arms, then print scores, the isotropy of every layer, and where the curves are.
+    """Run both arms, then print scores, the isotropy of every layer, and where the pages are.
 
     Without MiniLM the random encoder `tiny` takes its place, unless `overrides` choose one.
 
@@ -55,8 +55,9 @@ def demo(overrides: Sequence[str]) -> None:
     scores, rows, folders = {}, {}, {}
     for arm in ARMS:
         try:
-            cfg = compose_run(_overrides(overrides, arm, fallback))
-            scores[arm] = run(cfg, arm)
+            used = _overrides(overrides, arm, fallback)
+            cfg = compose_run(used)
+            scores[arm] = run(cfg, arm, used)
         except CannotRunError as error:
             unavailable = isinstance(error.__cause__, EncoderUnavailableError)
             if not (unavailable and _is_replaceable(overrides)):
@@ -67,8 +68,9 @@ def demo(overrides: Sequence[str]) -> None:
                 "mechanics, not the geometry of a real encoder."
             )
             fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
-            cfg = compose_run(_overrides(overrides, arm, fallback))
-            scores[arm] = run(cfg, arm)
+            used = _overrides(overrides, arm, fallback)
+            cfg = compose_run(used)
+            scores[arm] = run(cfg, arm, used)
         folders[arm] = run_folder(with_threads(cfg), arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
     print_layers(rows, read_result(folders[ARMS[0]]))
@@ -76,7 +78,7 @@ def demo(overrides: Sequence[str]) -> None:
     for arm in ARMS:
         found = [f"{k} {scores[arm][k]:.4f}" for k in SCORES if k in scores[arm]]
         drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
-        say(f"isotropy={arm}: {', '.join(found)}; curves: {drawn}")
+        say(f"isotropy={arm}: {', '.join(found)}; page: {drawn}")
 
 
 def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:

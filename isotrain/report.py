@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrain.pages.report import write_report
+from isotrain.progress import working
 
 HELP = """isotrain report RUN [RUN ...]: write report.html and figures/ into run folders
 
@@ -23,8 +23,13 @@ def main(arguments: Sequence[str]) -> int:
     code = 0
     for folder in arguments:
         try:
-            print(write_report(Path(folder)))
+            with working(f"drawing {folder}"):
+                from isotrain.pages.report import write_report  # matplotlib takes its time
+
+                page = write_report(Path(folder))
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             print(f"isotrain: this cannot be reported\n  {error}", file=sys.stderr)
             code = REFUSED
+        else:
+            print(page)
     return code

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,15 @@ from isotrain.training.loggers import close_loggers, open_loggers
 from isotrain.training.phase_report import describe
 
 
-def run(cfg: DictConfig, arm: str) -> dict[str, float]:
+def run(cfg: DictConfig, arm: str, overrides: Sequence[str] = ()) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
     `metrics.jsonl`, `snapshots/`, `result.json`, `last.ckpt`, `report.html` and `figures/`. A run
     that was stopped goes on from `resume.ckpt`. Processes other than the first of a distributed
     run write nothing and return nothing.
+
+    `overrides`, those that gave the configuration, are kept for the record.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
@@ -50,7 +53,7 @@ def run(cfg: DictConfig, arm: str) -> dict[str, float]:
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = _start(cfg)
         revision = data_revision(cfg) + (f"; init_from {start['sha256'][:12]}" if start else "")
-        folder = RunFolder(cfg, arm, revision)
+        folder = RunFolder(cfg, arm, revision, overrides)
         if stored := folder.stored():
             return stored
         quiet()

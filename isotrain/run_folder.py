@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any
@@ -39,10 +40,13 @@ class RunFolder:
         cfg: of the run; `threads` is a number.
         arm: first part of the name.
         revision: what the source holds of the data set now.
+        overrides: of `isotrain train` that gave `cfg`, for the record.
     """
 
-    def __init__(self, cfg: DictConfig, arm: str, revision: str) -> None:
-        self.cfg, self.arm, self.revision = cfg, arm, revision
+    def __init__(
+        self, cfg: DictConfig, arm: str, revision: str, overrides: Sequence[str] = ()
+    ) -> None:
+        self.cfg, self.arm, self.revision, self.overrides = cfg, arm, revision, list(overrides)
         self.path, self.now = run_folder(cfg, arm), environment()
         self.is_first = process_rank() == 0
         self.record: dict[str, Any] = {}  # of this try, as `result.json` has it
@@ -133,6 +137,7 @@ class RunFolder:
             "status": "running",
             "arm": self.arm,
             "seed": self.cfg.seed,
+            "overrides": redacted(self.overrides),
             "config": redacted(plain(self.cfg)),
             "data": self.revision,
             "environment": self.now,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
@@ -61,25 +61,44 @@ def run_folder(cfg: DictConfig, arm: str) -> Path:
     return Path(str(cfg.output_dir)) / task_name / f"{arm}-{content_hash(cfg)}"
 
 
-def write_job(cfg: DictConfig, arm: str, path: Path) -> None:
+class RunJob(NamedTuple):
+    """What `isotrain.run.run` takes."""
+
+    cfg: DictConfig
+    arm: str
+    overrides: Sequence[str] = ()  # of `isotrain train` that give this configuration, if known
+
+
+def write_job(job: RunJob, path: Path) -> None:
     """Write what `isotrain job PATH` runs."""
-    path.write_text(job_text(cfg, arm), encoding="utf-8")
+    path.write_text(job_text(job), encoding="utf-8")
 
 
-def job_text(cfg: DictConfig, arm: str) -> str:
-    """Configuration and arm as one text, with references to the environment kept."""
-    keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)
-    return json.dumps({"arm": arm, "config": keys}, indent=2)
+def job_text(job: RunJob) -> str:
+    """A job as one text, with references to the environment kept."""
+    keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
+    content = {"arm": job.arm, "config": keys, "overrides": list(job.overrides)}
+    return json.dumps(content, indent=2)
 
 
-def read_job(path: Path) -> tuple[DictConfig, str]:
-    """The configuration and the arm that `write_job` wrote."""
-    return parse_job(path.read_text(encoding="utf-8"))
+def read_job(path: Path) -> RunJob:
+    """The job that `write_job` wrote, or that a `result.json` records.
+
+    Raises:
+        ValueError: there is no such file, or it is none of these.
+    """
+    try:
+        return parse_job(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is no job ({type(error).__name__}: {error}); give a job file of a study, or "
+            "the result.json of a run"
+        ) from error
 
 
-def parse_job(text: str) -> tuple[DictConfig, str]:
-    """The configuration and the arm of `job_text`."""
+def parse_job(text: str) -> RunJob:
+    """The job of a `job_text`."""
     job = json.loads(text)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
-    return cfg, job["arm"]
+    return RunJob(cfg, job["arm"], job.get("overrides") or ())

@@ -54,6 +54,6 @@ def cloud_sections(
             "closest to the one before it (orthogonal Procrustes on the common rows); distances "
             "within a map do not change. The directions themselves differ from step to step."
         )
-        body = piece("map_viewer") + piece("note", note=text)
+        body = piece("map_viewer") + piece("note", text=text)
         found.append(Section("Maps of rows through training", body))
     return found

@@ -119,7 +119,7 @@ def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITL
         how = {"aspect": "auto", "origin": "lower", "interpolation": "none"}
         image = axis.imshow(finite, cmap=colours, **how)  # type: ignore[arg-type]
         every = np.unique(np.linspace(0, len(steps) - 1, 5).round().astype(int))
-        axis.set_xticks(every, [f"{steps[i]:g}" for i in every])
+        axis.set_xticks(every, [f"{steps[i]:.0f}" for i in every])
         axis.set_yticks(range(len(names)), [str(layer_number(name)) for name in names])
         axis.set_ylabel("layer")
         if finite.count():
@@ -150,7 +150,7 @@ def layers(
             color=COLOURS[0],
             markerfacecolor="white" if first else COLOURS[0],
             markersize=4,
-            label=f"step {step:g}" if first else end.name,
+            label=f"step {step:.0f}" if first else end.name,
         )
     shown = [place for place in places if place.view == view]
     finish(axis, joined(titles[view], n_rows(rows, shown)), "layer")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from markupsafe import Markup
 
 from isotrain.keys import DEV, TRAINING, VIEWS, Place
 from isotrain.pages.figures import heatmap, layer_curves, layers, site_curves
-from isotrain.pages.page import Figures, Section
-from isotrain.pages.panels import layer_colours
-from isotrain.pages.readings import READINGS, base_of, label
+from isotrain.pages.page import Figures, Section, piece
+from isotrain.pages.panels import layer_colours, layer_number
+from isotrain.pages.readings import READINGS, base_of, label, view_titles
 from isotrain.pages.rows import (
     Rows,
     Series,
+    end_of,
+    gaussian_isoscore,
     isotropy_places,
     layers_of,
     measured,
@@ -26,47 +29,73 @@ NUMBERED = ("_2", "_3")  # parts that tables have, and no curve
 
 
 def isotropy_sections(
-    drawn: Figures, rows: Rows, places: Mapping[Place, Series], shown: Sequence[str]
+    drawn: Figures,
+    result: Mapping[str, Any],
+    rows: Rows,
+    places: Mapping[Place, Series],
+    shown: Sequence[str],
 ) -> list[Section]:
     """Curves by layer, the headline metrics open and the others folded; heat-maps and profiles."""
     if not shown:
-        return [Section("Isotropy by layer", items(["No isotropy was measured in this run."]))]
-    names = sorted({p.where for p in places if p.view in VIEWS})
-    body = layer_choice(layer_colours(names)) if names else Markup()
+        text = "No isotropy was measured in this run."
+        return [Section("Isotropy by layer", piece("note", text=text))]
+    titles, width = view_titles(result), result.get("width")
+    body = Markup()
+    if names := sorted({p.where for p in places if p.view in VIEWS}):
+        colours = {layer_number(name): colour for name, colour in layer_colours(names).items()}
+        body += piece("layer_choice", colours=colours)
     for metric in shown:
-        body += _curves(drawn, rows, places, metric, label(metric)) + _reading(places, metric)
+        body += _curves(drawn, rows, places, metric, titles, label(metric))
+        body += _reading(places, metric, width)
     others = [m for m in ranked(measured(places)) if m not in shown and not m.endswith(NUMBERED)]
     for base, parts in groupby(others, key=base_of):
         panels = Markup()
         for metric in parts:
             title = label(metric) if metric != base else ""
-            panels += _curves(drawn, rows, places, metric, title, file=False)
-        body += folded(label(base), panels + _reading(places, base))
+            panels += _curves(drawn, rows, places, metric, titles, title, file=False)
+        panels += _reading(places, base, width)
+        body += piece("folded", title=label(base), body=panels)
     in_training = isotropy_places(rows, source=TRAINING)
     panels = Markup()
     for metric in ranked(measured(in_training)):
         if not metric.endswith(NUMBERED):
-            panels += _curves(drawn, rows, in_training, metric, label(metric), False, TRAINING)
+            title = label(metric)
+            panels += _curves(drawn, rows, in_training, metric, titles, title, False, TRAINING)
     if panels:
-        body += folded("On the rows of training steps, as training sees them", panels)
+        title = "On the rows of training steps, as training sees them"
+        body += piece("folded", title=title, body=panels)
+    sections = [Section("Isotropy by layer", body)]
+    if names:
+        sections += _by_layer(drawn, result, rows, places, shown)
+    return sections
+
+
+def _by_layer(
+    drawn: Figures,
+    result: Mapping[str, Any],
+    rows: Rows,
+    places: Mapping[Place, Series],
+    shown: Sequence[str],
+) -> list[Section]:
+    """Layer × step as colours, and values over layers at the first evaluation and at the end."""
+    titles, end = view_titles(result), end_of(result, rows)
     maps_of, profiles = Markup(), Markup()
     for metric in shown:
         heats, lines = [], []
         for view in VIEWS:
             if layers_of((p for p in places if p.metric == metric), view):
-                text = f"{label(metric)} of {TITLES[view]}"
-                heat, line = heatmap(rows, metric, view), layers(rows, metric, view)
+                text = f"{label(metric)} of {titles[view]}"
+                heat = heatmap(rows, metric, view, titles)
+                line = layers(rows, metric, view, end, titles)
                 heats.append(drawn.add(heat, f"heatmap_{metric}_{view}", f"{text}, layer × step"))
                 lines.append(drawn.add(line, f"layers_{metric}_{view}", f"{text}, by layer"))
-        maps_of += grid(
-            heats, label(metric), below="Each panel has its own colours. Grey: no value."
-        )
-        profiles += grid(lines, label(metric))
-    sections = [Section("Isotropy by layer", body)]
-    if names:
-        sections.append(Section("Layer × step", maps_of))
-        sections.append(Section("From the lowest to the highest layer", profiles))
-    return sections
+        note = "Each panel has its own colours. Grey: no value."
+        maps_of += piece("grid", parts=heats, caption=label(metric), note=note)
+        profiles += piece("grid", parts=lines, caption=label(metric))
+    return [
+        Section("Layer × step", maps_of),
+        Section("From the lowest to the highest layer", profiles),
+    ]
 
 
 def _curves(
@@ -74,7 +103,8 @@ def _curves(
     rows: Rows,
     places: Mapping[Place, Series],
     metric: str,
-    title: str = "",
+    titles: Mapping[str, str],
+    caption: str = "",
     file: bool = True,
     source: str = DEV,
 ) -> Markup:
@@ -83,19 +113,21 @@ def _curves(
     parts = []
     for view in VIEWS:
         if layers_of(own, view):
-            figure = layer_curves(rows, metric, view, source)
-            text = f"{label(metric)} of {TITLES[view]} at every layer over the optimizer steps"
+            figure = layer_curves(rows, metric, view, source, titles)
+            text = f"{label(metric)} of {titles[view]} at every layer over the optimizer steps"
             parts.append(drawn.add(figure, f"{metric}_{view}", text, file))
     if sites_of(own):
         text = f"{label(metric)} around the isotropy layer over the optimizer steps"
         parts.append(drawn.add(site_curves(rows, metric, source), f"{metric}_sites", text, file))
-    return grid(parts, title)
+    return piece("grid", parts=parts, caption=caption)
 
 
-def _reading(places: Mapping[Place, Series], metric: str) -> Markup:
-    """How a metric is read, and what is shaded."""
+def _reading(places: Mapping[Place, Series], metric: str, width: int | None) -> Markup:
+    """How a metric is read, what chance gives it, and what is shaded."""
     reading = READINGS.get(base_of(metric))
-    texts = [f"Range {reading.span}; {reading.says}." if reading else ""]
+    texts = [f"Range {reading.span}; {reading.says}."] if reading else []
+    if metric == "isoscore" and width:
+        texts.append(gaussian_isoscore(places, width))
     if any(p.metric == f"{metric}_null_low" for p in places):
         texts.append("Shaded: what chance gives (2.5 to 97.5 %).")
-    return note(" ".join(filter(None, texts))) if any(texts) else Markup()
+    return piece("note", text=" ".join(texts)) if texts else Markup()

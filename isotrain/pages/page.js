@@ -15,12 +15,12 @@ if (slider) {
   slider.value = -1; // a reloaded page keeps old values
 }
 
-// In print everything is open, and maps are those of the last step.
+// In print everything is open, and maps are those of the step that the page began with.
 let closed = [];
 addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")];
   closed.forEach((part) => { part.open = true; });
-  if (maps) maps.show(maps.steps.length - 1);
+  if (maps) maps.show(maps.shown);
 });
 addEventListener("afterprint", () => closed.forEach((part) => { part.open = false; }));
 
@@ -48,7 +48,7 @@ function shade(part) {
 function viewer(data) {
   const canvas = byId("map"), pen = canvas.getContext("2d");
   const cloud = byId("cloud"), colour = byId("colour"), step = byId("step"), play = byId("play");
-  let placed = [], timer = null;
+  let placed = [], timer = null, picked = -1; // the row that arrow keys have come to
   const here = () => data.clouds[cloud.value];
   const now = () => here().at[Number(step.value)];
 
@@ -79,7 +79,7 @@ function viewer(data) {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, size, size);
     placed = [];
-    const title = `Step ${data.steps[step.value]}`;
+    const title = data.titles[step.value].replace(/^./, (c) => c.toUpperCase());
     step.setAttribute("aria-valuetext", title);
     if (!at) {
       byId("map-state").textContent = `${title}: no map, the rows have no scatter or are not finite.`;
@@ -111,6 +111,14 @@ function viewer(data) {
       else outline(shape, x, y, r).forEach(([a, b], k) => (k ? pen.lineTo(a, b) : pen.moveTo(a, b)));
       pen.fill();
     }
+    if (placed[picked]) {
+      pen.globalAlpha = 1;
+      pen.lineWidth = 2;
+      pen.strokeStyle = "#000";
+      pen.beginPath();
+      pen.arc(...placed[picked], 8, 0, 7);
+      pen.stroke();
+    }
     byId("map-state").textContent = `${title} · ${placed.length} of ${at.n.toLocaleString("en")} measured rows · from the middle to the border ${round(reach)}`;
     const key = kind === "score"
       ? [0, 0.25, 0.5, 0.75, 1].map((p) => [low + p * (high - low), shade(p), "circle"])
@@ -123,19 +131,32 @@ function viewer(data) {
     }));
   }
 
+  function tell(row) {
+    const group = data.groups[here().group];
+    byId("map-point").textContent = (row < 0 ? ["Point at a row, or go through them with the arrow keys, to see which it is."] : [
+      group.token && `token “${group.token[row]}”`, group.index && `example ${group.index[row]}`,
+      group.label && `label ${round(group.label[row])}`, group.frequency && `occurs ${group.frequency[row]} times`,
+    ]).filter(Boolean).join(" · ");
+  }
+
   function point(event) {
-    const box = canvas.getBoundingClientRect(), group = data.groups[here().group];
+    const box = canvas.getBoundingClientRect();
     const x = event.clientX - box.left, y = event.clientY - box.top;
     let best = -1, least = 15 ** 2;
     placed.forEach(([a, b], i) => {
       const far = (a - x) ** 2 + (b - y) ** 2;
       if (far < least) { least = far; best = i; }
     });
-    const told = best < 0 ? ["Point at a row to see which it is."] : [
-      group.token && `token “${group.token[best]}”`, group.index && `example ${group.index[best]}`,
-      group.label && `label ${round(group.label[best])}`, group.frequency && `occurs ${group.frequency[best]} times`,
-    ].filter(Boolean);
-    byId("map-point").textContent = told.join(" · ");
+    tell(best);
+  }
+
+  function walk(event) {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by || !placed.length) return;
+    event.preventDefault();
+    picked = picked < 0 && by < 0 ? placed.length - 1 : (picked + by + placed.length) % placed.length;
+    draw();
+    tell(picked);
   }
 
   function stop() {
@@ -150,7 +171,7 @@ function viewer(data) {
   cloud.value = data.start;
   step.max = data.steps.length - 1;
   options();
-  cloud.addEventListener("change", () => { options(); draw(); });
+  cloud.addEventListener("change", () => { options(); picked = -1; draw(); tell(picked); });
   colour.addEventListener("change", draw);
   byId("fit").addEventListener("change", draw);
   step.addEventListener("input", () => { stop(); draw(); });
@@ -166,9 +187,11 @@ function viewer(data) {
   });
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("keydown", walk);
   addEventListener("resize", draw);
-  show(data.steps.length - 1);
-  return { steps: data.steps, show };
+  show(data.shown);
+  tell(picked);
+  return { shown: data.shown, show };
 }
 const source = byId("data");
 const maps = source && byId("map") ? viewer(JSON.parse(source.textContent).maps) : null;

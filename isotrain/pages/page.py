@@ -64,7 +64,7 @@ class Figures:
 def piece(name: str, **values: Any) -> Markup:
     """A part of a page, by the macro of that name in `pieces.html`.
 
-    >>> print(piece("note", note="N < D").strip())
+    >>> print(piece("note", text="N < D").strip())
     <p class="note">N &lt; D</p>
     """
     module = TEMPLATES.get_template("pieces.html").module

@@ -19,6 +19,7 @@ from isotrain.pages.rows import Rows, Series, isotropy_places, layers_of, n_rows
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 BRIGHTEST = 0.88  # of the colour map of layers: yellow is too faint on white
+LONG_TITLE = 44  # characters, above which it is set smaller
 FEW_POINTS = 12  # of a line, up to which each is marked
 
 
@@ -122,9 +123,9 @@ def draw_sites(axis: Axes, rows: Rows, metric: str, source: str = DEV) -> None:
 
 def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
     """Title, grid and axes in the same way for every panel; a word where nothing was drawn."""
-    axis.set_title(
-        title, fontsize=9, y=1.02, parse_math=False
-    )  # a given y saves a fifth of the time
+    size = 9 if len(title) <= LONG_TITLE else 8
+    # a given y saves a fifth of the time
+    axis.set_title(title, fontsize=size, y=1.02, parse_math=False)
     axis.set_xlabel(xlabel, fontsize=8)
     if axis.get_ylabel():
         axis.yaxis.label.set_fontsize(8)

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
+from isotrain.config.redaction import HIDDEN
 from isotrain.keys import Place
+from isotrain.pages.cloud_figures import Snapshots
 from isotrain.pages.cloud_sections import cloud_sections
 from isotrain.pages.figures import loss_curve, score_curve
 from isotrain.pages.isotropy_sections import isotropy_sections
 from isotrain.pages.maps import map_data
-from isotrain.pages.page import (
-    Figures,
-    Section,
-    code,
-    folded,
-    grid,
-    items,
-    page,
-    tables,
-    verdict,
-    write_page,
+from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.readings import base_of, view_titles
+from isotrain.pages.rows import (
+    End,
+    Rows,
+    Series,
+    end_of,
+    headline,
+    isotropy_places,
+    measured,
+    sites_of,
 )
-from isotrain.pages.readings import base_of
-from isotrain.pages.rows import Rows, Series, headline, isotropy_places, measured, sites_of
 from isotrain.pages.run_tables import (
     config_table,
     counter_table,
+    flat,
     layer_tables,
     outlier_tables,
     reading_table,
@@ -39,13 +42,14 @@ from isotrain.pages.run_tables import (
 from isotrain.pages.verdict import CAUTION, faults, sentences, warnings
 from isotrain.results import read_result
 from isotrain.row_file import read_rows
-from isotrain.snapshots import read_snapshots
+from isotrain.snapshots import read_snapshots, snapshot_steps, spread
 
 GEOMETRY = (
     *("scatter_ratio", "label_silhouette", "cluster_label_nmi", "removed_label_scatter"),
     *("best_dimension_accuracy", "linear_probe_accuracy"),
 )
 DRIFT = ("cosine_drift", "linear_cka")
+MOST_SNAPSHOTS = 12  # on a page, so that it stays small
 
 
 def write_report(folder: Path) -> Path:
@@ -63,33 +67,51 @@ def write_report(folder: Path) -> Path:
             f"{folder} is no run folder: result.json with the configuration of a run is not in it; "
             "give a folder such as runs/wic/none-0123456789"
         )
-    rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder)
+    rows = read_rows(folder / "metrics.jsonl")
     drawn, places = Figures(folder / "figures"), isotropy_places(rows)
-    shown = headline(result, measured(places))
-    data = map_data(snapshots)
+    end, titles = end_of(result, rows), view_titles(result)
+    snapshots, n_snapshots, unread = _snapshots(folder, end.step)
+    # where it has no snapshot, the last one stands in
+    pictured = end if end.step in snapshots else End(max(snapshots, default=0), False)
+    data = map_data(snapshots, pictured)
     sections = [
         Section("Score and loss", _score(drawn, result, rows)),
-        *isotropy_sections(drawn, rows, places, shown),
-        *cloud_sections(drawn, snapshots, data, sites_of(places)),
-        *_tables(places),
+        *isotropy_sections(drawn, result, rows, places, headline(result, measured(places))),
+        *cloud_sections(drawn, snapshots, n_snapshots, pictured, data, sites_of(places), titles),
+        *_tables(places, end, titles),
     ]
-    counters = counter_table(rows)
+    counters = counter_table(rows, end.step)
     if counters.rows:
-        sections.append(Section("Counters of layers and objectives", tables([counters])))
+        note = f"The last evaluation here: {end.name}."
+        body = piece("tables", found=[counters], note=note)
+        sections.append(Section("Counters of layers and objectives", body))
+    if care := [*warnings(result, rows), *unread]:
+        sections.append(Section("Read with care", piece("items", texts=care)))
     sections += [
-        Section("Read with care", items(warnings(result, rows))),
         Section("Configuration and environment", _setting(result)),
-        Section("Repeat this run", _repeat()),
+        Section("Repeat this run", _repeat(folder, result["config"])),
+        Section("How to read it", _readings(result, places)),
     ]
-    sections.append(Section("How to read it", _readings(result, places)))
+    found = {"sentences": sentences(result, rows), "grave": faults(result), "caution": CAUTION}
     text = page(
         f"{_task(result)} · {result.get('arm', folder.name)} · seed {result.get('seed')}",
         _facts(folder, result),
-        verdict(sentences(result, rows), faults(result), CAUTION),
+        piece("verdict", **found),
         sections,
         {"maps": data} if data else None,
     )
     return write_page(folder / "report.html", text)
+
+
+def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
+    """Some of the snapshots, that of a step among them; how many there are; what is unreadable."""
+    steps = snapshot_steps(folder)
+    found = read_snapshots(folder, MOST_SNAPSHOTS)
+    wanted = {*spread(steps, MOST_SNAPSHOTS), *({step} & set(steps))}
+    if step in wanted - set(found):
+        found = {s: arrays for s, arrays in read_snapshots(folder).items() if s in wanted}
+    lost = ", ".join(f"step_{s:08d}.npz" for s in sorted(wanted - set(found)))
+    return found, len(steps), [f"Of snapshots/ could not be read: {lost}."] if lost else []
 
 
 def _task(result: Mapping[str, Any]) -> str:
@@ -98,9 +120,13 @@ def _task(result: Mapping[str, Any]) -> str:
 
 
 def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
-    """Short facts below the title; the date is that of the record."""
+    """Short facts below the title; the date is that of the end, or of the record."""
     known, n_rows = result.get("environment") or {}, result.get("n_rows") or {}
-    written = time.localtime((folder / "result.json").stat().st_mtime)
+    if ended := result.get("finished_at"):
+        date = datetime.fromisoformat(ended).strftime("%Y-%m-%d %H:%M %Z").strip()
+    else:
+        written = time.localtime((folder / "result.json").stat().st_mtime)
+        date = time.strftime("%Y-%m-%d %H:%M", written)
     sizes = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
     parameters = result.get("n_parameters") or {}
     trained = ""
@@ -110,7 +136,7 @@ def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
     seconds = (result.get("timings_s") or {}).get("total")
     facts = [
         str(result.get("status", "")),
-        time.strftime("%Y-%m-%d %H:%M", written),
+        date,
         f"isotrain {known.get('isotrain', '?')}" + (f" ({known['git']})" * bool(known.get("git"))),
         str(result.get("encoder", "")),
         f"rows: {sizes}" if sizes else "",
@@ -125,50 +151,74 @@ def _score(drawn: Figures, result: Mapping[str, Any], rows: Rows) -> Markup:
     monitor = result.get("monitor", "val/score")
     chosen = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
     score = score_curve(rows, monitor, chosen)
-    return grid(
-        [
-            drawn.add(score, "score", f"{monitor} over the optimizer steps"),
-            drawn.add(loss_curve(rows), "loss", "training loss over the optimizer steps"),
-        ]
-    )
+    curve, loss = "over the optimizer steps", loss_curve(rows)
+    parts = [
+        drawn.add(score, "score", f"{monitor} {curve}"),
+        drawn.add(loss, "loss", f"training loss {curve}"),
+    ]
+    return piece("grid", parts=parts)
 
 
-def _tables(places: Mapping[Place, Series]) -> list[Section]:
-    metrics = measured(places)
+def _tables(places: Mapping[Place, Series], end: End, titles: Mapping[str, str]) -> list[Section]:
+    metrics, note = measured(places), f"First evaluation → {end.name}."
     found = []
     for title, bases in (("Label geometry", GEOMETRY), ("Drift from step 0", DRIFT)):
-        chosen = layer_tables(places, [m for m in metrics if base_of(m) in bases])
-        if chosen:
-            found.append(Section(title, tables(chosen, "First → last evaluation.")))
-    if chosen := outlier_tables(places):
-        found.append(Section("Outlier dimensions", tables(chosen, "First → last evaluation.")))
+        chosen = [metric for metric in metrics if base_of(metric) in bases]
+        if made := layer_tables(places, chosen, end.step, titles):
+            found.append(Section(title, piece("tables", found=made, note=note)))
+    if made := outlier_tables(places, end.step, titles):
+        found.append(Section("Outlier dimensions", piece("tables", found=made, note=note)))
     return found
 
 
 def _setting(result: Mapping[str, Any]) -> Markup:
     known = {"phases": result.get("phases"), "data": result.get("data")}
     about = {**(result.get("environment") or {}), **{k: v for k, v in known.items() if v}}
-    return folded(
-        "Resolved configuration", tables([config_table(result["config"], "Configuration")])
-    ) + folded("Environment", tables([config_table(about, "Environment")]))
+    body = Markup()
+    for title, content in (
+        ("Resolved configuration", result["config"]),
+        ("Environment", about),
+    ):
+        table = piece("tables", found=[config_table(content, title)])
+        body += piece("folded", title=title, body=table)
+    return body
 
 
-def _repeat() -> Markup:
-    return code(
-        "isotrain job result.json",
-        "In a copy of this folder: result.json holds the resolved configuration. A run that is "
-        "finished where its output_dir says is not trained again; its scores are printed.",
+def _repeat(folder: Path, config: Mapping[str, Any]) -> Markup:
+    """The command, from where it runs, and what the record does not hold."""
+    base = Path(str(config.get("output_dir", "runs")))
+    path = base.joinpath(*folder.resolve().parts[-2:], "result.json")
+    notes = [
+        "Run it in the folder that this run was started in: paths are relative to that one. Where "
+        "the run is finished there, its scores are printed; to train it anew, set rerun to true in "
+        "a copy of result.json and give the copy."
+    ]
+    if hidden := [key for key, value in flat(config) if HIDDEN in str(value)]:
+        notes.append(
+            f"Not recorded, as it may be secret: {', '.join(hidden)}. Put the values in place of "
+            f"{HIDDEN} in a copy of result.json and give the copy."
+        )
+    start = config.get("init_from")
+    if start and not Path(str(start)).is_absolute():
+        notes.append(f"The encoder starts from {start}, which has to be in that folder too.")
+    return piece("code", text=f"isotrain job {shlex.quote(str(path))}") + piece(
+        "items", texts=notes
     )
 
 
 def _readings(result: Mapping[str, Any], places: Mapping[Place, Series]) -> Markup:
-    body = tables([reading_table(places)]) if measured(places) else Markup()
-    if found := sources(result["config"]):
-        body += items([f"Methods of this run: {'; '.join(found)}."])
-    return body + items(
-        [
-            "Layer 0 is the embedding output. CLS is the first token of every sequence; tokens are "
-            "all that are no padding; the mean is that of the tokens of a sequence.",
+    body = piece("tables", found=[reading_table(places)]) if measured(places) else Markup()
+    texts = (
+        [f"Methods of this run: {'; '.join(found)}."]
+        if (found := sources(result["config"]))
+        else []
+    )
+    return body + piece(
+        "items",
+        texts=[
+            *texts,
+            "Layer 0 is the embedding output. Its views, as those of every layer: the first token "
+            "of each sequence, all tokens that are no padding, and their mean in each sequence.",
             "Values are those of dev rows, the same ones at every evaluation.",
-        ]
+        ],
     )

@@ -11,6 +11,7 @@ from isotrain.pages.readings import READINGS, base_of
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
+MOST_SIZES = 3  # that a sentence lists
 
 
 def series(rows: Rows, key: str) -> Series:
@@ -26,7 +27,7 @@ def series(rows: Rows, key: str) -> Series:
 class End(NamedTuple):
     """The evaluation whose values are given last."""
 
-    step: float
+    step: int
     is_kept: bool  # of the weights that were kept, while later ones were evaluated too
 
     @property
@@ -36,7 +37,7 @@ class End(NamedTuple):
         >>> End(20, False).name, End(20, True).name
         ('step 20', 'kept weights (step 20)')
         """
-        return f"kept weights (step {self.step:g})" if self.is_kept else f"step {self.step:g}"
+        return f"kept weights (step {self.step})" if self.is_kept else f"step {self.step}"
 
 
 def end_of(result: Mapping[str, Any], rows: Rows) -> End:
@@ -47,7 +48,7 @@ def end_of(result: Mapping[str, Any], rows: Rows) -> End:
     (End(step=40, is_kept=False), End(step=20, is_kept=True))
     """
     of_evaluations = ("val/", f"{DEV}/")
-    steps = {row["step"] for row in rows if any(key.startswith(of_evaluations) for key in row)}
+    steps = {int(row["step"]) for row in rows if any(key.startswith(of_evaluations) for key in row)}
     last, kept = max(steps, default=result.get("steps", 0)), result.get("selected_step")
     return End(kept, True) if kept in steps and kept < last else End(last, False)
 
@@ -138,18 +139,33 @@ def n_rows(rows: Rows, places: Iterable[Place]) -> str:
     )
 
 
-def counts_of(places: Mapping[Place, Series]) -> dict[Place, int]:
-    """N at each place, by the place of the count; the newest one where it changed.
+def by_n(places: Mapping[Place, Series]) -> dict[int, list[Place]]:
+    """The clouds of the places, as places of `n_rows`, by their newest N, fewest rows first.
 
-    >>> counts_of({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]})
-    {Place(metric='n_rows', where='layer_00', view='cls', rows='isotropy'): 640}
+    >>> by_n({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]})
+    {640: [Place(metric='n_rows', where='layer_00', view='cls', rows='isotropy')]}
     """
-    found = {}
+    found: dict[int, list[Place]] = {}
     for place, values in places.items():
-        known = [value for _, value in values if math.isfinite(value)]
+        known = [int(value) for _, value in values if math.isfinite(value)]
         if place.metric == COUNTS[0] and known:
-            found[place] = int(known[-1])
-    return found
+            found.setdefault(known[-1], []).append(place)
+    return dict(sorted(found.items()))
+
+
+def gaussian_isoscore(places: Mapping[Place, Series], width: int) -> str:
+    """What IsoScore perfectly isotropic rows have by their number alone, in a sentence.
+
+    It is about N/(N + D) for a Gaussian cloud of N rows of `width` D.
+
+    >>> gaussian_isoscore({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]}, 384)
+    'Perfectly isotropic Gaussian rows have an IsoScore of about 0.625 at N = 640 (D = 384).'
+    """
+    sizes = [n for n in by_n(places) if n]
+    ends = sizes if len(sizes) <= MOST_SIZES else [sizes[0], sizes[-1]]
+    texts = " and ".join(f"{number(n / (n + width))} at N = {n:,}" for n in ends)
+    what = f"Perfectly isotropic Gaussian rows have an IsoScore of about {texts} (D = {width:,})."
+    return what if ends else ""
 
 
 def chance(places: Mapping[Place, Series], place: Place, step: float) -> str:

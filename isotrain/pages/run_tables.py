@@ -64,15 +64,16 @@ def outlier_tables(
     return found
 
 
-def counter_table(rows: Rows) -> Table:
-    """What isotropy layers and objectives counted, in training and at evaluations."""
+def counter_table(rows: Rows, end: float) -> Table:
+    """What isotropy layers and objectives counted, in training and at evaluations up to `end`."""
     keys = {k for r in rows for k in r if k.count("/") == 2 and k.split("/")[0] in ("val", "train")}
     lines = []
     for key in sorted(keys):
         stage, part, name = key.split("/")
         values = series(rows, key)
         when = "evaluations" if stage == "val" else "training"
-        ends = (number(values[0][1]), number(values[-1][1]))
+        last = at(values, end) if stage == "val" else values[-1][1]
+        ends = (number(values[0][1]), number(last))
         lines.append((f"{part}: {name.replace('_', ' ')}", when, str(len(values)), *ends))
     return Table("Counters", ("", "logged in", "times", "first", "last"), lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,18 @@ from rich import box, get_console
 from rich.table import Table
 
 from isotrain.keys import SIDES, VIEWS, Place
-from isotrain.pages.rows import LABELS, Series, chance, headline, isotropy_places, measured, series
+from isotrain.pages.readings import label
+from isotrain.pages.rows import (
+    Rows,
+    Series,
+    at,
+    chance,
+    end_of,
+    headline,
+    isotropy_places,
+    measured,
+    series,
+)
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -83,21 +95,21 @@ def print_summary(
     is what was evaluated or measured. Last are the values of the weights that were selected; how
     they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
     """
-    remarks = _remarks(result)
+    remarks, end = _remarks(result), end_of(result, rows).step
     losses, places = _losses(result, rows), isotropy_places(rows)
     names = headline(result, measured(places))[:MOST_METRICS]
     shown = _shown(places, names)
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in ("", "step 0", f"step {result.get('selected_step', result['steps'])}"):
+    for heading in ("", "step 0", f"step {end}"):
         scores.add_column(heading, justify="right" if heading else "left")
-    for cells in [*_scores(result, rows), *losses]:
+    for cells in [*_scores(result, rows, end), *losses]:
         scores.add_row(*cells)
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
-        isotropy = _isotropy_table(result, places, names, shown[:n_shown])
+        isotropy = _isotropy_table(places, names, shown[:n_shown], end)
         if n_shown < len(shown):
             isotropy.add_row(f"and {len(shown) - n_shown} more")
         say("")
@@ -105,12 +117,14 @@ def print_summary(
     for line in remarks:
         say(line)
     files = [name for name in FILES if (folder / name).is_file()]
+    missing = FILES[0] not in files
     files[:1] = [f"{name} (every layer, site and metric)" for name in files[:1]]
     note = f" ({note})" if note else ""
-    say(f"{folder}{note}: {', '.join(files)}; {result['timings_s']['total']:.0f} s")
+    draw = f"; isotrain report {shlex.quote(str(folder))} draws the page" if missing else ""
+    say(f"{folder}{note}: {', '.join(files)}{draw}; {result['timings_s']['total']:.0f} s")
 
 
-def _scores(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list[list[str]]:
+def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
     """A line for dev and one for test, where they were evaluated, with their N."""
     lines, found = [], result["scores"]
 
@@ -120,7 +134,7 @@ def _scores(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
 
     key = result["monitor"]
     if values := series(rows, key):  # none in a debugging run without validation
-        last = found.get(key, values[-1][1])
+        last = at(values, end)
         lines.append([with_n(key, "dev"), f"{values[0][1]:.4f}", f"{last:.4f}"])
     test = key.replace("val/", "test/")
     if test in found:
@@ -151,10 +165,10 @@ def _shown(places: Iterable[Place], names: Sequence[str]) -> list[tuple[str, str
 
 
 def _isotropy_table(
-    result: Mapping[str, Any],
-    places: dict[Place, Series],
+    places: Mapping[Place, Series],
     names: Sequence[str],
     clouds: Sequence[tuple[str, str]],
+    end: float,
 ) -> Table:
     """First and last value of each metric in each cloud, with what chance gives, if known."""
     table = Table(**STYLE)
@@ -172,9 +186,11 @@ def _isotropy_table(
             if not found:
                 cells.append("–")
                 continue
-            first, last = found[0][1], result["scores"].get(place.key, found[-1][1])
-            null = chance(places, place)
-            cells.append(f"{first:.4f} → {last:.4f}" + (f" (null {null})" if null else ""))
+            ends, null = (found[0][1], at(found, end)), chance(places, place, end)
+            cells.append(
+                " → ".join("–" if x != x else f"{x:.4f}" for x in ends)
+                + (f" (null {null})" if null else "")
+            )
         table.add_row(*cells)
     return table
 
@@ -210,7 +226,7 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
     views = [view for view in VIEWS if view in {p.view for p in places}]
     layers = sorted({p.where for p in places})
     for metric in headline(result, measured(places))[:MOST_METRICS]:
-        say(f"{LABELS.get(metric, metric)}, every layer, end of training")
+        say(f"{label(metric)}, every layer, end of training")
         table = Table(**STYLE)
         table.add_column("layer")
         columns = [(view, arm) for view in views for arm in by_arm]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any
 
 from isotrain.keys import VIEWS, Place
-from isotrain.pages.panels import TITLES
-from isotrain.pages.readings import label
+from isotrain.pages.readings import label, view_titles
 from isotrain.pages.rows import (
+    End,
     Rows,
+    Series,
+    at,
+    by_n,
+    end_of,
+    gaussian_isoscore,
     headline,
     isotropy_places,
     layers_of,
@@ -24,17 +30,19 @@ CAUTION = (
     "One run with one seed: this describes the run and shows no effect of anything. An effect "
     "takes several seeds against a baseline (isotrain study run)."
 )
-FEW_ROWS = 1000  # below, isotropy and scores are told to be read with care
+FEW_ROWS = 1000  # below, scores are told to be read with care
+FEW_OF_WIDTH = 10  # N over D below which isotropy is
+Z = NormalDist().inv_cdf(0.975)
 
 
 def sentences(result: Mapping[str, Any], rows: Rows) -> list[str]:
     """What happened to the score, to the isotropy of the last layer, and at the isotropy layers."""
-    places = isotropy_places(rows)
+    places, end = isotropy_places(rows), end_of(result, rows)
     shown = headline(result, measured(places))
-    found = [_score(result, rows)]
+    found = [_score(result, rows, end)]
     if shown:
-        found.append(_last_layer(result, places, shown[0]))
-        found += [_around(result, places, shown[0], site) for site in sites_of(places)]
+        found.append(_last_layer(places, shown[0], end, view_titles(result)))
+        found += [_around(places, shown[0], site, end) for site in sites_of(places)]
     return [sentence for sentence in found if sentence]
 
 
@@ -55,9 +63,9 @@ def faults(result: Mapping[str, Any]) -> list[str]:
 
 
 def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
-    """What a reader of the numbers has to know."""
+    """What a reader of the numbers has to know, beside `faults` and `CAUTION`."""
     places = isotropy_places(rows)
-    found = [*faults(result), CAUTION]
+    found = []
     lost = [p for p in places if p.metric == "n_rows_not_finite" and any(v for _, v in places[p])]
     if lost:
         clouds = ", ".join(sorted({f"{p.where}/{p.view}" for p in lost}))
@@ -84,26 +92,26 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
         found.append(f"Dev has {n_dev:,} rows: a difference of one or two points is within chance.")
-    fewest = {p: v for p in places if p.metric == "n_rows" and (v := places[p][-1][1]) < FEW_ROWS}
-    if fewest:
-        n = min(fewest.values())
-        views = ", ".join(dict.fromkeys(TITLES.get(p.view, f"{p.where} {p.view}") for p in fewest))
-        found.append(
-            f"Some clouds have few rows (N = {n:,.0f} at least; {views}): IsoScore and ranks read "
-            "low where N is not far above the hidden size D; the corrected IsoScore does not."
-        )
+    found += _few_rows(result, places)
     if not places:
         found.append("No isotropy was measured in this run.")
     return found
 
 
-def binomial_error(share: float, n: int) -> float:
-    """The standard error √(p(1 − p)/N) of an accuracy p over N rows.
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of an accuracy p over N rows, within [0, 1].
 
-    >>> binomial_error(0.5, 100)
-    0.05
+    (p + z²/2N ± z·√(p(1 − p)/N + z²/4N²)) / (1 + z²/N), z = 1.96.
+
+    >>> [round(end, 4) for end in wilson(0.5, 96)], [round(end, 4) for end in wilson(0.0, 96)]
+    ([0.4019, 0.5981], [0.0, 0.0385])
     """
-    return math.sqrt(share * (1 - share) / n)
+    centre, half = (
+        share + Z**2 / (2 * n),
+        Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2),
+    )
+    low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
+    return round(low, 12), round(high, 12)  # 0 and 1 without what rounding left of them
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
@@ -117,40 +125,54 @@ def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
     return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))
 
 
-def last_value(result: Mapping[str, Any], key: str, values: Sequence[tuple[float, float]]) -> float:
-    """The recorded value of the weights that a run ended with; else the last that was logged."""
-    return float(result.get("scores", {}).get(key, values[-1][1] if values else math.nan))
+def _few_rows(result: Mapping[str, Any], places: Mapping[Place, Series]) -> list[str]:
+    """Which clouds have few rows for their width D; where D is not known, few at all."""
+    width, titles = result.get("width"), view_titles(result)
+    least = FEW_OF_WIDTH * width if width else FEW_ROWS
+    texts = []
+    for n, clouds in by_n(places).items():
+        names = dict.fromkeys(titles.get(place.view, place.where) for place in clouds)
+        if n < least:
+            texts.append(f"N = {n:,} ({', '.join(names)})")
+    if not texts:
+        return []
+    rule = f"N < {FEW_OF_WIDTH}·D = {least:,}" if width else f"N < {least:,}"
+    text = (
+        f"Isotropy was measured on few rows ({rule}): {'; '.join(texts)}. Some values are biased "
+        "there: IsoScore and ranks read low where N is not far above the hidden size D, the "
+        "corrected IsoScore does not."
+    )
+    return [f"{text} {gaussian_isoscore(places, width)}" if width else text]
 
 
-def _score(result: Mapping[str, Any], rows: Rows) -> str:
+def _score(result: Mapping[str, Any], rows: Rows, end: End) -> str:
     key = result.get("monitor", "")
     values = series(rows, key)
     if not values:
         return "No score was evaluated."
     name, n = key.removeprefix("val/"), n_evaluated(result, rows, "val")
-    last = last_value(result, key, values)
-    step = result.get("selected_step", values[-1][0])
+    last = at(values, end.step)
     size = f"N = {n:,}" if n else ""
     if name == "accuracy" and n and 0 <= last <= 1:
-        error = binomial_error(last, n)
-        size += f", binomial standard error {error:.3f}"
-        if len(values) > 1 and abs(last - values[0][1]) < 2 * error:
-            size += "; the change is less than two of them"
+        low, high = map(number, wilson(last, n))
+        size += f"; 95 % Wilson interval of the last value {low} to {high}"
     size = f" ({size})" if size else ""
     if len(values) > 1:
         text = (
-            f"{name.capitalize()} on dev {_moved(values[0][1], last)} from step {values[0][0]:g} "
-            f"to step {step:g}{size}"
+            f"{name.capitalize()} on dev {_moved(values[0][1], last)} from step {values[0][0]:.0f} "
+            f"to {_at(end)}{size}"
         )
     else:
-        text = f"{name.capitalize()} on dev is {number(last)} at step {values[0][0]:g}{size}"
+        text = f"{name.capitalize()} on dev is {number(last)} at {end.name}{size}"
     test = result.get("scores", {}).get(key.replace("val/", "test/"))
     n_test = n_evaluated(result, rows, "test")
     on_test = f"; on test it is {number(test)} (N = {n_test:,})" if test is not None else ""
     return f"{text}{on_test}."
 
 
-def _last_layer(result: Mapping[str, Any], places: Mapping[Place, Any], metric: str) -> str:
+def _last_layer(
+    places: Mapping[Place, Series], metric: str, end: End, titles: Mapping[str, str]
+) -> str:
     """Of every view of the last layer."""
     parts = []
     top = ""
@@ -158,33 +180,33 @@ def _last_layer(result: Mapping[str, Any], places: Mapping[Place, Any], metric: 
         names = layers_of((p for p in places if p.metric == metric), view)
         if names:
             top = names[-1]
-            text = _ends(result, places, Place(metric, top, view))
-            parts.append(f"{TITLES[view]} {text}")
+            parts.append(f"{titles[view]} {_ends(places, Place(metric, top, view), end)}")
     return f"{label(metric)} at the last layer ({top}): {'; '.join(parts)}." if parts else ""
 
 
-def _around(result: Mapping[str, Any], places: Mapping[Place, Any], metric: str, site: str) -> str:
+def _around(places: Mapping[Place, Series], metric: str, site: str, end: End) -> str:
     before, after = (Place(metric, site, side) for side in ("before", "after"))
     if after not in places:
         return ""
     if before not in places:
-        return f"What the head reads ({site}, no isotropy layer): {_ends(result, places, after)}."
-    ends = [last_value(result, p.key, places[p]) for p in (before, after)]
-    n = _n(places, after)
+        return f"What the head reads ({site}, no isotropy layer): {_ends(places, after, end)}."
+    ends = [number(at(places[p], end.step)) for p in (before, after)]
     return (
-        f"The isotropy layer at {site} changes it from {number(ends[0])} before to "
-        f"{number(ends[1])} after, on the same rows at the end{n}."
+        f"The isotropy layer at {site} changes it from {ends[0]} before to {ends[1]} after, on the "
+        f"same rows at {_at(end)}{_n(places, after)}."
     )
 
 
-def _ends(result: Mapping[str, Any], places: Mapping[Place, Any], place: Place) -> str:
-    values = places[place]
-    last = number(last_value(result, place.key, values))
-    first = f"{number(values[0][1])} → " if len(values) > 1 else ""
-    return f"{first}{last}{_n(places, place)}"
+def _ends(places: Mapping[Place, Series], place: Place, end: End) -> str:
+    (start, first), last = places[place][0], number(at(places[place], end.step))
+    return (f"{number(first)} → " if start != end.step else "") + last + _n(places, place)
 
 
-def _n(places: Mapping[Place, Any], place: Place) -> str:
+def _at(end: End) -> str:
+    return f"the {end.name}" if end.is_kept else end.name
+
+
+def _n(places: Mapping[Place, Series], place: Place) -> str:
     counts = places.get(place._replace(metric="n_rows"))
     return f" (N = {int(counts[-1][1]):,})" if counts else ""
 

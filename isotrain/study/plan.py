@@ -25,6 +25,7 @@ class Job(NamedTuple):
     seed: int
     cfg: DictConfig
     folder: Path
+    overrides: Sequence[str]
 
     @property
     def name(self) -> str:
@@ -50,13 +51,13 @@ def plan_jobs(
     """
     pairs = [(task, arm) for task in study.tasks for arm in study.arms]
     found: dict[str, list[tuple[str, str]]] = {}
-    configs: dict[tuple[str, str], DictConfig] = {}
+    configs: dict[tuple[str, str], tuple[DictConfig, list[str]]] = {}
     for task, arm in pairs:
-        own = [*study.tasks[task], *study.arms[arm]]
-        cfg, mistakes = check_command([*SHARED, *study.overrides, *own, *overrides], config_dir)
+        own = [*SHARED, *study.overrides, *study.tasks[task], *study.arms[arm], *overrides]
+        cfg, mistakes = check_command(own, config_dir)
         if cfg is not None:
             mistakes = [*mistakes, *_mistakes_of_a_study(cfg), *file_mistakes(cfg)]
-            configs[task, arm] = cfg
+            configs[task, arm] = cfg, own
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
     if found:
@@ -64,11 +65,12 @@ def plan_jobs(
             "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
         )
     jobs = []
-    for (task, arm), cfg in configs.items():
+    for (task, arm), (cfg, own) in configs.items():
         for seed in study.seeds:
             seeded = deepcopy(cfg)
             seeded.seed = seed
-            jobs.append(Job(task, arm, seed, seeded, run_folder(seeded, arm)))
+            folder = run_folder(seeded, arm)
+            jobs.append(Job(task, arm, seed, seeded, folder, [*own, f"seed={seed}"]))
     _refuse_equal_runs(jobs)
     if len(folders := sorted({str(job.cfg.output_dir) for job in jobs})) > 1:
         raise StudyError(f"output_dir must be one for all runs of a study, got {folders}")

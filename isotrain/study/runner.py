@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from isotrain.config.compose import write_job
+from isotrain.config.compose import RunJob, write_job
 from isotrain.pages.summary import say
 from isotrain.progress import duration, is_watched, working
 from isotrain.results import is_finished
@@ -122,7 +122,7 @@ def _work(
 
 def _start(job: Job, folder: Path, command: Sequence[str], lock: int) -> Started:
     file, log = folder / "jobs" / f"{job.name}.json", folder / "logs" / f"{job.name}.log"
-    write_job(job.cfg, job.arm, file)
+    write_job(RunJob(job.cfg, job.arm, job.overrides), file)
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [*command, str(file)],

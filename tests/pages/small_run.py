@@ -27,7 +27,7 @@ def value(step, where, view):
 
 def evaluation(step, places):
     row = {"step": step, "val/accuracy": 0.5 + step / 400, "val/loss": 0.7 - step / 400}
-    row["val/pooled/energy_kept"] = 0.5
+    row["val/pooled/energy_kept"] = 0.5 - step / 100
     for where, view in places:
         found, place = value(step, where, view), f"{where}/{view}"
         row |= {
@@ -92,10 +92,14 @@ def write_run(
         "seed": 3,
         "monitor": "val/accuracy",
         "headline": ["isoscore_corrected", "partition"],
+        "width": 384,
+        "is_causal": False,
+        "finished_at": "2031-02-03T04:05:06+02:00",
         "n_rows": {"train": 5428, "dev": 640, "test": 1400},
         "n_parameters": {"trainable": 5, "total": 10},
         "environment": {"isotrain": "0.1.0", "git": "0123456789ab"},
         "config": {
+            "output_dir": "my runs",
             "task": {"_target_": "isotrain.tasks.wic.WiC", "prompt": HOSTILE},
             "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"},
         },
@@ -106,4 +110,12 @@ def write_run(
         scores["test/accuracy"] = 0.55
         result |= {"scores": scores, "steps": steps[-1], "selected_step": steps[-1]}
     write_json(folder / "result.json", result | more)
+    return folder
+
+
+def with_snapshots(folder, steps, **more):
+    """A run of snapshots of one cloud, and no other isotropy."""
+    write_run(folder, isotropy=False, steps=steps, **more)
+    for step in steps:
+        write_snapshot(folder, step, arrays(step, [("layer_01", "cls")]))
     return folder

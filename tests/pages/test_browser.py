@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from isotrain.pages.report import write_report
-from tests.pages.small_run import HOSTILE, LAYERS, write_run
+from tests.pages.small_run import HOSTILE, LAYERS, with_snapshots, write_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -61,6 +61,24 @@ async function use() {
   seen.legend = get("map-legend").textContent;
   const box = get("map").getBoundingClientRect();
   const told = new Set();
+  const press = (key) => {
+    const event = new KeyboardEvent("keydown", { key, cancelable: true });
+    get("map").dispatchEvent(event);
+    return [get("map-point").textContent, event.defaultPrevented, picture()];
+  };
+  seen.untouched = get("map-point").textContent;
+  const plain = picture();
+  const walked = ["Tab", "ArrowLeft", "ArrowRight", "ArrowDown", "ArrowUp"].map(press);
+  seen.walked = walked.map(([text, taken, image]) => [text, taken, image !== plain]);
+  seen.marks = new Set(walked.map((one) => one[2])).size;
+  const tokens = JSON.parse(get("data").textContent).maps.groups.tokens;
+  seen.rows = [11, 0, 1].map((row) =>
+    `token “${tokens.token[row]}” · example ${tokens.index[row]} · `
+    + `label ${tokens.label[row]} · occurs ${tokens.frequency[row]} times`);
+  set("cloud", "layer_01/tokens", "change");
+  seen.forgotten = get("map-point").textContent;
+  set("cloud", "layer_02/tokens", "change");
+  set("colour", "frequency", "change");
   for (let x = 4; x < box.width; x += 9)
     for (let y = 4; y < box.height; y += 9) {
       const at = { clientX: box.left + x, clientY: box.top + y };
@@ -155,7 +173,17 @@ def test_the_map_changes_with_step_scale_colour_and_cloud(seen):
 
 def test_a_row_is_named_when_pointed_at(seen):
     assert any(f"token “{HOSTILE}”" in text and "occurs 1 times" in text for text in seen["told"])
-    assert "Point at a row to see which it is." in seen["told"]
+    assert any(text.startswith("Point at a row") for text in seen["told"])
+
+
+def test_arrow_keys_go_through_the_rows(seen):
+    assert seen["untouched"].startswith("Point at a row, or go through them with the arrow keys")
+    last, first, second = seen["rows"]
+    texts, taken, marked = zip(*seen["walked"], strict=True)
+    assert texts == (seen["untouched"], last, first, second, first)
+    assert taken == marked == (False, True, True, True, True)
+    assert seen["marks"] == 4  # none, and a ring around each of three rows
+    assert seen["forgotten"] == seen["untouched"]
 
 
 def test_it_plays_to_the_end_and_stops(seen):
@@ -170,6 +198,13 @@ def test_everything_is_open_in_print(seen):
 
 def test_nothing_is_wider_than_a_phone(seen):
     assert seen["wide"] == []
+
+
+def test_it_begins_with_the_weights_that_were_kept(tmp_path):
+    page = write_report(with_snapshots(tmp_path / "run", (0, 20, 40), selected_step=20))
+    dom, said = opened(page, tmp_path)
+    assert said == []
+    assert "Kept weights (step 20) · 12 of 640 measured rows" in dom
 
 
 @pytest.mark.parametrize("more", [{"isotropy": False}, {"snapshots": False}])

@@ -19,12 +19,15 @@ from isotrain.pages.figures import (
     site_curves,
 )
 from isotrain.pages.panels import layer_colours
+from isotrain.pages.readings import view_titles
+from isotrain.pages.rows import End
 from isotrain.pages.svg import inline, svg_text
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 
 ROWS = [evaluation(step, clouds()) for step in STEPS]
 ROWS.insert(1, {"step": 9, "train/loss": 0.75})
 METRIC = "isoscore_corrected"
+LAST, KEPT = End(40, False), End(20, True)
 
 
 def lines(figure):
@@ -87,22 +90,42 @@ def test_a_heatmap_has_layers_upwards_and_evaluations_to_the_right():
     assert [text.get_text() for text in axis.get_xticklabels()] == ["0", "20", "40"]
 
 
-def test_values_by_layer_at_both_ends():
-    found = lines(layers(ROWS, METRIC, "mean"))
-    for step in (0, 40):
-        wanted = [value(step, name, "mean") for name in LAYERS]
-        assert list(found[f"step {step}"].get_ydata()) == wanted
-    assert len(found) == 2
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [(LAST, "step 40"), (KEPT, "kept weights (step 20)"), (End(0, False), "step 0")],
+)
+def test_values_by_layer_at_both_ends(end, name):
+    found = lines(layers(ROWS, METRIC, "mean", end))
+    assert list(found) == list(dict.fromkeys(["step 0", name]))
+    for step, label in ((0, "step 0"), (end.step, name)):
+        wanted = [value(step, layer, "mean") for layer in LAYERS]
+        assert list(found[label].get_ydata()) == wanted
+    assert (found[name].get_linestyle(), len(found)) == ("-", 1 + (end.step > 0))
+
+
+def test_the_first_token_of_a_causal_encoder_is_called_so():
+    titles = view_titles({"is_causal": True})
+    figures = [heatmap(ROWS, METRIC, "cls", titles), layers(ROWS, METRIC, "cls", LAST, titles)]
+    figures.append(layer_curves(ROWS, METRIC, "cls", titles=titles))
+    for figure in figures:
+        wanted = "first token (causal: it sees nothing else) · N = 640"
+        assert figure.axes[0].get_title() == wanted
+        figure.draw_without_rendering()
+        box = figure.axes[0].title.get_window_extent()
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, "it is not cut"
 
 
 def test_spectra_are_shares_of_the_variance():
     snapshots = {step: arrays(step, clouds()) for step in STEPS}
-    found = spectra(snapshots, "*/tokens").axes[0].get_lines()
+    found = spectra(snapshots, "*/tokens", LAST).axes[0].get_lines()
     assert len(found) == 2 * len(LAYERS)  # the first and the last step
     assert list(found[0].get_xdata()) == [1, 2, 3, 4]
     np.testing.assert_allclose(found[0].get_ydata(), [0.5, 0.25, 0.125, 0.125])
-    of_site = lines(spectra(snapshots, "pooled/*"))
-    assert list(of_site)[:2] == ["before, step 0", "before, step 40"]
+    of_site = lines(spectra(snapshots, "pooled/*", KEPT))
+    assert list(of_site)[:2] == ["before, step 0", "before, kept weights (step 20)"]
+    assert [line.get_linestyle() for line in of_site.values()] == ["--", "-"] * 2
+    (alone,) = lines(spectra({0: snapshots[0]}, "layer_00/cls", End(0, False))).values()
+    assert alone.get_linestyle() == "-"
 
 
 def test_maps_have_a_mark_for_each_class():
@@ -116,8 +139,10 @@ def test_maps_have_a_mark_for_each_class():
 @pytest.mark.parametrize("rows", [[], [{"step": 0, "val/accuracy": 0.5}], ROWS[:1]])
 def test_little_to_draw_is_drawn(rows):
     assert svg_text(curves(rows, "a title with $x_", "val/accuracy"))
-    for figure in (heatmap(rows, METRIC, "cls"), layers(rows, METRIC, "cls"), spectra({}, "*/cls")):
-        assert svg_text(figure)
+    end = End(0, False)
+    assert svg_text(heatmap(rows, METRIC, "cls"))
+    assert svg_text(layers(rows, METRIC, "cls", end))
+    assert svg_text(spectra({}, "*/cls", end))
     if not rows:
         assert "nothing logged" in svg_text(layer_curves(rows, METRIC, "cls"))
 

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.pages.maps import MOST_STEPS, aligned, map_data
+from isotrain.pages.maps import aligned, map_data
+from isotrain.pages.rows import End
 from tests.pages.small_run import M, arrays, clouds
+
+END = End(0, False)
 
 
 def turned(points, angle, mirrored):
@@ -50,7 +53,7 @@ def decoded(at, kind="<i2"):
 
 def test_points_labels_and_tokens_survive_the_packing():
     snapshots = {0: arrays(0, clouds())}
-    data = map_data(snapshots)
+    data = map_data(snapshots, END)
     assert data["start"] == "pooled/after"
     for name, cloud in data["clouds"].items():
         (at,) = cloud["at"]
@@ -63,21 +66,25 @@ def test_points_labels_and_tokens_survive_the_packing():
     assert data["groups"]["tokens"]["kind"] == "class"
     assert data["groups"]["tokens"]["frequency"][:2] == [900, 1]
     assert data["groups"]["pooled_site"]["index"][2] == 14
-    assert map_data({0: arrays(0, clouds(), score=True)})["groups"]["cls"]["kind"] == "score"
+    of_scores = map_data({0: arrays(0, clouds(), score=True)}, END)
+    assert of_scores["groups"]["cls"]["kind"] == "score"
 
 
-def test_few_steps_are_shown_the_first_and_the_last_among_them():
-    some = arrays(0, clouds()[:2])
-    data = map_data({step: some for step in range(0, 500, 10)})
-    assert len(data["steps"]) == MOST_STEPS
-    assert (data["steps"][0], data["steps"][-1], data["n_steps"]) == (0, 490, 50)
+@pytest.mark.parametrize(
+    ("end", "shown", "title"),
+    [(End(20, True), 1, "kept weights (step 20)"), (End(40, False), 2, "step 40")],
+)
+def test_the_step_to_begin_with(end, shown, title):
+    data = map_data({step: arrays(step, clouds()[:2]) for step in (0, 20, 40)}, end)
+    assert (data["steps"], data["shown"]) == ([0, 20, 40], shown)
+    assert (data["titles"][0], data["titles"][shown]) == ("step 0", title)
 
 
 def test_a_cloud_without_a_map_at_a_step_has_none_there():
     first = {k: v for k, v in arrays(0, clouds()).items() if k != "map/layer_00/cls"}
-    data = map_data({0: first, 9: arrays(9, clouds())})
+    data = map_data({0: first, 9: arrays(9, clouds())}, End(9, False))
     at = data["clouds"]["layer_00/cls"]["at"]
     assert at[0] is None
     assert at[1]["n"] == 640
-    assert map_data({}) == {}
-    assert map_data({0: {"spectrum/layer_00/cls": np.ones(3)}}) == {}
+    assert map_data({}, END) == {}
+    assert map_data({0: {"spectrum/layer_00/cls": np.ones(3)}}, END) == {}

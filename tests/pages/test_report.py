@@ -6,17 +6,15 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import pytest
 
-from isotrain.pages.report import write_report
-from isotrain.pages.verdict import binomial_error, sentences, warnings
-from isotrain.results import read_result
-from isotrain.row_file import RowFile, read_rows
-from tests.pages.small_run import HOSTILE, value, write_run
+from isotrain.pages.report import MOST_SNAPSHOTS, write_report
+from isotrain.pages.verdict import CAUTION
+from isotrain.results import read_result, write_json
+from isotrain.row_file import RowFile
+from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
@@ -73,16 +71,18 @@ def test_what_a_reader_sees_first(page):
         "WiC · cluster_pca · seed 3",
         "isotrain 0.1.0 (0123456789ab)",
         "rows: 5,428 train, 640 dev, 1,400 test",
-        "Accuracy on dev rose from 0.500 to 0.600 from step 0 to step 40 (N = 640, binomial "
-        "standard error 0.019); on test it is 0.550 (N = 1,400).",
+        "2031-02-03 04:05 UTC+02:00",
+        "Accuracy on dev rose from 0.500 to 0.600 from step 0 to step 40 (N = 640; 95 % Wilson "
+        "interval of the last value 0.562 to 0.637); on test it is 0.550 (N = 1,400).",
         "tokens 0.",
         "One run with one seed",
     ):
         assert wanted in page.text
     before, after = (value(40, "pooled", side) for side in ("before", "after"))
     assert (
-        f"from {before:.3f} before to {after:.3f} after, on the same rows at the end" in page.text
+        f"from {before:.3f} before to {after:.3f} after, on the same rows at step 40" in page.text
     )
+    assert page.text.count(CAUTION) == 1
 
 
 def test_sections_in_their_order(page):
@@ -95,7 +95,8 @@ def test_sections_in_their_order(page):
     places = [behind.index(title) for title in titles[:-1]]
     assert places == sorted(places)
     for wanted in (
-        "isotrain job result.json",
+        "isotrain job 'my runs/runs0/cluster_pca-0123456789/result.json'",
+        "Run it in the folder that this run was started in",
         "task.prompt",
         "Mu & Viswanath 2018",
         "Rajaee & Pilehvar 2021",
@@ -146,15 +147,19 @@ def test_a_run_that_failed_says_so_first(tmp_path):
     page = small(tmp_path, status="failed", error="NonFiniteError: <b>step 3</b>", snapshots=False)
     text = page.text
     assert "The run is not finished (failed: NonFiniteError: <b>step 3</b>)" in text
+    assert text.count("The run is not finished") == 1
     assert text.index("not finished") < text.index("Accuracy on dev")
     assert "Maps of rows" not in text
 
 
 def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
-    page = small(tmp_path, steps=(0,), sites=("layer_1", "tokens"), layer=False, status="running")
+    more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
+    page = small(tmp_path, sites=("layer_1", "tokens"), **more)
+    assert "first token (causal: it sees nothing else) 0." in page.text
+    assert "CLS" not in page.text
     assert "Accuracy on dev is 0.500 at step 0" in page.text
     assert "What the head reads (tokens, no isotropy layer)" in page.text
-    assert "Step 0." in page.text
+    assert "Shown: step 0." in page.text
 
 
 def test_no_isotropy(tmp_path):
@@ -190,68 +195,58 @@ def test_values_that_are_not_numbers(tmp_path):
     assert "Not a number at some step: isotropy/isoscore_corrected/layer_02/cls" in page.text
 
 
-@pytest.mark.parametrize(
-    ("more", "wanted"),
-    [
-        ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
-        ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
-        ({"degenerate": True, "degenerate_reason": "one class"}, "degenerate: one class"),
-        ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
-        ({"stopped_by_patience": True}, "training.patience"),
-        ({"config": {"trainer": {"limit_val_batches": 2}}}, "limit_val_batches = 2"),
-    ],
-)
-def test_warnings(tmp_path, more, wanted):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    rows, plain = read_rows(folder / "metrics.jsonl"), {"n_rows": {"dev": 5000}}
-    result = read_result(folder) | plain
-    assert not any(wanted in text for text in warnings(result, rows))
-    assert any(wanted in text for text in warnings(result | more, rows))
+def test_the_selected_weights_are_shown_everywhere(tmp_path):
+    folder = write_run(tmp_path / "run", selected_step=20, views=("cls",))
+    text = Page(write_report(folder).read_text(encoding="utf-8")).text
+    assert "from 0.500 to 0.550 from step 0 to the kept weights (step 20)" in text
+    after = value(20, "pooled", "after")
+    assert f"to {after:.3f} after, on the same rows at the kept weights (step 20)" in text
+    assert "Dashed: step 0; solid: kept weights (step 20)." in text
+    assert "pooled: energy kept evaluations 3 0.500 0.300" in text
+    assert "The last evaluation here: kept weights (step 20)." in text
+    assert text.count("First evaluation → kept weights (step 20).") == 3
+    assert "0 → 0.200" in text  # drift, and not
+    assert "0 → 0.400" not in text
+    assert "308 (0.25) → 308 (0.30)" in text
 
 
-def test_n_of_a_score_is_what_was_evaluated(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    rows = [*read_rows(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
-    first = sentences(read_result(folder), rows)[0]
-    assert f"(N = 64, binomial standard error {binomial_error(0.6, 64):.3f}; the change" in first
-    assert "less than two of them" not in sentences(read_result(folder), rows[:-1])[0]
+def test_what_the_command_needs_is_told(tmp_path):
+    config = {"init_from": "runs/wic/none-0", "logger": {"wandb": {"host": "a <redacted>"}}}
+    page = small(tmp_path, config=config, isotropy=False)
+    assert "isotrain job runs/" in page.text
+    assert "Not recorded, as it may be secret: logger.wandb.host." in page.text
+    assert "The encoder starts from runs/wic/none-0, which has to be in that folder" in page.text
+    page = small(tmp_path, config={"init_from": "/elsewhere/none-0"}, isotropy=False)
+    assert "Not recorded" not in page.text
+    assert "has to be in that folder" not in page.text
 
 
-def test_the_selected_weights_are_told(tmp_path):
-    scores = {"val/accuracy": 0.58, "isotropy/isoscore_corrected/pooled/after": 0.123}
-    folder = write_run(tmp_path / "run", snapshots=False, scores=scores, selected_step=20)
-    found = " ".join(sentences(read_result(folder), read_rows(folder / "metrics.jsonl")))
-    assert "to 0.580 from step 0 to step 20" in found
-    assert "0.123 after" in found
+def test_an_older_record_without_width_and_date(tmp_path):
+    folder = write_run(tmp_path / "run", isotropy=False)
+    old = {k: v for k, v in read_result(folder).items() if k not in ("width", "finished_at")}
+    write_json(folder / "result.json", old)
+    os.utime(folder / "result.json", (0, 1_000_000_000))
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "2001-09-09" in page.text
 
 
-def command(*arguments):
-    code = (
-        "import sys; sys.argv = ['isotrain', *sys.argv[1:]]\n"
-        "from isotrain.cli import main\n"
-        "try:\n    main()\n"
-        "finally:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
-    )
-    arguments = [sys.executable, "-W", "error", "-c", code, "report", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    return subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=120)
+def test_a_snapshot_that_cannot_be_read_costs_nothing_else(tmp_path):
+    folder = with_snapshots(tmp_path / "run", (0, 20, 40))
+    (folder / "snapshots" / "step_00000040.npz").write_bytes(b"PK\x03\x04 cut")
+    (folder / "snapshots" / "step_00000000.npz").write_bytes(b"")
+    text = Page(write_report(folder).read_text(encoding="utf-8")).text
+    lost = "step_00000000.npz, step_00000040.npz"
+    assert f"Of snapshots/ could not be read: {lost}." in text
+    assert "at 1 of 3 snapshots" in text
+    assert "Shown: step 20." in text
 
 
-def test_the_command_without_torch(tmp_path):
-    runs = [write_run(tmp_path / name, isotropy=False) for name in ("a", "b")]
-    done = command(*runs)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(run / "report.html") for run in runs]
-    assert all((run / "report.html").is_file() for run in runs)
-
-
-def test_a_folder_that_is_no_run(tmp_path):
-    run = write_run(tmp_path / "a", isotropy=False)
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "result.json").write_text("{}")
-    done = command(tmp_path / "nowhere", run, tmp_path / "c")
-    assert done.returncode == 2
-    assert "nowhere is no run folder" in done.stderr
-    assert "give a folder such as" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert str(run / "report.html") in done.stdout  # the others are written
+def test_few_of_many_snapshots_are_shown_that_of_the_kept_weights_among_them(tmp_path):
+    folder = with_snapshots(tmp_path / "run", range(0, 300, 10), selected_step=150)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    data = json.loads(page.scripts[0])["maps"]
+    assert len(data["steps"]) == MOST_SNAPSHOTS + 1
+    assert {0, 150, 290} <= set(data["steps"])
+    assert data["titles"][data["shown"]] == "kept weights (step 150)"
+    assert f"at {MOST_SNAPSHOTS + 1} of 30 snapshots" in page.text
+    assert "could not be read" not in page.text

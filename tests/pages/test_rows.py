@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from isotrain.keys import Place
 from isotrain.pages.readings import READINGS, SOURCES, base_of
-from isotrain.pages.rows import isotropy_places, n_rows, series
+from isotrain.pages.rows import (
+    End,
+    chance,
+    end_of,
+    gaussian_isoscore,
+    headline,
+    isotropy_places,
+    n_rows,
+    series,
+)
 from tests.pages.small_run import clouds, evaluation, value
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]
@@ -39,6 +50,49 @@ def test_n_of_places_that_differ_is_a_range_and_nan_is_none():
     assert n_rows(ROWS, places) == "N = 640 to 2,048"
     assert n_rows(ROWS, places[:1]) == "N = 640"
     assert n_rows([{"step": 0, "isotropy/n_rows/layer_00/cls": float("nan")}], places) == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "end"),
+    [
+        ({}, End(20, False)),
+        ({"selected_step": 20}, End(20, False)),
+        ({"selected_step": 0}, End(0, True)),
+        ({"selected_step": 7}, End(20, False)),  # never evaluated
+        ({"selected_step": None}, End(20, False)),
+    ],
+)
+def test_the_end_is_the_kept_weights_else_the_last_evaluation(result, end):
+    assert end_of(result, [*ROWS, {"step": 30, "train/loss": 0.5, "test/accuracy": 0.5}]) == end
+
+
+def test_without_an_evaluation_the_end_is_the_last_step():
+    assert end_of({"steps": 9}, [{"step": 3, "train/loss": 1.0}]) == End(9, False)
+    assert end_of({}, []) == End(0, False)
+
+
+def test_what_chance_gives_is_that_of_the_step():
+    place = Place("partition", "pooled", "after")
+    ends = {f"partition_null_{end}": x for end, x in (("low", -0.5), ("high", -0.25))}
+    places = {place._replace(metric=m): [(0, x), (9, 2 * x)] for m, x in ends.items()}
+    assert (chance(places, place, 0), chance(places, place, 9)) == ("-0.5…-0.25", "-1…-0.5")
+
+
+def test_a_headline_of_names_that_are_no_values_is_the_first_two():
+    metrics = ["isoscore", "lid_sd", "lid_value", "partition"]
+    assert headline({"headline": ["partition", "lid_value"]}, metrics) == ["partition", "lid_value"]
+    assert headline({"headline": ["lid"]}, metrics) == ["isoscore", "partition"]
+
+
+def test_isoscore_of_gaussian_rows_at_few_or_many_sizes():
+    def text(*sizes):
+        clouds = (Place("n_rows", f"layer_{k:02d}", "cls") for k in range(len(sizes)))
+        counted = {place: [(0.0, float(n))] for place, n in zip(clouds, sizes, strict=True)}
+        return gaussian_isoscore(counted, 100)
+
+    assert "of about 0.500 at N = 100 and 0.800 at N = 400 (D = 100)" in text(400, 100, 100)
+    assert "0.500 at N = 100 and 0.909 at N = 1,000 (D" in text(100, 200, 300, 1000)
+    assert text(0) == text() == ""
 
 
 def test_every_metric_of_the_configuration_has_a_reading():

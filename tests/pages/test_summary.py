@@ -92,7 +92,7 @@ def test_an_older_result_without_a_headline_shows_two_metrics(printed):
 
 
 def test_a_metric_of_the_headline_may_be_a_part_and_has_its_null_beside_it(printed):
-    lines = printed(ROWS, headline=["outlier_dims", "partition"])
+    lines = printed(ROWS, headline=["outlier_dims_mean_share_1", "partition"])
     assert cells(lines, "isotropy on dev")[2:] == ["outlier_dims_mean_share_1", "partition"]
     assert cells(lines, "pooled after")[3] == "0.3700 → 0.6200 (null -0.34…-0.27)"
     assert max(map(len, lines[:-1])) <= 100
@@ -186,11 +186,26 @@ def test_how_weights_were_selected_and_a_collapse_are_told(printed, more, told, 
 
 
 def test_the_values_are_those_of_the_selected_weights(printed):
-    scores = {key: value for key, value in ROWS[-1].items() if key != "step"}
-    lines = printed(ROWS_OF_FOUR, steps=4, scores=scores, selected_step=2, select="best")
+    lines = printed(ROWS_OF_FOUR, steps=4, scores={}, selected_step=2, select="best")
     assert cells(lines, "  ") == ["step 0", "step 2"]
     assert cells(lines, "val/accuracy")[1:] == ["0.2500", "0.5000"]
     assert cells(lines, "pooled after")[2] == "0.3700 → 0.6200"
+
+
+def test_a_value_that_is_not_there_at_the_end_is_a_dash(printed):
+    rows = [ROWS[0], {k: v for k, v in ROWS[2].items() if "mean_cosine/pooled/after" not in k}]
+    assert cells(printed(rows), "pooled after")[2:] == ["0.3700 → 0.6200", "0.3700 → –"]
+
+
+def test_a_page_that_was_not_drawn_is_told_how(printed, tmp_path):
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    (folder / "metrics.jsonl").touch()
+    files = "metrics.jsonl (every layer, site and metric)"
+    wanted = f"{folder}: {files}; isotrain report '{folder}' draws the page; 12 s"
+    assert printed(ROWS, folder)[-1] == wanted
+    (folder / "report.html").touch()
+    assert "draws" not in printed(ROWS, folder)[-1]
 
 
 def test_a_run_without_validation_or_metrics_prints_what_there_is(printed):

@@ -104,7 +104,8 @@ def test_the_smoke_study_from_start_to_end(tmp_path):
     folder = tmp_path / "runs" / "studies" / "smoke"
     tables = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix}
     assert set(tables) == {"table.md", "table.csv", "runs.csv"}
-    assert len(tables["table.csv"].splitlines()) == 1 + 5 * 2  # 2 scores, 3 places; 2 arms
+    # 2 scores, 2 places of both arms; in front of a layer, of the arm that has one
+    assert len(tables["table.csv"].splitlines()) == 1 + 4 * 2 + 1
     assert len(tables["runs.csv"].splitlines()) == 1 + 4
     again = start("run", "smoke", "trainer.max_steps=2")
     assert "4 runs, 4 finished before, 0 to do" in again.stdout

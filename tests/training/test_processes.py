@@ -18,6 +18,10 @@ from isotrain.row_file import read_rows
 from isotrain.snapshots import read_snapshots
 
 ROOT = Path(__file__).parents[2]
+MEASURES = (
+    "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
+    "metric.self_similarity.function.min_count=2",
+)
 EVALUATION, TRAINING = (f"{rows}/n_rows/layer_01/tokens" for rows in ("isotropy", "train_isotropy"))
 
 
@@ -40,8 +44,6 @@ def overrides(small):
         *("trainer.log_every_n_steps=1", "trainer.val_check_interval=4"),
         # Fewer rows than there are: which ones are kept counts too.
         *("monitor.max_rows=40", "monitor.map_rows=20", "monitor.every_steps=1"),
-        "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
-        "metric.self_similarity.function.min_count=2",
         # SGD: what it adds to the weights is the gradient. Adam would divide rounding by rounding.
         *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
         *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
@@ -80,7 +82,7 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
     found = {}
     for n in (1, 2):
         (tmp_path / str(n)).mkdir()
-        more = (f"trainer.devices={n}", "trainer.precision=64-true")
+        more = (*MEASURES, f"trainer.devices={n}", "trainer.precision=64-true")
         found[n] = finished(environment, tmp_path / str(n), *overrides, *more)
     (_, state1, rows1, _), (folder, state2, rows2, text) = found[1], found[2]
     assert json.loads((folder / "result.json").read_text())["n_processes"] == 2
@@ -134,7 +136,7 @@ def test_two_processes_go_on_where_they_were_killed(environment, overrides, tmp_
     more = ["trainer.devices=2", "trainer.max_epochs=3", "checkpoint.every_steps=2"]
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
-    dropout = [*overrides, "encoder.dropout=0.1", *more]
+    dropout = [*overrides, *MEASURES, "encoder.dropout=0.1", *more]
     _, whole, rows, _ = finished(environment, tmp_path / "whole", *dropout)
     process = start(environment, tmp_path / "killed", *dropout)
     while not list((tmp_path / "killed").rglob("resume.ckpt")):

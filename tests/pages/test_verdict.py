@@ -1,0 +1,80 @@
+"""What a page says of a run in sentences: what happened, and what to be careful about."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from isotrain.pages.verdict import Z, faults, sentences, warnings, wilson
+from isotrain.results import read_result
+from isotrain.row_file import read_rows
+from tests.pages.small_run import write_run
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
+        ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
+        ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
+        ({"stopped_by_patience": True}, "training.patience"),
+        ({"config": {"trainer": {"limit_val_batches": 2}}}, "limit_val_batches = 2"),
+    ],
+)
+def test_warnings(tmp_path, more, wanted):
+    folder = write_run(tmp_path / "run", snapshots=False)
+    rows, plain = read_rows(folder / "metrics.jsonl"), {"n_rows": {"dev": 5000}, "width": 64}
+    result = read_result(folder) | plain
+    assert not any(wanted in text for text in warnings(result, rows))
+    assert any(wanted in text for text in warnings(result | more, rows))
+
+
+def test_n_of_a_score_is_what_was_evaluated(tmp_path):
+    folder = write_run(tmp_path / "run", snapshots=False)
+    rows = [*read_rows(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
+    low, high = wilson(0.6, 64)
+    wanted = f"(N = 64; 95 % Wilson interval of the last value {low:.3f} to {high:.3f})"
+    assert wanted in sentences(read_result(folder), rows)[0]
+    of_scores = [{**row, "val/spearman": row.get("val/accuracy", 0.5)} for row in rows]
+    found = sentences(read_result(folder) | {"monitor": "val/spearman"}, of_scores)[0]
+    assert "Wilson" not in found
+
+
+@pytest.mark.parametrize("n", [1, 32, 640])
+def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away(n):
+    for k in {0, 1, n // 2, n}:
+        low, high = wilson(k / n, n)
+        assert 0 <= low <= k / n <= high <= 1
+        assert low < high
+        for end in (low, high):
+            if 0 < end < 1:
+                error = math.sqrt(end * (1 - end) / n)
+                assert abs(k / n - end) == pytest.approx(Z * error, rel=1e-6)
+    assert pytest.approx(1.95996, abs=1e-5) == Z
+    assert (wilson(0.0, n)[0], wilson(1.0, n)[1]) == (0.0, 1.0)
+
+
+def test_few_rows_for_their_width_are_told_with_what_a_gaussian_has(tmp_path):
+    folder = write_run(tmp_path / "run", snapshots=False, sites=("pooled", "tokens"))
+    result, rows = read_result(folder), read_rows(folder / "metrics.jsonl")
+
+    def told(**more):
+        found = [text for text in warnings(result | more, rows) if "few rows" in text]
+        return found[0] if found else ""
+
+    small = "N = 640 (first token (CLS), mean of tokens, pooled, tokens)"
+    assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
+    assert "about 0.625 at N = 640 and 0.842 at N = 2,048 (D = 384)." in told()
+    assert f"(N < 10·D = 1,000): {small}. Some values" in told(width=100)
+    assert told(width=64) == ""
+    assert f"(N < 1,000): {small}. Some values" in told(width=None)
+    assert "Gaussian" not in told(width=None)
+
+
+def test_faults_are_told_in_one_place(tmp_path):
+    folder = write_run(tmp_path / "run", snapshots=False, isotropy=False)
+    rows = read_rows(folder / "metrics.jsonl")
+    result = read_result(folder) | {"degenerate": True, "degenerate_reason": "one class"}
+    assert faults(result) == ["The run is degenerate: one class."]
+    assert not any("degenerate" in text for text in warnings(result, rows))
