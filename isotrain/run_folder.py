@@ -78,8 +78,6 @@ class RunFolder:
             result["headline"] = list(self.cfg.monitor.headline)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
-        if self.cfg.report and not (self.path / "report.html").is_file():
-            note += f"; isotrain report {self.path} draws its page"
         if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
             note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
         if self.cfg.logger:

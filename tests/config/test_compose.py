@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import (
+    RunJob,
     compose_run,
     conf_folder,
     content_hash,
@@ -42,15 +43,16 @@ def data_folder(monkeypatch):
 def with_job(tmp_path, *overrides, arm="some arm"):
     cfg = compose_run([*BASE, *overrides])
     path = tmp_path / "job.json"
-    write_job(cfg, arm, path)
+    write_job(RunJob(cfg, arm, overrides), path)
     return cfg, path
 
 
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_the_same_run(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
-    found, arm = read_job(path)
+    found, arm, known = read_job(path)
     assert arm == "some arm"
+    assert list(known) == list(overrides)
     assert plain(found) == plain(cfg)
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
     assert content_hash(found) == content_hash(cfg)
@@ -61,7 +63,7 @@ def test_a_job_file_is_the_same_run(tmp_path, overrides):
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_typed_like_what_it_was_written_from(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
-    found, _arm = read_job(path)
+    found = read_job(path).cfg
     assert type(found.rows) is TokenRows
     assert OmegaConf.get_type(found) is OmegaConf.get_type(cfg)
     for key, wrong in (("seed", "x"), ("rows", "x"), ("data.batching", "x"), ("site", 3)):
@@ -74,7 +76,7 @@ def test_a_job_file_is_typed_like_what_it_was_written_from(tmp_path, overrides):
 def test_a_job_of_a_job_is_the_same_file(tmp_path):
     _cfg, path = with_job(tmp_path, *RUNS[1])
     again = tmp_path / "again.json"
-    write_job(*read_job(path), again)
+    write_job(read_job(path), again)
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -94,14 +96,14 @@ def test_references_stay_references_and_no_secret_is_written(tmp_path, monkeypat
     assert keys["cache_dir"] == "${output_dir}/.cache"
     assert keys["isotropy"]["seed"] == "${seed}"
     monkeypatch.setenv("A_SECRET_TOKEN", "another-value")
-    found, _arm = read_job(path)
+    found = read_job(path).cfg
     assert found.encoder.name == "org/another-value"
 
 
 def test_a_job_can_be_written_before_its_variables_are_set(tmp_path, monkeypatch):
     monkeypatch.delenv("ISOTRAIN_DATA_DIR")
     _cfg, path = with_job(tmp_path, "source=local")
-    found, _arm = read_job(path)
+    found = read_job(path).cfg
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/later")
     assert found.source.root == "/later"
 
@@ -109,7 +111,7 @@ def test_a_job_can_be_written_before_its_variables_are_set(tmp_path, monkeypatch
 def test_writing_a_job_leaves_the_configuration_alone(tmp_path):
     cfg, path = with_job(tmp_path)
     before = OmegaConf.to_container(cfg, resolve=False)
-    write_job(cfg, "a", path)
+    write_job(RunJob(cfg, "a"), path)
     assert OmegaConf.to_container(cfg, resolve=False) == before
 
 
@@ -122,10 +124,10 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
     cfg.output_dir = text
     path = tmp_path_factory.mktemp("job") / "job.json"
     try:
-        write_job(cfg, text, path)
+        write_job(RunJob(cfg, text), path)
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
-    found, arm = read_job(path)
+    found, arm, _overrides = read_job(path)
     assert (found.output_dir, arm) == (text, text)
     assert plain(found) == plain(cfg)
 
@@ -204,3 +206,21 @@ def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
 def test_the_folder_of_a_run_needs_a_number_of_threads():
     with pytest.raises(AssertionError):
         run_folder(compose_run([*BASE, "threads=null"]), "arm")
+
+
+@pytest.mark.parametrize("content", [None, "", "no json", "[]", "{}", '{"arm": "a"}'])
+def test_what_is_no_job_is_told(tmp_path, content):
+    path = tmp_path / "job.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match=r"job\.json is no job .*result\.json of a run"):
+        read_job(path)
+
+
+def test_the_record_of_a_run_is_a_job(tmp_path):
+    """`isotrain job result.json` repeats it; older records do not know their overrides."""
+    cfg = compose_run(BASE)
+    record = {"arm": "none", "config": plain(cfg), "status": "finished"}
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    found, arm, known = read_job(tmp_path / "result.json")
+    assert (plain(found), arm, list(known)) == (plain(cfg), "none", [])

@@ -34,7 +34,7 @@ signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.S
 note("start")
 from isotrain.config.compose import read_job, run_folder
 
-cfg, arm = read_job(Path(sys.argv[1]))
+cfg, arm, _overrides = read_job(Path(sys.argv[1]))
 name, folder = Path(sys.argv[1]).stem, run_folder(cfg, arm)
 deadline = time.monotonic() + 60
 if name in os.environ.get("HOLD", "").split(","):

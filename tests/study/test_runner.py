@@ -165,7 +165,7 @@ def test_what_a_terminal_is_told_while_runs_are_at_work(tmp_path):
         (tmp_path / name).mkdir()
         if text is not None:
             (tmp_path / name / "metrics.jsonl").write_text(text)
-        job = Job("wic", name, 0, None, tmp_path / name)
+        job = Job("wic", name, 0, None, tmp_path / name, ())
         return Started(job, None, tmp_path, time.monotonic() - for_s)
 
     rows = '{"step": 0, "time_s": 1.0}\n{"step": 40, "time_s": 2.0}\n{"step": 41, "ti'
