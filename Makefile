@@ -26,6 +26,7 @@ bench: venv
 	$(BIN)/python benchmarks/bench_step.py
 	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_transforms.py
+	$(BIN)/python benchmarks/bench_monitor.py
 	$(BIN)/python benchmarks/demo_source.py
 
 venv: $(VENV)/installed
