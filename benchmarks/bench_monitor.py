@@ -48,7 +48,7 @@ def validation_s(experiment: Experiment) -> float:
 
 
 def in_turns(pair: Sequence[Experiment], rounds: int) -> list[tuple[float, float]]:
-    """Seconds of a validation of each of two, one behind the other, after one of each unmeasured."""
+    """Seconds of a validation of each of two, in turns, after one of each unmeasured."""
     for experiment in pair:
         validation_s(experiment)
     found = []
@@ -77,8 +77,9 @@ def epoch(folder: Path, rounds: int) -> None:
         ratios = [(train + 4 * a) / (train + 4 * b) for a, b in pairs]
         cost = median(a - b for a, b in pairs)
         print(
-            f"{task}: epoch {train:.1f} s of training, validation {median(b for _, b in pairs):.2f} "
-            f"s, monitor {cost * 1e3:.0f} ms a validation; epoch with 4 validations, on over off: "
+            f"{task}: epoch {train:.1f} s of training, validation "
+            f"{median(b for _, b in pairs):.2f} s, monitor {cost * 1e3:.0f} ms a "
+            "validation; epoch with 4 validations, on over off: "
             f"{told(ratios)}"
         )
 

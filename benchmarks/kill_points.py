@@ -33,7 +33,7 @@ from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.row_log import RowLog
 
 SHARED = (
-    *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1"),
+    *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1", "report=false"),
     *("trainer.accelerator=cpu", "data.batch_size=32", "optimizer.lr=1e-3", "cache_dir=null"),
     *("+trainer.limit_train_batches=11", "+trainer.limit_val_batches=2", "trainer.max_epochs=2"),
     *("+trainer.limit_test_batches=2", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
@@ -43,6 +43,7 @@ CONFIGURATIONS = {
     "accumulation, queue layer": (
         *("isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),
         *("trainer.accumulate_grad_batches=3", "trainer.val_check_interval=5"),
+        *("monitor.every_steps=2", "metric=[isoscore,cosine_drift]"),
     ),
     "bi form, objective": (
         *("task.form=bi", "isotropy=mean", "objective=[cosreg]", "freezing=first_n"),

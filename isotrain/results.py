@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+HIDDEN = "<redacted>"  # stands for a secret in whatever is recorded
+
 
 def read_result(folder: Path) -> dict[str, Any]:
     """The `result.json` of a run folder; empty where there is none.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from isotrain.pages.panels import (
     COLOURS,
@@ -18,20 +19,22 @@ from isotrain.pages.panels import (
     panel,
 )
 from isotrain.pages.readings import TITLES
-from isotrain.pages.rows import End
+from isotrain.pages.rows import End, superscript
 
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis
-LEAST = 1e-9  # share below which an eigenvalue is rounding
+LEAST = 1e-6  # share of the largest below which nothing is drawn
+FEW_DECADES = 100  # ratio of an axis, below which each decade has three ticks
 MARKS = "os^Dv<>"
 
 
 def spectra(
     snapshots: Snapshots, clouds: str, end: End, titles: Mapping[str, str] = TITLES
 ) -> Figure:
-    """Share of the variance against rank, both logarithmic: first snapshot (dashed) and `end`.
+    """Share of the variance against rank, both logarithmic, at the first snapshot and at `end`.
 
-    `clouds` is `*/<view>`, whose layers have a line each, or `<site>/*`: before and after.
+    `clouds` is `*/<view>`, whose layers have a line each, in grey behind for the first snapshot;
+    or `<site>/*`: before and after, dashed for the first.
     """
     figure, axis = panel()
     ends = [s for s in dict.fromkeys([min(snapshots, default=0), end.step]) if s in snapshots]
@@ -47,21 +50,26 @@ def spectra(
                 continue
             ranks = np.unique(np.geomspace(1, len(eigenvalues), N_RANKS).round().astype(int))
             shares = eigenvalues[ranks - 1] / eigenvalues.sum()
-            kept = shares > LEAST
+            is_end = step == end.step
             axis.plot(
-                ranks[kept],
-                shares[kept],
-                "-" if step == end.step else "--",
-                color=colour,
+                ranks,
+                np.where(shares > LEAST * shares[0], shares, np.nan),
+                "-" if is_end or of_layers else "--",
+                color=colour if is_end or not of_layers else "0.75",
+                zorder=2 if is_end else 1.5,
                 linewidth=1.2,
                 gid=f"layer-{layer_number(where)}" if of_layers else None,
-                label=f"{name.split('/')[1]}, {end.name if step == end.step else f'step {step}'}",
+                label=f"{name.split('/')[1]}, {end.name if is_end else f'step {step}'}",
             )
     if axis.lines:
         axis.set(xscale="log", yscale="log")
-        axis.set_ylabel("share of the variance", labelpad=1)
-        for side in (axis.xaxis, axis.yaxis):
-            side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_ylabel("share of the variance")
+        axis.yaxis.set_label_coords(-0.155, 0.5)
+        bottom, top = axis.get_ylim()
+        if top / bottom < FEW_DECADES:
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        for side, form in ((axis.xaxis, "{:g}".format), (axis.yaxis, power)):
+            side.set_major_formatter(FuncFormatter(lambda value, _, form=form: form(value)))
             side.set_minor_locator(NullLocator())
         if not of_layers:
             axis.legend(fontsize=7, frameon=False)
@@ -69,6 +77,17 @@ def spectra(
     title = titles.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
     finish(axis, joined(title, f"N = {n:,}" * bool(n)), "rank of the direction")
     return figure
+
+
+def power(value: float) -> str:
+    """A share on a logarithmic axis, short: small powers of ten by their exponent.
+
+    >>> power(1e-5), power(0.05)
+    ('10⁻⁵', '0.05')
+    """
+    exponent = round(math.log10(value))
+    small = exponent < -2 and math.isclose(value, 10.0**exponent)
+    return f"10{superscript(exponent)}" if small else f"{value:g}"
 
 
 def maps(points: Mapping[int, np.ndarray], title: str, labels: np.ndarray | None = None) -> Figure:

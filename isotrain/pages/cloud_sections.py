@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from isotrain.keys import VIEWS
 from isotrain.pages.cloud_figures import Snapshots, clouds_of, maps, spectra
 from isotrain.pages.maps import aligned
 from isotrain.pages.page import Figures, Section, piece
+from isotrain.pages.panels import legend_of
 from isotrain.pages.rows import End
 
 
@@ -33,12 +36,24 @@ def cloud_sections(
             for p, name in ((p, p.replace("*/", "").replace("/*", "_site")) for p in shown)
         ]
         first = min(snapshots)
-        dashed = f"Dashed: step {first}; solid: " if first != end.step else "Shown: "
+        shows = f"Shown: {end.name}."
+        if first != end.step:
+            shows = (
+                f"Layers: {end.name} in colours, step {first} in grey behind. Sites: {end.name} "
+                f"solid, step {first} dashed."
+            )
         text = (
             "Share of the variance in each principal direction, largest first; a flat line is "
-            f"isotropic. {dashed}{end.name}."
+            f"isotropic; below 10⁻⁶ of the largest nothing is drawn. {shows}"
         )
-        found.append(Section("Spectra", piece("grid", parts=parts, note=text)))
+        names = {
+            c.split("/")[0]
+            for a in snapshots.values()
+            for v in VIEWS
+            for c in clouds_of(a, f"*/{v}")
+        }
+        legend = piece("layer_legend", colours=legend_of(names)) if names else Markup()
+        found.append(Section("Spectra", legend + piece("grid", parts=parts, note=text)))
     if data:
         start = data["start"]
         points = {

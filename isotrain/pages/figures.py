@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from isotrain.keys import DEV, VIEWS, Place
 from isotrain.pages.panels import (
@@ -30,11 +32,13 @@ from isotrain.pages.rows import (
     isotropy_places,
     layers_of,
     measured,
+    minus,
     n_rows,
     ranked,
 )
 
 N_METRICS = 4  # of one figure
+HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, beside the colours and their name
 
 
 def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> Figure:
@@ -105,27 +109,34 @@ def site_curves(rows: Rows, metric: str, source: str = DEV) -> Figure:
 def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITLES) -> Figure:
     """A metric at one view of every layer as colours: evaluations to the right, layers upwards.
 
-    What has no value is grey.
+    What has no value is white with a cross.
     """
     figure, axis = panel()
+    axis.set_position(HEAT)
     places = isotropy_places(rows, metric)
     names = layers_of(places, view)
     found = {name: dict(places[Place(metric, name, view)]) for name in names}
     steps = sorted({step for values in found.values() for step in values})
     if steps:
         values = np.array([[found[name].get(step, np.nan) for step in steps] for name in names])
-        colours = matplotlib.colormaps["cividis"].with_extremes(bad="0.8")
+        colours = matplotlib.colormaps["viridis"].with_extremes(bad="white")
         finite = np.ma.masked_invalid(values)
         how = {"aspect": "auto", "origin": "lower", "interpolation": "none"}
         image = axis.imshow(finite, cmap=colours, **how)  # type: ignore[arg-type]
+        for layer, step in np.argwhere(~np.isfinite(values)):
+            axis.plot(step, layer, "x", color="0.4", markersize=5)
         every = np.unique(np.linspace(0, len(steps) - 1, 5).round().astype(int))
         axis.set_xticks(every, [f"{steps[i]:.0f}" for i in every])
         axis.set_yticks(range(len(names)), [str(layer_number(name)) for name in names])
         axis.set_ylabel("layer")
         if finite.count():
-            bar = figure.colorbar(image, ax=axis, pad=0.03)
-            bar.set_label(label(metric), fontsize=7, parse_math=False)
+            side = figure.add_axes((HEAT[0] + HEAT[2] + 0.02, HEAT[1], 0.03, HEAT[3]))
+            bar = figure.colorbar(image, cax=side)
+            bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:.4g}")))
             bar.ax.tick_params(labelsize=7)
+            middle = HEAT[1] + HEAT[3] / 2
+            look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 7}
+            figure.text(0.995, middle, label(metric), parse_math=False, **look)
     shown = [place for place in places if place.view == view]
     title = joined(titles[view], n_rows(rows, shown))
     finish(axis, title, "optimizer step of the evaluation")

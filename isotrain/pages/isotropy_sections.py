@@ -11,7 +11,8 @@ from markupsafe import Markup
 from isotrain.keys import DEV, TRAINING, VIEWS, Place
 from isotrain.pages.figures import heatmap, layer_curves, layers, site_curves
 from isotrain.pages.page import Figures, Section, piece
-from isotrain.pages.panels import layer_colours, layer_number
+from isotrain.pages.panels import legend_of
+from isotrain.pages.parts import part_readings
 from isotrain.pages.readings import READINGS, base_of, label, view_titles
 from isotrain.pages.rows import (
     Rows,
@@ -42,8 +43,7 @@ def isotropy_sections(
     titles, width = view_titles(result), result.get("width")
     body = Markup()
     if names := sorted({p.where for p in places if p.view in VIEWS}):
-        colours = {layer_number(name): colour for name, colour in layer_colours(names).items()}
-        body += piece("layer_choice", colours=colours)
+        body += piece("layer_choice", colours=legend_of(names))
     for metric in shown:
         body += _curves(drawn, rows, places, metric, titles, label(metric))
         body += _reading(places, metric, width)
@@ -53,8 +53,10 @@ def isotropy_sections(
         for metric in parts:
             title = label(metric) if metric != base else ""
             panels += _curves(drawn, rows, places, metric, titles, title, file=False)
+            for _, says in part_readings([metric]):
+                panels += piece("note", text=f"{says[0].upper()}{says[1:]}.")
         panels += _reading(places, base, width)
-        body += piece("folded", title=label(base), body=panels)
+        body += piece("folded", title=label(base), body=panels, key=base)
     in_training = isotropy_places(rows, source=TRAINING)
     panels = Markup()
     for metric in ranked(measured(in_training)):
@@ -89,7 +91,7 @@ def _by_layer(
                 line = layers(rows, metric, view, end, titles)
                 heats.append(drawn.add(heat, f"heatmap_{metric}_{view}", f"{text}, layer × step"))
                 lines.append(drawn.add(line, f"layers_{metric}_{view}", f"{text}, by layer"))
-        note = "Each panel has its own colours. Grey: no value."
+        note = "Each panel has its own colours. White with a cross: no value."
         maps_of += piece("grid", parts=heats, caption=label(metric), note=note)
         profiles += piece("grid", parts=lines, caption=label(metric))
     return [
@@ -119,7 +121,7 @@ def _curves(
     if sites_of(own):
         text = f"{label(metric)} around the isotropy layer over the optimizer steps"
         parts.append(drawn.add(site_curves(rows, metric, source), f"{metric}_sites", text, file))
-    return piece("grid", parts=parts, caption=caption)
+    return piece("grid", parts=parts, caption=caption, key=metric)
 
 
 def _reading(places: Mapping[Place, Series], metric: str, width: int | None) -> Markup:

@@ -52,6 +52,16 @@ def layer_colours(names: Iterable[str]) -> dict[str, str]:
     return {name: to_hex(colours(BRIGHTEST * n / top)) for name, n in numbers.items()}
 
 
+def legend_of(names: Iterable[str]) -> dict[int, str]:
+    """The colours of `layer_colours` by number, for the legend of a page.
+
+    >>> legend_of(["layer_06", "layer_00"])
+    {0: '#440154', 6: '#b0dd2f'}
+    """
+    colours = layer_colours(sorted(names))
+    return {layer_number(name): colour for name, colour in colours.items()}
+
+
 def draw_score(axis: Axes, rows: Rows, score: str) -> None:
     """The task score on dev at each evaluation, and the score on held-out rows where there is one.
 
@@ -112,7 +122,7 @@ def draw_sites(axis: Axes, rows: Rows, metric: str, source: str = DEV) -> None:
             place = Place(metric, site, view, source)
             alone = place._replace(view="before") not in places
             name = site if alone else f"{site}, {view}"
-            _band(axis, rows, place, colour)
+            _band(axis, rows, place, colour, style=style)
             _line(axis, places.get(place, []), style, color=colour, marker=".", label=name)
     _legend(axis)
     shown = [place for place in places if place.where in sites]
@@ -140,8 +150,8 @@ def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
         axis.grid(alpha=0.25)
         if axis.get_xscale() == "linear":
             low, high = axis.dataLim.intervalx
-            if low == high:  # one evaluation
-                axis.set_xlim(low - 1, high + 1)
+            if low == high:  # one evaluation; no step is below 0
+                axis.set_xlim(max(low - 1, -0.05), high + 1)
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.yaxis.set_major_locator(MaxNLocator(5))
 
@@ -157,12 +167,15 @@ def joined(*parts: str) -> str:
 
 def _line(axis: Axes, values: Series, style: str, **how: Any) -> None:
     if any(math.isfinite(value) for _, value in values):
-        how = {"linewidth": 1.4, "linestyle": style or "none", **how}
+        alone = "." if len(values) == 1 else ""
+        how = {"linewidth": 1.4, "linestyle": style or "none", "marker": alone, **how}
         axis.plot([step for step, _ in values], [value for _, value in values], **how)
 
 
-def _band(axis: Axes, rows: Rows, place: Place, colour: str, gid: str | None = None) -> None:
-    """What chance gives a metric, where that was logged."""
+def _band(
+    axis: Axes, rows: Rows, place: Place, colour: str, gid: str | None = None, style: str = ""
+) -> None:
+    """What chance gives a metric, where that was logged; with a border where a style is given."""
     low, high = (
         dict(series(rows, place._replace(metric=f"{place.metric}_null_{end}").key))
         for end in ("low", "high")
@@ -170,11 +183,12 @@ def _band(axis: Axes, rows: Rows, place: Place, colour: str, gid: str | None = N
     steps = sorted(low.keys() & high.keys())
     if steps:
         lows, highs = ([end[step] for step in steps] for end in (low, high))
-        axis.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0, gid=gid)
+        how: dict[str, Any] = {"linewidth": 0.6 * bool(style), "linestyle": style or "-"}
+        axis.fill_between(steps, lows, highs, color=colour, alpha=0.15, gid=gid, **how)
 
 
 def _legend(axis: Axes) -> None:
     if axis.lines:
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize=7, frameon=False, handlelength=3)  # shows dashes beside a marker
         for text in axis.get_legend().get_texts():  # type: ignore[union-attr]
             text.set_parse_math(False)

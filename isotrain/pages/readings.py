@@ -120,7 +120,7 @@ READINGS = {
     ),
     "outlier_dims": Reading(
         "outlier dimensions",
-        "shares: 1/D where all are alike; kurtosis 1",
+        "by part",
         "single coordinates that dominate mean or variance; a rotation changes everything",
         "Timkey & van Schijndel 2021",
     ),

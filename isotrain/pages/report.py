@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,19 +10,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.config.redaction import HIDDEN
 from isotrain.keys import Place
-from isotrain.pages.cloud_figures import Snapshots
+from isotrain.pages.cloud_figures import Snapshots, class_names
 from isotrain.pages.cloud_sections import cloud_sections
 from isotrain.pages.figures import loss_curve, score_curve
 from isotrain.pages.isotropy_sections import isotropy_sections
 from isotrain.pages.maps import map_data
 from isotrain.pages.page import Figures, Section, page, piece, write_page
 from isotrain.pages.readings import base_of, view_titles
+from isotrain.pages.repeat import repeat
 from isotrain.pages.rows import (
     End,
     Rows,
     Series,
+    by_n,
     end_of,
     headline,
     isotropy_places,
@@ -31,9 +31,10 @@ from isotrain.pages.rows import (
     sites_of,
 )
 from isotrain.pages.run_tables import (
+    SCATTER_SHARE,
     config_table,
+    counter_readings_table,
     counter_table,
-    flat,
     layer_tables,
     outlier_tables,
     reading_table,
@@ -49,6 +50,12 @@ GEOMETRY = (
     *("best_dimension_accuracy", "linear_probe_accuracy"),
 )
 DRIFT = ("cosine_drift", "linear_cka")
+NOT_IN_TABLES = ("scatter_ratio_value",)  # says what its share says
+N_SLICES = 5  # classes that the metrics cut scores into
+RANDOM_LABELS = (
+    " Random labels: the share (C − 1)/(N − 1) that C classes have by chance where each row has a "
+    "label of its own; tokens of one example share theirs, and chance gives them more."
+)
 MOST_SNAPSHOTS = 12  # on a page, so that it stays small
 
 
@@ -78,7 +85,7 @@ def write_report(folder: Path) -> Path:
         Section("Score and loss", _score(drawn, result, rows)),
         *isotropy_sections(drawn, result, rows, places, headline(result, measured(places))),
         *cloud_sections(drawn, snapshots, n_snapshots, pictured, data, sites_of(places), titles),
-        *_tables(places, end, titles),
+        *_tables(places, end, titles, _n_classes(snapshots)),
     ]
     counters = counter_table(rows, end.step)
     if counters.rows:
@@ -89,13 +96,14 @@ def write_report(folder: Path) -> Path:
         sections.append(Section("Read with care", piece("items", texts=care)))
     sections += [
         Section("Configuration and environment", _setting(result)),
-        Section("Repeat this run", _repeat(folder, result["config"])),
-        Section("How to read it", _readings(result, places)),
+        Section("Repeat this run", repeat(folder, result)),
+        Section("How to read it", _readings(result, rows, places)),
     ]
-    found = {"sentences": sentences(result, rows), "grave": faults(result), "caution": CAUTION}
+    grave = faults(result, rows, (folder / "resume.ckpt").is_file())
+    found = {"sentences": sentences(result, rows), "grave": grave, "caution": CAUTION}
     text = page(
         f"{_task(result)} · {result.get('arm', folder.name)} · seed {result.get('seed')}",
-        _facts(folder, result),
+        _facts(folder, result, places),
         piece("verdict", **found),
         sections,
         {"maps": data} if data else None,
@@ -119,7 +127,7 @@ def _task(result: Mapping[str, Any]) -> str:
     return target.rpartition(".")[2]
 
 
-def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
+def _facts(folder: Path, result: Mapping[str, Any], places: Mapping[Place, Series]) -> list[str]:
     """Short facts below the title; the date is that of the end, or of the record."""
     known, n_rows = result.get("environment") or {}, result.get("n_rows") or {}
     if ended := result.get("finished_at"):
@@ -140,11 +148,26 @@ def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
         f"isotrain {known.get('isotrain', '?')}" + (f" ({known['git']})" * bool(known.get("git"))),
         str(result.get("encoder", "")),
         f"rows: {sizes}" if sizes else "",
+        _measured_on(result, places),
         trained,
         f"{seconds:,.0f} s" if seconds else "",
         folder.name,
     ]
     return [fact for fact in facts if fact]
+
+
+def _measured_on(result: Mapping[str, Any], places: Mapping[Place, Series]) -> str:
+    """Rows and hidden size of the clouds of which isotropy was measured."""
+    sizes, width = list(by_n(places)), result.get("width")
+    ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]])) if sizes else ""
+    known = [f"N = {ends} rows" * bool(ends), f"D = {width:,} (hidden size)" if width else ""]
+    return f"isotropy of {', '.join(filter(None, known))}" if ends else ""
+
+
+def _n_classes(snapshots: Snapshots) -> int:
+    """Classes of the labels, as metrics see them; 0 where that is not known."""
+    labels = [a for arrays in snapshots.values() for k, a in arrays.items() if k[:6] == "label/"]
+    return max((len(class_names(a)) or N_SLICES for a in labels), default=0)
 
 
 def _score(drawn: Figures, result: Mapping[str, Any], rows: Rows) -> Markup:
@@ -159,13 +182,17 @@ def _score(drawn: Figures, result: Mapping[str, Any], rows: Rows) -> Markup:
     return piece("grid", parts=parts)
 
 
-def _tables(places: Mapping[Place, Series], end: End, titles: Mapping[str, str]) -> list[Section]:
+def _tables(
+    places: Mapping[Place, Series], end: End, titles: Mapping[str, str], n_classes: int
+) -> list[Section]:
     metrics, note = measured(places), f"First evaluation → {end.name}."
+    metrics = [metric for metric in metrics if metric not in NOT_IN_TABLES]
     found = []
     for title, bases in (("Label geometry", GEOMETRY), ("Drift from step 0", DRIFT)):
         chosen = [metric for metric in metrics if base_of(metric) in bases]
-        if made := layer_tables(places, chosen, end.step, titles):
-            found.append(Section(title, piece("tables", found=made, note=note)))
+        if made := layer_tables(places, chosen, end.step, titles, n_classes):
+            more = RANDOM_LABELS if n_classes and SCATTER_SHARE in chosen else ""
+            found.append(Section(title, piece("tables", found=made, note=note + more)))
     if made := outlier_tables(places, end.step, titles):
         found.append(Section("Outlier dimensions", piece("tables", found=made, note=note)))
     return found
@@ -184,30 +211,9 @@ def _setting(result: Mapping[str, Any]) -> Markup:
     return body
 
 
-def _repeat(folder: Path, config: Mapping[str, Any]) -> Markup:
-    """The command, from where it runs, and what the record does not hold."""
-    base = Path(str(config.get("output_dir", "runs")))
-    path = base.joinpath(*folder.resolve().parts[-2:], "result.json")
-    notes = [
-        "Run it in the folder that this run was started in: paths are relative to that one. Where "
-        "the run is finished there, its scores are printed; to train it anew, set rerun to true in "
-        "a copy of result.json and give the copy."
-    ]
-    if hidden := [key for key, value in flat(config) if HIDDEN in str(value)]:
-        notes.append(
-            f"Not recorded, as it may be secret: {', '.join(hidden)}. Put the values in place of "
-            f"{HIDDEN} in a copy of result.json and give the copy."
-        )
-    start = config.get("init_from")
-    if start and not Path(str(start)).is_absolute():
-        notes.append(f"The encoder starts from {start}, which has to be in that folder too.")
-    return piece("code", text=f"isotrain job {shlex.quote(str(path))}") + piece(
-        "items", texts=notes
-    )
-
-
-def _readings(result: Mapping[str, Any], places: Mapping[Place, Series]) -> Markup:
-    body = piece("tables", found=[reading_table(places)]) if measured(places) else Markup()
+def _readings(result: Mapping[str, Any], rows: Rows, places: Mapping[Place, Series]) -> Markup:
+    tables = [reading_table(places), counter_readings_table(rows)]
+    body = piece("tables", found=[table for table in tables if table.rows])
     texts = (
         [f"Methods of this run: {'; '.join(found)}."]
         if (found := sources(result["config"]))
@@ -217,8 +223,18 @@ def _readings(result: Mapping[str, Any], places: Mapping[Place, Series]) -> Mark
         "items",
         texts=[
             *texts,
-            "Layer 0 is the embedding output. Its views, as those of every layer: the first token "
-            "of each sequence, all tokens that are no padding, and their mean in each sequence.",
+            Markup(
+                "Layer 0 is the embedding output, <code>layer_00</code>. Its views, as those of "
+                "every layer: the first token of each sequence (<code>cls</code>), all tokens that "
+                "are no padding (<code>tokens</code>), and their mean in each sequence "
+                "(<code>mean</code>). A site is where an isotropy layer acts: <code>before</code> "
+                "are its rows, <code>after</code> what it gives."
+            ),
+            Markup(
+                "A value stands in metrics.jsonl as <code>isotropy/&lt;metric&gt;/&lt;layer or "
+                "site&gt;/&lt;view&gt;</code>; metrics are chosen on the command line by the same "
+                "names, as in <code>metric=[isoscore,partition]</code>."
+            ),
             "Values are those of dev rows, the same ones at every evaluation.",
         ],
     )

@@ -11,6 +11,7 @@ from isotrain.pages.readings import READINGS, base_of
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MOST_SIZES = 3  # that a sentence lists
 
 
@@ -171,23 +172,49 @@ def gaussian_isoscore(places: Mapping[Place, Series], width: int) -> str:
 def chance(places: Mapping[Place, Series], place: Place, step: float) -> str:
     """What chance gives the metric of a place at a step, as a range; or nothing.
 
+    Two digits of the larger end, and as many decimals of the other.
+
     >>> chance({}, Place("isoscore", "layer_00", "cls"), 0)
     ''
     """
     low, high = (
         places.get(place._replace(metric=f"{place.metric}_null_{end}")) for end in ("low", "high")
     )
-    return f"{at(low, step):.2g}…{at(high, step):.2g}" if low and high else ""
+    if not (low and high):
+        return ""
+    ends = at(low, step), at(high, step)
+    largest = max((abs(end) for end in ends if math.isfinite(end)), default=0.0)
+    digits = max(0, 1 - math.floor(math.log10(largest))) if largest else 0
+    return "…".join(minus(f"{end:.{digits}f}") for end in ends)
 
 
 def number(value: float) -> str:
     """A value as it is printed: three digits, whole numbers as they are, a dash for none.
 
-    >>> [number(v) for v in (0.61, -12.345, 0.06, 1234.5, 24.0, float("nan"))]
-    ['0.610', '-12.3', '0.0600', '1,234', '24', '–']
+    >>> [number(v) for v in (0.61, -12.345, 0.06, 8.77e-5, 1234.5, 24.0, float("nan"))]
+    ['0.610', '−12.3', '0.0600', '8.77·10⁻⁵', '1,234', '24', '–']
     """
     if not math.isfinite(value):
         return "–"
     if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:#.3g}"
+        return minus(f"{value:,.0f}")
+    digits, _, exponent = f"{value:#.3g}".partition("e")
+    return minus(digits) + (f"·10{superscript(int(exponent))}" if exponent else "")
+
+
+def superscript(number: int) -> str:
+    """A whole number as an exponent.
+
+    >>> superscript(-12)
+    '⁻¹²'
+    """
+    return str(number).translate(SUPERSCRIPTS)
+
+
+def minus(text: str) -> str:
+    """A number as text, with the sign of print.
+
+    >>> minus("-0.5")
+    '−0.5'
+    """
+    return text.replace("-", "−")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from isotrain.keys import SIDES, VIEWS, Place
+from markupsafe import Markup
+
+from isotrain.keys import COUNTS, SIDES, VIEWS, Place
+from isotrain.pages.parts import counter_readings, is_counter, part_readings
 from isotrain.pages.readings import READINGS, SOURCES, TITLES, base_of, label
 from isotrain.pages.rows import (
     Rows,
     Series,
     at,
+    by_n,
     layers_of,
     measured,
     number,
@@ -20,6 +25,7 @@ from isotrain.pages.rows import (
     sites_of,
 )
 
+SCATTER_SHARE = "scatter_ratio_share"
 INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
 
 
@@ -29,6 +35,7 @@ class Table(NamedTuple):
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+    key: str = ""  # of the configuration or the log, beside the caption
 
 
 def layer_tables(
@@ -36,13 +43,32 @@ def layer_tables(
     metrics: Iterable[str],
     end: float,
     titles: Mapping[str, str] = TITLES,
+    n_classes: int = 0,
 ) -> list[Table]:
-    """For each metric, its values at every layer and site, first evaluation → step `end`."""
+    """For each metric, its values at every layer and site, first evaluation → step `end`.
+
+    N stands in the head of each column, and for the share of scatter between `n_classes` classes
+    what random labels give, (C − 1)/(N − 1).
+    """
     found = []
     for metric in ranked(metrics):
         of_metric = {p: v for p, v in places.items() if p.metric == metric}
-        found += _two(label(metric), {p: _ends(v, end) for p, v in of_metric.items()}, titles)
+        texts = {p: _ends(v, end) for p, v in of_metric.items()}
+        more = {}
+        for view in {p.view for p in texts}:
+            sizes = _sizes(places, [p for p in texts if p.view == view])
+            more[view] = f"\nN = {' to '.join(f'{n:,}' for n in sizes)}" if sizes else ""
+            if metric == SCATTER_SHARE and n_classes and sizes and sizes[0] > 1:
+                by_chance = (number((n_classes - 1) / (n - 1)) for n in sizes[::-1])
+                more[view] += f"\nrandom labels: {' to '.join(by_chance)}"
+        found += _two(label(metric), texts, titles, metric, more)
     return found
+
+
+def _sizes(places: Mapping[Place, Series], shown: Iterable[Place]) -> list[int]:
+    """The fewest and the most rows of some places."""
+    counts = by_n({p: v for q in shown if (v := places.get(p := q._replace(metric=COUNTS[0])))})
+    return sorted({min(counts), max(counts)}) if counts else []
 
 
 def outlier_tables(
@@ -59,14 +85,17 @@ def outlier_tables(
                 ends = dict.fromkeys(_dimensions(places, place, kind, step) for step in steps)
                 texts[place] = "\n→ ".join(ends)
         of_kind = f", by {kind.strip('_')}" if kind else ""
-        caption = f"Outlier dimensions{of_kind}: number and share, largest first"
-        found += _two(caption, texts, titles)
+        caption = (
+            f"Outlier dimensions{of_kind}: number (from 0) and share of the mean cosine, "
+            "largest first"
+        )
+        found += _two(caption, texts, titles, f"outlier_dims_{kind}index_k, …share_k")
     return found
 
 
 def counter_table(rows: Rows, end: float) -> Table:
     """What isotropy layers and objectives counted, in training and at evaluations up to `end`."""
-    keys = {k for r in rows for k in r if k.count("/") == 2 and k.split("/")[0] in ("val", "train")}
+    keys = {key for row in rows for key in row if is_counter(key)}
     lines = []
     for key in sorted(keys):
         stage, part, name = key.split("/")
@@ -103,10 +132,22 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 
 
 def reading_table(places: Iterable[Place]) -> Table:
-    """How each metric that was measured is read."""
-    names = ranked({base_of(metric) for metric in measured(places)} & set(READINGS))
-    lines = [(r.label, r.span, r.says, r.source) for r in (READINGS[name] for name in names)]
+    """How each metric that was measured is read, and below it what its parts say."""
+    metrics = measured(places)
+    lines = []
+    for name in ranked({base_of(metric) for metric in metrics} & set(READINGS)):
+        reading = READINGS[name]
+        lines.append((_keyed(reading.label, name), reading.span, reading.says, reading.source))
+        own = [metric for metric in metrics if base_of(metric) == name]
+        lines += [(_keyed("", part), "", says, "") for part, says in part_readings(own)]
     return Table("How to read the metrics", ("metric", "range", "what it says", "after"), lines)
+
+
+def counter_readings_table(rows: Rows) -> Table:
+    """What each counter that was logged says."""
+    found = counter_readings({key for row in rows for key in row})
+    lines = [(_keyed(name.replace("_", " "), name), says) for name, says in found]
+    return Table("How to read the counters", ("counter", "what it says"), lines)
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
@@ -125,8 +166,21 @@ def sources(config: Mapping[str, Any]) -> list[str]:
     return [SOURCES[module] for module in dict.fromkeys(modules) if module in SOURCES]
 
 
-def _two(caption: str, texts: Mapping[Place, str], titles: Mapping[str, str]) -> list[Table]:
-    """A table of layers × views, and one of sites × before, after; without what is empty."""
+def _keyed(text: str, key: str) -> Markup:
+    return Markup("{} <code>{}</code>").format(text, key)
+
+
+def _two(
+    caption: str,
+    texts: Mapping[Place, str],
+    titles: Mapping[str, str],
+    key: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> list[Table]:
+    """A table of layers × views, and one of sites × before, after; without what is empty.
+
+    `more`: below the heading of a view.
+    """
     by_place = {(p.where, p.view): text for p, text in texts.items()}
     views = [view for view in VIEWS if layers_of(texts, view)]
     names = sorted({name for view in views for name in layers_of(texts, view)})
@@ -135,8 +189,8 @@ def _two(caption: str, texts: Mapping[Place, str], titles: Mapping[str, str]) ->
     for rows, columns in ((names, views), (sites_of(texts), sides)):
         if rows and columns:
             lines = [(r, *(by_place.get((r, c), "–") for c in columns)) for r in rows]
-            head = (caption, ("", *(titles.get(c, c) for c in columns)), lines)
-            found.append(Table(*head))
+            heads = (titles.get(c, c) + more.get(c, "") for c in columns)
+            found.append(Table(caption, ("", *heads), lines, key))
     return found
 
 

@@ -21,6 +21,7 @@ from isotrain.pages.rows import (
     headline,
     isotropy_places,
     measured,
+    minus,
     series,
 )
 
@@ -135,10 +136,10 @@ def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]
     key = result["monitor"]
     if values := series(rows, key):  # none in a debugging run without validation
         last = at(values, end)
-        lines.append([with_n(key, "dev"), f"{values[0][1]:.4f}", f"{last:.4f}"])
+        lines.append([with_n(key, "dev"), _four(values[0][1]), _four(last)])
     test = key.replace("val/", "test/")
     if test in found:
-        lines.append([with_n(test, "test"), "", f"{found[test]:.4f}"])
+        lines.append([with_n(test, "test"), "", _four(found[test])])
     return lines
 
 
@@ -150,8 +151,8 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
         if values := series(rows, f"train/{name}"):
             (start, first), (end, last) = values[0], values[-1]
             at = f"steps {start} and {end}" if start < end else f"step {end}"
-            first_cell = f"{first:.4f}" if start < end else ""
-            lines.append([f"train/{name} ({at})", first_cell, f"{last:.4f}"])
+            first_cell = _four(first) if start < end else ""
+            lines.append([f"train/{name} ({at})", first_cell, _four(last)])
     return lines[:MOST_LOSSES]
 
 
@@ -188,11 +189,15 @@ def _isotropy_table(
                 continue
             ends, null = (found[0][1], at(found, end)), chance(places, place, end)
             cells.append(
-                " → ".join("–" if x != x else f"{x:.4f}" for x in ends)
+                " → ".join("–" if x != x else _four(x) for x in ends)
                 + (f" (null {null})" if null else "")
             )
         table.add_row(*cells)
     return table
+
+
+def _four(value: float) -> str:
+    return minus(f"{value:.4f}")
 
 
 def _remarks(result: Mapping[str, Any]) -> list[str]:
@@ -235,7 +240,7 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
             table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
         for layer in layers:
             found = [by_arm[arm].get(Place(metric, layer, view)) for view, arm in columns]
-            table.add_row(layer, *(f"{values[-1][1]:.4f}" if values else "–" for values in found))
+            table.add_row(layer, *(_four(values[-1][1]) if values else "–" for values in found))
         say(table)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
+from markupsafe import Markup
+
 from isotrain.keys import VIEWS, Place
 from isotrain.pages.readings import label, view_titles
 from isotrain.pages.rows import (
@@ -46,8 +48,10 @@ def sentences(result: Mapping[str, Any], rows: Rows) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def faults(result: Mapping[str, Any]) -> list[str]:
+def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = False) -> list[str]:
     """What makes a run no whole one: it has not finished, or it collapsed.
+
+    `has_checkpoint`: one to go on from.
 
     >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
     ['The run is degenerate: one class.']
@@ -56,7 +60,16 @@ def faults(result: Mapping[str, Any]) -> list[str]:
     status = result.get("status", "unknown")
     if status != "finished":
         error = f": {result['error']}" if result.get("error") else ""
-        found.append(f"The run is not finished ({status}{error}). Last values are the last logged.")
+        last = f"the last row is of step {rows[-1]['step']:.0f}" if rows else "nothing was logged"
+        over = status in ("failed", "interrupted")
+        same = "The same" if over else "If it is no longer at work, the same"
+        again = (
+            "goes on from the last checkpoint" if has_checkpoint else "starts it from the beginning"
+        )
+        found.append(
+            f"The run is not finished ({status}{error}): {last}, and last values are those logged "
+            f"last. {same} command {again}."
+        )
     if result.get("degenerate"):
         found.append(f"The run is degenerate: {result.get('degenerate_reason')}.")
     return found
@@ -91,7 +104,7 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
         found.append(f"Only a part of dev was evaluated (trainer.limit_val_batches = {share}).")
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
-        found.append(f"Dev has {n_dev:,} rows: a difference of one or two points is within chance.")
+        found.append(_chance_of_score(result, rows, n_dev))
     found += _few_rows(result, places)
     if not places:
         found.append("No isotropy was measured in this run.")
@@ -125,13 +138,26 @@ def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
     return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))
 
 
+def _chance_of_score(result: Mapping[str, Any], rows: Rows, n: int) -> str:
+    """How far few rows let a score be off; in points where it is an accuracy."""
+    key = result.get("monitor", "")
+    last = at(series(rows, key), end_of(result, rows).step)
+    if not (key.endswith("accuracy") and 0 <= last <= 1):
+        return f"Dev has {n:,} rows: small differences of the score are within chance."
+    low, high = wilson(last, n)
+    return (
+        f"Dev has {n:,} rows: at an accuracy of {number(last)} a 95 % interval is "
+        f"±\u00a0{50 * (high - low):.1f} points."
+    )
+
+
 def _few_rows(result: Mapping[str, Any], places: Mapping[Place, Series]) -> list[str]:
     """Which clouds have few rows for their width D; where D is not known, few at all."""
     width, titles = result.get("width"), view_titles(result)
     least = FEW_OF_WIDTH * width if width else FEW_ROWS
     texts = []
     for n, clouds in by_n(places).items():
-        names = dict.fromkeys(titles.get(place.view, place.where) for place in clouds)
+        names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)
         if n < least:
             texts.append(f"N = {n:,} ({', '.join(names)})")
     if not texts:
@@ -181,7 +207,8 @@ def _last_layer(
         if names:
             top = names[-1]
             parts.append(f"{titles[view]} {_ends(places, Place(metric, top, view), end)}")
-    return f"{label(metric)} at the last layer ({top}): {'; '.join(parts)}." if parts else ""
+    text = Markup("{} <code>{}</code> at the last layer ({}): {}.")
+    return text.format(label(metric), metric, top, "; ".join(parts)) if parts else ""
 
 
 def _around(places: Mapping[Place, Series], metric: str, site: str, end: End) -> str:

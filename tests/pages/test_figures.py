@@ -67,6 +67,40 @@ def test_before_is_dashed_and_after_solid():
     assert list(alone) == ["pooled"]
 
 
+def test_null_bands_around_a_layer_are_those_of_each_cloud():
+    rows = [dict(row) for row in ROWS]
+    for row in rows:
+        if row["step"] in STEPS:
+            row["isotropy/partition_null_low/pooled/before"] = -4.0
+    (axis,) = site_curves(rows, "partition").axes
+    lows = [band.get_paths()[0].vertices[:, 1].min() for band in axis.collections]
+    assert lows == [-4.0, -0.5]
+    styles = [band.get_linestyle()[0][1] is None for band in axis.collections]
+    assert styles == [False, True]  # dashed, solid
+
+
+def test_a_single_point_has_a_mark_and_no_step_is_below_0():
+    figure = loss_curve([{"step": 0, "train/loss": 0.75}])
+    assert lines(figure)["training"].get_marker() == "."
+    low, high = figure.axes[0].get_xlim()
+    assert -0.1 < low < 0 < 1 <= high
+    two = lines(loss_curve([{"step": step, "train/loss": 0.75} for step in (0, 9)]))
+    assert two["training"].get_marker() == ""
+
+
+def test_the_name_of_a_heatmap_stands_clear_of_its_numbers():
+    rows = [dict(row) for row in ROWS]
+    for row in rows:
+        row |= {key: -12345.678 * x for key, x in row.items() if METRIC in key}
+    figure = heatmap(rows, METRIC, "cls")
+    figure.draw_without_rendering()
+    (name,) = figure.texts
+    bar = figure.axes[1].yaxis
+    numbers = [text.get_window_extent() for text in bar.get_ticklabels() if text.get_text()]
+    assert max(box.x1 for box in numbers) < name.get_window_extent().x0
+    assert name.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_score_and_loss():
     score = lines(score_curve([*ROWS, {"step": 40, "test/accuracy": 0.55}], "val/accuracy", 20))
     assert list(score["dev"].get_ydata()) == [0.5 + step / 400 for step in STEPS]
@@ -87,6 +121,9 @@ def test_a_heatmap_has_layers_upwards_and_evaluations_to_the_right():
     wanted[1][2] = np.nan
     np.testing.assert_array_equal(found, wanted)
     assert image.origin == "lower"
+    (cross,) = axis.get_lines()  # where there is no value
+    assert (cross.get_marker(), cross.get_xydata().tolist()) == ("x", [[2.0, 1.0]])
+    assert not heatmap(ROWS, METRIC, "cls").axes[0].get_lines()
     assert [text.get_text() for text in axis.get_xticklabels()] == ["0", "20", "40"]
 
 
@@ -119,6 +156,9 @@ def test_spectra_are_shares_of_the_variance():
     snapshots = {step: arrays(step, clouds()) for step in STEPS}
     found = spectra(snapshots, "*/tokens", LAST).axes[0].get_lines()
     assert len(found) == 2 * len(LAYERS)  # the first and the last step
+    assert [line.get_color() for line in found[::2]] == ["0.75"] * len(LAYERS)
+    assert [line.get_color() for line in found[1::2]] == list(layer_colours(LAYERS).values())
+    assert found[0].get_zorder() < found[-1].get_zorder()
     assert list(found[0].get_xdata()) == [1, 2, 3, 4]
     np.testing.assert_allclose(found[0].get_ydata(), [0.5, 0.25, 0.125, 0.125])
     of_site = lines(spectra(snapshots, "pooled/*", KEPT))
@@ -126,6 +166,20 @@ def test_spectra_are_shares_of_the_variance():
     assert [line.get_linestyle() for line in of_site.values()] == ["--", "-"] * 2
     (alone,) = lines(spectra({0: snapshots[0]}, "layer_00/cls", End(0, False))).values()
     assert alone.get_linestyle() == "-"
+
+
+def test_spectra_end_where_rounding_begins_and_keep_their_label_clear():
+    eigenvalues = np.array([1.0, 1e-2, 1e-4, 2e-6, 1e-12])
+    figure = spectra({0: {"spectrum/layer_00/cls": eigenvalues}}, "*/cls", End(0, False))
+    (axis,) = figure.axes
+    drawn = axis.get_lines()[0].get_ydata()
+    assert np.isfinite(drawn).tolist() == [True, True, True, True, False]
+    figure.draw_without_rendering()
+    numbers = [t.get_window_extent() for t in axis.get_yticklabels() if t.get_text()]
+    texts = [text.get_text() for text in axis.get_yticklabels()]
+    assert {"1", "0.01", "10⁻⁴", "10⁻⁵"} & set(texts)
+    name = axis.yaxis.label.get_window_extent()
+    assert figure.bbox.x0 <= name.x0 < name.x1 < min(box.x0 for box in numbers)
 
 
 def test_maps_have_a_mark_for_each_class():

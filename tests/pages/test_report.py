@@ -152,6 +152,16 @@ def test_a_run_that_failed_says_so_first(tmp_path):
     assert "Maps of rows" not in text
 
 
+def test_a_run_that_stopped_goes_on_where_it_has_a_checkpoint(tmp_path):
+    folder = write_run(tmp_path / "run", status="interrupted", isotropy=False)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "the last row is of step 40" in page.text
+    assert "The same command starts it from the beginning." in page.text
+    (folder / "resume.ckpt").touch()
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "The same command goes on from the last checkpoint." in page.text
+
+
 def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
     more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
     page = small(tmp_path, sites=("layer_1", "tokens"), **more)
@@ -201,13 +211,38 @@ def test_the_selected_weights_are_shown_everywhere(tmp_path):
     assert "from 0.500 to 0.550 from step 0 to the kept weights (step 20)" in text
     after = value(20, "pooled", "after")
     assert f"to {after:.3f} after, on the same rows at the kept weights (step 20)" in text
-    assert "Dashed: step 0; solid: kept weights (step 20)." in text
+    assert "Sites: kept weights (step 20) solid, step 0 dashed." in text
     assert "pooled: energy kept evaluations 3 0.500 0.300" in text
     assert "The last evaluation here: kept weights (step 20)." in text
     assert text.count("First evaluation → kept weights (step 20).") == 3
     assert "0 → 0.200" in text  # drift, and not
     assert "0 → 0.400" not in text
     assert "308 (0.25) → 308 (0.30)" in text
+
+
+def test_names_of_the_configuration_stand_beside_those_for_readers(folder, page):
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    for wanted in (
+        "<h3>ln I(W) (0 = isotropic) <code>partition</code></h3>",
+        "<summary>outlier dimensions <code>outlier_dims</code></summary>",
+        "between over within class scatter: share <code>scatter_ratio_share</code></caption>",
+        '<th scope="row">cosine drift from step 0 (0 = none) <code>cosine_drift</code></th>',
+        "<code>isoscore_corrected</code> at the last layer (layer_02)",
+    ):
+        assert wanted in text
+    for wanted in (
+        "energy kept energy_kept scatter of the rows about their mean",
+        "outlier_dims_share its contribution over the mean cosine",
+        "Its contribution over the mean cosine; 1/D where all dimensions are alike",
+        "isotropy of N = 640 to 2,048 rows, D = 384 (hidden size)",
+    ):
+        assert wanted in page.text
+
+
+def test_the_share_of_labels_has_its_n_and_what_chance_gives(page):
+    # 2 classes: 1/639 and 1/2,047
+    assert "first token (CLS) N = 640 random labels: 0.00156" in page.text
+    assert "tokens N = 2,048 random labels: 0.000489" in page.text
 
 
 def test_what_the_command_needs_is_told(tmp_path):

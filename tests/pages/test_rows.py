@@ -75,7 +75,7 @@ def test_what_chance_gives_is_that_of_the_step():
     place = Place("partition", "pooled", "after")
     ends = {f"partition_null_{end}": x for end, x in (("low", -0.5), ("high", -0.25))}
     places = {place._replace(metric=m): [(0, x), (9, 2 * x)] for m, x in ends.items()}
-    assert (chance(places, place, 0), chance(places, place, 9)) == ("-0.5…-0.25", "-1…-0.5")
+    assert (chance(places, place, 0), chance(places, place, 9)) == ("−0.50…−0.25", "−1.0…−0.5")
 
 
 def test_a_headline_of_names_that_are_no_values_is_the_first_two():

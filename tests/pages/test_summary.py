@@ -94,7 +94,7 @@ def test_an_older_result_without_a_headline_shows_two_metrics(printed):
 def test_a_metric_of_the_headline_may_be_a_part_and_has_its_null_beside_it(printed):
     lines = printed(ROWS, headline=["outlier_dims_mean_share_1", "partition"])
     assert cells(lines, "isotropy on dev")[2:] == ["outlier_dims_mean_share_1", "partition"]
-    assert cells(lines, "pooled after")[3] == "0.3700 → 0.6200 (null -0.34…-0.27)"
+    assert cells(lines, "pooled after")[3] == "0.3700 → 0.6200 (null −0.34…−0.27)"
     assert max(map(len, lines[:-1])) <= 100
 
 

@@ -63,7 +63,7 @@ def test_few_rows_for_their_width_are_told_with_what_a_gaussian_has(tmp_path):
         found = [text for text in warnings(result | more, rows) if "few rows" in text]
         return found[0] if found else ""
 
-    small = "N = 640 (first token (CLS), mean of tokens, pooled, tokens)"
+    small = "N = 640 (first token (CLS), mean of tokens, site pooled, site tokens)"
     assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
     assert "about 0.625 at N = 640 and 0.842 at N = 2,048 (D = 384)." in told()
     assert f"(N < 10·D = 1,000): {small}. Some values" in told(width=100)
@@ -77,4 +77,34 @@ def test_faults_are_told_in_one_place(tmp_path):
     rows = read_rows(folder / "metrics.jsonl")
     result = read_result(folder) | {"degenerate": True, "degenerate_reason": "one class"}
     assert faults(result) == ["The run is degenerate: one class."]
+    assert faults(result, rows, has_checkpoint=True) == faults(result)
     assert not any("degenerate" in text for text in warnings(result, rows))
+
+
+@pytest.mark.parametrize(
+    ("status", "has_checkpoint", "wanted"),
+    [
+        ("failed", True, "The same command goes on from the last checkpoint."),
+        ("interrupted", False, "The same command starts it from the beginning."),
+        ("running", True, "If it is no longer at work, the same command goes on from"),
+    ],
+)
+def test_a_run_that_stopped_says_where_and_how_it_goes_on(status, has_checkpoint, wanted):
+    rows = [{"step": 0, "val/loss": 0.5}, {"step": 39, "train/loss": 0.5}]
+    (text,) = faults({"status": status}, rows, has_checkpoint)
+    assert text.startswith(f"The run is not finished ({status}): the last row is of step 39")
+    assert wanted in text
+    assert "nothing was logged" in faults({"status": status})[0]
+
+
+def test_how_far_few_rows_let_an_accuracy_be_off():
+    rows = [{"step": 0, "val/accuracy": 0.5, "val/spearman": 0.5}]
+    known = {"n_rows": {"dev": 500}}
+
+    def told(key):
+        return next(t for t in warnings(known | {"monitor": key}, rows) if "Dev has" in t)
+
+    low, high = wilson(0.5, 500)
+    assert f"is ±\u00a0{100 * (high - low) / 2:.1f} points" in told("val/accuracy")
+    assert "4.4 points" in told("val/accuracy")
+    assert "points" not in told("val/spearman")

@@ -1,0 +1,66 @@
+"""The command that repeats a run: what a shell makes of it is what the run was started with."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from isotrain.pages.repeat import repeat, train_command
+from isotrain.results import read_result
+from tests.pages.small_run import HOSTILE, write_run
+
+OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", "site=[layer_1]"]
+
+
+def test_a_shell_reads_the_overrides_as_they_were():
+    words = shlex.split(train_command([*OVERRIDES, "rerun=true"], {"threads": 2}, rerun=True))
+    assert words == ["isotrain", "train", *OVERRIDES, "threads=2", "rerun=true"]
+
+
+@pytest.mark.parametrize("given", ["threads=1", "threads=null"])
+def test_threads_that_were_given_stay(given):
+    assert train_command(["task=wic", given], {"threads": 2}, rerun=False).split()[2:] == [
+        "task=wic",
+        given,
+    ]
+
+
+@pytest.fixture
+def told(tmp_path):
+    folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
+
+    def of(**more):
+        result = read_result(folder)
+        more = {**more, "config": {**result["config"], "threads": 2, **more.get("config", {})}}
+        return str(repeat(folder, result | more))
+
+    return of
+
+
+def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
+    text = told(overrides=["task=wic", HOSTILE])
+    assert "isotrain train task=wic" in text
+    assert "threads=2 rerun=true" in text
+    assert "It trains anew, into a folder in my runs/wic/" in text
+    assert HOSTILE not in text
+    text = told(overrides=["task=wic"], status="failed")
+    assert "isotrain train task=wic threads=2<" in text.replace("\n", "")
+    assert "It goes on with this run from its last checkpoint, in my runs/wic/none-01/" in text
+
+
+@pytest.mark.parametrize("overrides", [[], None])
+def test_without_overrides_the_record_is_the_job(told, overrides):
+    text = told(overrides=overrides)
+    assert "isotrain job &#39;my runs/wic/none-01/result.json&#39;" in text
+    assert "It trains into my runs/wic/none-01/; where the run is finished there" in text
+
+
+def test_what_was_not_recorded_is_told(told):
+    assert "Not recorded" not in told(overrides=["task=wic"])
+    text = told(overrides=["logger.wandb.host=<redacted>"])
+    assert "Not recorded, as it may be secret: a part of the command. " in text
+    assert "in the command." in text
+    text = told(config={"logger": {"host": "<redacted>"}})
+    assert "secret: logger.host. " in text
+    assert "in a copy of result.json and give the copy." in text
