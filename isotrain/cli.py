@@ -128,7 +128,8 @@ def _job(cfg: DictConfig) -> dict[str, float]:
     layer = str(hydra_config.runtime.choices["isotropy"])
     arm = "-".join([layer] * (layer != "none" or not cfg.objective) + list(map(str, cfg.objective)))
     own = [s.path for s in hydra_config.runtime.config_sources if s.provider == "command-line"]
-    job = RunJob(cfg, arm, [f"--config-dir={path}" for path in own] + hydra_config.overrides.task)
+    given = [*(f"--config-dir={path}" for path in own), *hydra_config.overrides.task]
+    job = RunJob(cfg, arm, given)
     if _is_launched() or n_processes(cfg.trainer) == 1:
         return _run(job)
     return _in_a_process(job, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)

@@ -128,6 +128,6 @@ def _eigenvectors(gram_SS: Tensor, x_ND: Tensor) -> Tensor:
     real = value > value[-1] * n * torch.finfo(value.dtype).eps
     direction_DJ = x_ND.T @ direction_DJ[:, real]
     direction_DJ = direction_DJ / direction_DJ.norm(dim=0)
-    if bool(value[real][0] < 1e-6 * value[-1]):  # else they are orthogonal to 1e-9
+    if bool((value[real] < 1e-6 * value[-1]).any()):  # else they are orthogonal to 1e-9
         direction_DJ, _ = torch.linalg.qr(direction_DJ)
     return direction_DJ

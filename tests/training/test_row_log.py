@@ -104,11 +104,12 @@ def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
 def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
     other = Held()
     log = RowLog(tmp_path / "metrics.jsonl", [other], headline)
-    log.join(LID)
+    tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
+    log.join(LID | tokens)
     log.log_metrics({"val/loss": 0.5}, step=4)
     (row,) = read_rows(log.file.path)
-    assert row.items() >= LID.items()
-    shown = {"isotropy/lid/layer_01/cls": 3.0} if headline == ("lid",) else {}
+    assert row.items() >= (LID | tokens).items()
+    shown = {"isotropy/lid/layer_01/cls": 3.0} | tokens if headline == ("lid",) else {}
     assert other.rows == [(4, {"val/loss": 0.5, **shown})]
 
 
