@@ -56,7 +56,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = write_run(tmp_path_factory.mktemp("runs") / "cluster_pca-0123456789")
+    parent = tmp_path_factory.mktemp("of a module") / "runs0"
+    parent.mkdir()
+    folder = write_run(parent / "cluster_pca-0123456789")
     write_report(folder)
     return folder
 
