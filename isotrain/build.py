@@ -24,6 +24,7 @@ from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
+from isotrain.keys import headline_of
 from isotrain.model import IsotropicModel
 from isotrain.own_draws import own_draws
 from isotrain.tasks.changes import Changes, check_changes
@@ -46,7 +47,6 @@ from isotrain.trials import (
     check_memories,
     check_sizes,
     check_views,
-    headline_of,
     trained_heights,
     try_metrics,
     try_optimizer,

@@ -7,7 +7,7 @@ training step. Imports nothing: pages and studies read keys too.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 DEV, TRAINING = "isotropy", "train_isotropy"  # which rows were measured
@@ -78,6 +78,27 @@ def is_of(place: Place, metrics: Collection[str]) -> bool:
     True
     """
     return any(place.metric == name or place.metric.startswith(f"{name}_") for name in metrics)
+
+
+def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
+    """The values that bars, tables and loggers show: those asked for, or the first two metrics.
+
+    A metric of several values stands for its first one.
+
+    Raises:
+        ValueError: one that no metric gives.
+
+    >>> names = {"isoscore": ["isoscore"], "lid": ["lid_value", "lid_standard_error"]}
+    >>> headline_of(names, None), headline_of(names, ["lid_standard_error"])
+    (['isoscore', 'lid_value'], ['lid_standard_error'])
+    """
+    given = {value for values in names.values() for value in values}
+    found = []
+    for name in list(names)[:2] if asked is None else asked:
+        if name not in given and name not in names:
+            raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(given))}")
+        found.append(name if name in given else names[name][0])
+    return found
 
 
 def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:

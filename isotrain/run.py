@@ -20,7 +20,6 @@ from isotrain.build import Experiment, build, data_revision
 from isotrain.config.redaction import redacted
 from isotrain.config.rules import check
 from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.pages.report import write_report
 from isotrain.pages.summary import print_summary, say
 from isotrain.progress import working
 from isotrain.record import CannotRunError, StorageError, check_writable, storage_failure
@@ -175,6 +174,8 @@ def _draw(folder: Path) -> None:
     """The page of a run that has its result; what goes wrong here costs nothing else."""
     try:
         with working("drawing report.html"):
+            from isotrain.pages.report import write_report  # matplotlib takes its time
+
             write_report(folder)
     except Exception as error:  # whatever a plotting library may raise
         reason = redacted(f"{type(error).__name__}: {error}")

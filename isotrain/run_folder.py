@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
 from isotrain.config.redaction import redacted
+from isotrain.keys import headline_of, place_of
 from isotrain.pages.summary import print_changes, print_phases, print_start, print_summary, say
 from isotrain.record import CannotRunError, code_changes, environment, owned
 from isotrain.results import read_result, write_json
@@ -75,7 +76,13 @@ class RunFolder:
             )
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         if self.cfg.monitor.headline is not None:
-            result["headline"] = list(self.cfg.monitor.headline)
+            places = (place for key in result["scores"] if (place := place_of(key)))
+            values = dict.fromkeys(place.metric for place in places)
+            names = {
+                metric: [v for v in values if v == metric or v.startswith(f"{metric}_")]
+                for metric in self.cfg.metric
+            }
+            result["headline"] = headline_of(names, self.cfg.monitor.headline)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
         if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:

@@ -20,7 +20,7 @@ eigenvalues.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from zipfile import BadZipFile
@@ -72,14 +72,17 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
     return [steps[round(k * (len(steps) - 1) / (most - 1))] for k in range(most)]
 
 
-def read_snapshots(run: Path, most: int | None = None) -> dict[int, Arrays]:
+def read_snapshots(
+    run: Path, most: int | None = None, also: Collection[int] = ()
+) -> dict[int, Arrays]:
     """The snapshots of a run folder by step, in order, or at most so many of them (see `spread`).
 
-    One that cannot be read is left out.
+    Those of the steps `also` are read in any case. One that cannot be read is left out.
     """
     steps = snapshot_steps(run)
+    wanted = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
     found: dict[int, Arrays] = {}
-    for step in steps if most is None else spread(steps, most):
+    for step in sorted(wanted):
         with (
             suppress(OSError, ValueError, EOFError, BadZipFile),
             (_folder(run) / f"step_{step:08d}.npz").open("rb") as file,

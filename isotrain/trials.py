@@ -58,27 +58,6 @@ def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> dic
     return names
 
 
-def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
-    """The values that bars, tables and loggers show: those asked for, or the first two metrics.
-
-    A metric of several values stands for its first one.
-
-    Raises:
-        ValueError: one that no metric gives.
-
-    >>> names = {"isoscore": ["isoscore"], "lid": ["lid_value", "lid_standard_error"]}
-    >>> headline_of(names, None), headline_of(names, ["lid_standard_error"])
-    (['isoscore', 'lid_value'], ['lid_standard_error'])
-    """
-    given = {value for values in names.values() for value in values}
-    found = []
-    for name in list(names)[:2] if asked is None else asked:
-        if name not in given and name not in names:
-            raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(given))}")
-        found.append(name if name in given else names[name][0])
-    return found
-
-
 def check_sizes(
     cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:

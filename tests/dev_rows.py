@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
@@ -107,3 +108,19 @@ def _lowest(x_ND: Tensor, facts: list[Any], max_rows: int) -> Rows:
     hashes = hash_ids(id_N).tolist()
     kept = sorted(range(len(hashes)), key=hashes.__getitem__)[:max_rows]
     return Rows(x_ND[kept], id_N[kept], label_N[kept], word_N[kept], sentence_N[kept])
+
+
+def plain_trainer(folder, monitor, logger, **more):
+    """A Trainer of a user's own, with a sanity check."""
+    return pl.Trainer(
+        **{"max_steps": 4, "val_check_interval": 2} | more,
+        accelerator="cpu",
+        num_sanity_val_steps=2,
+        log_every_n_steps=1,
+        callbacks=[monitor],
+        logger=logger,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )

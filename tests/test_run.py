@@ -287,7 +287,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
         assert stored["status"] == "finished", "written before anything is drawn"
         raise RuntimeError("no font")
 
-    monkeypatch.setattr(run_module, "write_report", explode)
+    monkeypatch.setattr("isotrain.pages.report.write_report", explode)
     scores = run(cfg, "none")
     printed = capsys.readouterr().out
     assert printed.count("report.html could not be drawn (RuntimeError: no font)") == 1
@@ -579,3 +579,17 @@ def test_data_that_changed_since_are_told_and_never_mixed(
         *base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4", "seed=1", "rerun=true"
     )
     assert "val/accuracy" in run(anew, "none")
+
+
+def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):
+    from omegaconf import OmegaConf
+
+    cfg, _, _ = finished
+    asked = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio"]}})
+    run(asked, "cluster_pca")
+    printed = capsys.readouterr().out
+    assert "scatter_ratio_value" in printed
+    assert "isoscore_corrected" not in printed
+    wrong = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio_x"]}})
+    with pytest.raises(ValueError, match=r"monitor\.headline=scatter_ratio_x is none of"):
+        run(wrong, "cluster_pca")

@@ -114,10 +114,8 @@ def write_report(folder: Path) -> Path:
 def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
     """Some of the snapshots, that of a step among them; how many there are; what is unreadable."""
     steps = snapshot_steps(folder)
-    found = read_snapshots(folder, MOST_SNAPSHOTS)
+    found = read_snapshots(folder, MOST_SNAPSHOTS, also=[step])
     wanted = {*spread(steps, MOST_SNAPSHOTS), *({step} & set(steps))}
-    if step in wanted - set(found):
-        found = {s: arrays for s, arrays in read_snapshots(folder).items() if s in wanted}
     lost = ", ".join(f"step_{s:08d}.npz" for s in sorted(wanted - set(found)))
     return found, len(steps), [f"Of snapshots/ could not be read: {lost}."] if lost else []
 

@@ -13,25 +13,10 @@ from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.training.isotropy_monitor import IsotropyMonitor
+from tests.dev_rows import plain_trainer
 from tests.training.test_watched_rows import Calls
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "outside": lambda x: x.sum().double()}
-
-
-def plain_trainer(folder, monitor, logger):
-    return pl.Trainer(
-        accelerator="cpu",
-        max_steps=4,
-        val_check_interval=2,
-        num_sanity_val_steps=2,
-        log_every_n_steps=1,
-        callbacks=[monitor],
-        logger=logger,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
 
 
 def few_keys(metrics, n_blocks=2):

@@ -15,7 +15,7 @@ from isotrain.keys import VIEWS
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.watched_rows import WatchedRows
 from isotrain.types import Batch, ModelOutput, SiteRows
-from tests.dev_rows import NO_WORD, dev_passes, monitor_of, rows_of, validated
+from tests.dev_rows import NO_WORD, dev_passes, monitor_of, plain_trainer, rows_of, validated
 from tests.processes import on_ranks
 
 LAYER = (
@@ -123,19 +123,8 @@ def test_a_sanity_check_is_not_an_evaluation(built, tmp_path):
     calls, logger = [], Calls()
     metrics = {"n": lambda x: calls.append(len(x)) or x.sum().double()}
     monitor = IsotropyMonitor(metrics, 1000, folder=tmp_path, map_rows=8)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        num_sanity_val_steps=2,
-        max_steps=1,
-        limit_val_batches=0.5,
-        val_check_interval=1.0,
-        callbacks=[monitor],
-        logger=logger,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    more = {"max_steps": 1, "limit_val_batches": 0.5, "val_check_interval": 1.0}
+    trainer = plain_trainer(tmp_path, monitor, logger, **more)
     checked = []
 
     class Note(pl.Callback):
