@@ -8,10 +8,11 @@ import sys
 import pytest
 import torch
 from omegaconf import OmegaConf
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from isotrain import cli
-from isotrain.build import _strategy
-from isotrain.config.compose import parse_job
+from isotrain.build import _trainer
+from isotrain.config.compose import RunJob, parse_job
 from isotrain.config.processes import n_processes, number_asked_for
 
 ASKED = [(1, 1), ("1", 1), (2, 2), ("3", 3), ([0], 1), ([5], 1), ([0, 1], 2), ([3, 1, 2], 3)]
@@ -69,12 +70,12 @@ def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, dev
     cfg = composed(*small)
     cfg.trainer.accelerator, cfg.trainer.devices = "auto", devices
     with pytest.raises(SystemExit):
-        cli._in_a_process(cfg, "none", of_a_sweep=False)
+        cli._in_a_process(RunJob(cfg, "none"), of_a_sweep=False)
     assert parse_job(started[cli.JOB])[0].threads == threads
 
 
-@pytest.mark.parametrize(("devices", "is_one"), [(1, True), ([1], True), ([0, 1], False)])
-def test_one_device_of_a_list_is_one_process(composed, small, devices, is_one):
-    cfg = composed(*small)
+@pytest.mark.parametrize(("devices", "kind"), [(1, SingleDeviceStrategy), (2, DDPStrategy)])
+def test_several_processes_are_joined(composed, small, tmp_path, devices, kind):
+    cfg = composed(*small, "trainer.accelerator=cpu")
     cfg.trainer.devices = devices
-    assert (_strategy(cfg) == "auto") == is_one
+    assert type(_trainer(cfg, tmp_path, []).strategy) is kind
