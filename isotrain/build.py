@@ -34,6 +34,7 @@ from isotrain.training.degenerate import Variety
 from isotrain.training.extra_losses import ExtraLosses, check_reads
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
+from isotrain.training.kept_predictions import KeptPredictions
 from isotrain.training.optim import count_parameters
 from isotrain.training.phases import check_plan, ever, reached, training_steps
 from isotrain.training.plan_rules import check_effects, check_fresh_blocks
@@ -160,7 +161,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     selection = Selection(options.select.value, task.monitor, task.mode, options.patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
     monitor = [_monitor(cfg, folder, metrics, headline)] if metrics else []
-    trainer = _trainer(cfg, folder, [checkpoints, selection, Variety(), *monitor])
+    kept = KeptPredictions(folder)
+    trainer = _trainer(cfg, folder, [checkpoints, selection, Variety(), kept, *monitor])
     try_optimizer(module)
     data.setup()  # last: it fills the token cache
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)

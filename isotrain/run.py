@@ -32,9 +32,9 @@ def run(cfg: DictConfig, arm: str, overrides: Sequence[str] = ()) -> dict[str, f
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
-    `metrics.jsonl`, `snapshots/`, `result.json`, `last.ckpt`, `report.html` and `figures/`. A run
-    that was stopped goes on from `resume.ckpt`. Processes other than the first of a distributed
-    run write nothing and return nothing.
+    `metrics.jsonl`, `snapshots/`, `predictions/`, `result.json`, `last.ckpt`, `report.html` and
+    `figures/`. A run that was stopped goes on from `resume.ckpt`. Processes other than the first
+    of a distributed run write nothing and return nothing.
 
     `overrides`, those that gave the configuration, are kept for the record.
 

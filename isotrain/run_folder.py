@@ -27,7 +27,7 @@ OF_A_TRY = (
     *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),
     *("fault.json", "wandb_id", "report.html"),
 )
-FOLDERS_OF_A_TRY = ("snapshots", "figures")
+FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
 
 EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 

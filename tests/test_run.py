@@ -75,6 +75,7 @@ def test_files(finished):
         "config.yaml",
         "metrics.jsonl",
         "snapshots",
+        "predictions",
         "result.json",
         "last.ckpt",
         ".lock",

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from isotrain.predictions import read_predictions
 from isotrain.row_file import read_rows
 from isotrain.snapshots import read_snapshots
 
@@ -103,6 +104,11 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
         for key in row1.keys() - {"time_s"}:
             # torchmetrics keeps correlations, and the monitor its rows, in float32
             assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), (key, row1["step"])
+    for split in ("dev", "test"):
+        one, two = (read_predictions(found[n][0], split) for n in (1, 2))
+        assert one is not None
+        assert one.index_N.tolist() == two.index_N.tolist()
+        np.testing.assert_allclose(one.prediction_N, two.prediction_N, rtol=1e-5, atol=1e-9)
     maps1, maps2 = (read_snapshots(found[n][0]) for n in (1, 2))
     assert list(maps1) == list(maps2)
     for step, arrays in maps1.items():

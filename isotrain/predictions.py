@@ -1,0 +1,54 @@
+"""`predictions/dev.csv` and `test.csv` of a run folder: what was predicted for every row."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+COLUMNS = ("index", "label", "prediction")
+
+
+class Predictions(NamedTuple):
+    """N rows of one split, by their row number in the data set."""
+
+    index_N: np.ndarray
+    label_N: np.ndarray  # class number, or score
+    prediction_N: np.ndarray  # what the task's metrics compare with the label
+
+
+def write_predictions(folder: Path, split: str, found: Predictions) -> None:
+    """Replace the file of a split in one step."""
+    order = np.argsort(found.index_N, kind="stable")
+    columns = (values[order].tolist() for values in found)
+    lines = (f"{i:.0f},{label:.9g},{p:.9g}\n" for i, label, p in zip(*columns, strict=True))
+    (folder / "predictions").mkdir(parents=True, exist_ok=True)
+    part = path_of(folder, split).with_suffix(".part")
+    part.write_text(",".join(COLUMNS) + "\n" + "".join(lines), encoding="utf-8")
+    os.replace(part, path_of(folder, split))
+
+
+def read_predictions(folder: Path, split: str) -> Predictions | None:
+    """What a run predicted for a split in its newest evaluation; None where nothing is kept.
+
+    Raises:
+        ValueError: the file is not as it was written.
+    """
+    path = path_of(folder, split)
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8") as lines:
+        heading = lines.readline().strip()
+        if heading != ",".join(COLUMNS):
+            raise ValueError(f"{path} must begin with {','.join(COLUMNS)}, it has {heading!r}")
+        values = np.loadtxt(lines, delimiter=",", ndmin=2)
+    if values.shape[1] != len(COLUMNS):
+        raise ValueError(f"{path} must have {len(COLUMNS)} columns, it has {values.shape[1]}")
+    return Predictions(values[:, 0].astype(np.int64), values[:, 1], values[:, 2])
+
+
+def path_of(folder: Path, split: str) -> Path:
+    """Where the predictions of a split stand."""
+    return folder / "predictions" / f"{split}.csv"
