@@ -12,16 +12,16 @@ COLUMNS = ("index", "label", "prediction")
 
 
 class Predictions(NamedTuple):
-    """N rows of one split, by their row number in the data set."""
+    """N rows of one split, each array `[N]`, by their row number in the data set."""
 
-    index_N: np.ndarray
-    label_N: np.ndarray  # class number, or score
-    prediction_N: np.ndarray  # what the task's metrics compare with the label
+    index: np.ndarray
+    label: np.ndarray  # class number, or score
+    prediction: np.ndarray  # what the task's metrics compare with the label
 
 
 def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     """Replace the file of a split in one step."""
-    order = np.argsort(found.index_N, kind="stable")
+    order = np.argsort(found.index, kind="stable")
     columns = (values[order].tolist() for values in found)
     lines = (f"{i:.0f},{label:.9g},{p:.9g}\n" for i, label, p in zip(*columns, strict=True))
     (folder / "predictions").mkdir(parents=True, exist_ok=True)

@@ -33,9 +33,9 @@ def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
     write_predictions(tmp_path, "dev", Predictions(index, label, prediction))
     found = read_predictions(tmp_path, "dev")
     order = np.argsort(index)
-    assert found.index_N.tolist() == index[order].tolist()
-    assert found.label_N.astype(np.float32).tolist() == label[order].tolist()
-    assert found.prediction_N.astype(np.float32).tolist() == prediction[order].tolist()
+    assert found.index.tolist() == index[order].tolist()
+    assert found.label.astype(np.float32).tolist() == label[order].tolist()
+    assert found.prediction.astype(np.float32).tolist() == prediction[order].tolist()
 
 
 def test_nothing_kept_is_none(tmp_path):
@@ -73,12 +73,12 @@ def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_p
         if not n_rows:
             assert found is None
             continue
-        assert found.index_N.tolist() == sorted(set(found.index_N))
-        assert len(found.index_N) == n_rows
+        assert found.index.tolist() == sorted(set(found.index))
+        assert len(found.index) == n_rows
         expected = (
-            np.mean(found.label_N == found.prediction_N)
+            np.mean(found.label == found.prediction)
             if task == "rte"
-            else spearmanr(found.label_N, found.prediction_N).statistic
+            else spearmanr(found.label, found.prediction).statistic
         )
         name = "accuracy" if task == "rte" else "spearman"
         assert scores[f"{stage}/{name}"] == pytest.approx(expected, abs=1e-6)

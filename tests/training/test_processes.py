@@ -107,8 +107,8 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
     for split in ("dev", "test"):
         one, two = (read_predictions(found[n][0], split) for n in (1, 2))
         assert one is not None
-        assert one.index_N.tolist() == two.index_N.tolist()
-        np.testing.assert_allclose(one.prediction_N, two.prediction_N, rtol=1e-5, atol=1e-9)
+        assert one.index.tolist() == two.index.tolist()
+        np.testing.assert_allclose(one.prediction, two.prediction, rtol=1e-5, atol=1e-9)
     maps1, maps2 = (read_snapshots(found[n][0]) for n in (1, 2))
     assert list(maps1) == list(maps2)
     for step, arrays in maps1.items():
