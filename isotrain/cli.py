@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -19,28 +18,38 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
 from isotrain.config.processes import n_processes
 from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
+from isotrain.config.sweep import check_sweep, is_search
 from isotrain.files import file_mistakes
+from isotrain.jobs import COMMAND, JOB, watch_parent
+from isotrain.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
 from isotrain.progress import working
-from isotrain.results import read_result
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
   isotrain train task=wic encoder=minilm isotropy=cluster_pca   one run (python train.py ...)
   isotrain train --help                                         all keys with their values
+  isotrain train -m sweep=seeds task=wic                        several runs, a process each
   isotrain study run NAME --jobs 2                              arms × tasks × seeds, to a table
-  isotrain study report NAME                                    the table of what is finished
+  isotrain study list | status NAME | report NAME               what there is, how far, its table
+  isotrain tune run NAME --jobs 2                               a search by the score on dev
+  isotrain collect DIR                                          every finished run, in one table
   isotrain report RUN                                           the page of a run, report.html
   isotrain demo                                                 two small runs, compared
 """
 REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
-JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
+MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
+    "study": "isotrain.study.command",
+    "collect": "isotrain.study.collect_command",
+    "tune": "isotrain.tune.command",
+    "report": "isotrain.report",
+}
 LOADING = "importing torch, Lightning and transformers"
-failures: list[int] = []  # exit codes of the jobs of a sweep: one that fails stops no other
+FOLDER = "--folder="  # of `isotrain job`: a file that receives the folder of the run
+failures: list[int] = []  # exit codes of the runs of this process
 
 
 def main() -> None:
@@ -50,18 +59,11 @@ def main() -> None:
         sys.argv = ["isotrain train", *arguments]
         train()
     elif command == "job":  # what studies and jobs of several processes start
-        if os.environ.get(PARENT):
-            threading.Thread(target=_stop_with_the_parent, daemon=True).start()
+        watch_parent()
         _job_of(arguments)
         sys.exit(max(failures, default=0))
-    elif command == "study":
-        from isotrain.study.command import main as study
-
-        sys.exit(study(arguments))
-    elif command == "report":
-        from isotrain.report import main as report
-
-        sys.exit(report(arguments))
+    elif command in MAINS:
+        sys.exit(import_module(MAINS[command]).main(arguments))
     elif command == "demo":
         _demo(arguments)
     elif command == "--version":
@@ -75,31 +77,50 @@ def main() -> None:
 
 def train() -> None:
     """One run, or several with `-m`, from the overrides of the command line."""
-    sys.argv[1:] = _check(sys.argv[1:])
+    if SWEEP in os.environ:  # Hydra's process of a sweep that is checked
+        watch_the_sweep()
+    else:
+        sys.argv[1:], sweeps_to = _check(sys.argv[1:])
+        if sweeps_to is not None and not _is_launched():
+            sys.exit(_sweep(sys.argv[1:], sweeps_to))
     register()
     hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
     sys.exit(max(failures, default=0))
 
 
-def _check(arguments: Sequence[str]) -> list[str]:
-    """The arguments, options first; a command line that cannot run is refused before Hydra starts.
+def _sweep(arguments: Sequence[str], output_dir: Path) -> int:
+    try:
+        return run_sweep(arguments, output_dir)
+    except OSError as error:
+        _tell("this cannot run", [f"{error}; choose another output_dir=..."])
+        return REFUSED
 
-    Every mistake is told at once.
+
+def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """The arguments, options first, and the output folder of a sweep (None for a single run).
+
+    A command line that cannot run is refused before Hydra starts, every mistake at once.
     """
     given = get_args_parser().parse_intermixed_args(list(arguments))
     options = list(arguments)
     for override in given.overrides:
         options.remove(override)
-    arguments = [*options, *given.overrides]
     if given.help or given.hydra_help or given.info or given.shell_completion or given.cfg:
-        return arguments
-    cfg, mistakes = check_command(given.overrides, given.config_dir, given.multirun)
+        return [*options, *given.overrides], None
+    multirun = given.multirun or "hydra.mode=MULTIRUN" in given.overrides
+    cfg, overrides, mistakes = check_sweep(given.overrides, given.config_dir, multirun)
     if cfg is not None:
         mistakes += file_mistakes(cfg)
+    if multirun and is_search(overrides) and _is_launched():
+        mistakes.append(
+            "a search chooses other values in each process of torchrun or srun; start it once, and "
+            "give each trial its processes by trainer.devices=..."
+        )
     if mistakes:
         _tell("this cannot run", mistakes)
         sys.exit(REFUSED)
-    return arguments
+    assert cfg is not None
+    return [*options, *overrides], Path(str(cfg.output_dir)) if multirun else None
 
 
 def _demo(arguments: Sequence[str]) -> None:
@@ -123,16 +144,26 @@ def _tell(what: str, lines: Sequence[str]) -> None:
     print(f"isotrain: {what}", *redacted(lines), sep="\n  ", file=sys.stderr)
 
 
-def _job(cfg: DictConfig) -> dict[str, float]:
+def _job(cfg: DictConfig) -> float | None:
+    """The monitored score where there is one: what searches of Hydra's plugins ask for."""
     hydra_config = HydraConfig.get()
     layer = str(hydra_config.runtime.choices["isotropy"])
     arm = "-".join([layer] * (layer != "none" or not cfg.objective) + list(map(str, cfg.objective)))
     own = [s.path for s in hydra_config.runtime.config_sources if s.provider == "command-line"]
     given = [*(f"--config-dir={path}" for path in own), *hydra_config.overrides.task]
     job = RunJob(cfg, arm, given)
-    if _is_launched() or n_processes(cfg.trainer) == 1:
-        return _run(job)
-    return _in_a_process(job, of_a_sweep=hydra_config.mode == RunMode.MULTIRUN)
+    if _is_launched():
+        folder = _run(job)
+        return None if folder is None else monitored(folder)[1]
+    several = n_processes(cfg.trainer) > 1
+    if several:
+        _share_cores(cfg)
+    if hydra_config.mode == RunMode.MULTIRUN:
+        return job_of_a_sweep(job, hydra_config)
+    if several:
+        _become(job)
+    _run(job)
+    return None
 
 
 def _job_of(arguments: Sequence[str]) -> None:
@@ -140,24 +171,31 @@ def _job_of(arguments: Sequence[str]) -> None:
     if {"-h", "--help"} & set(arguments):
         print("isotrain job FILE: run a job of a study again, or the run of a result.json")
         return
+    files = [text for text in arguments if not text.startswith(FOLDER)]
     try:
-        job = read_job(Path(arguments[0])) if arguments else parse_job(os.environ.get(JOB, ""))
+        job = read_job(Path(files[0])) if files else parse_job(os.environ.get(JOB, ""))
     except ValueError as error:
         _tell("this cannot run", [str(error)])
         failures.append(REFUSED)
         return
-    _run(job)
+    folder = _run(job)
+    for told in (text.removeprefix(FOLDER) for text in arguments if text.startswith(FOLDER)):
+        if folder is not None:
+            Path(told).write_text(str(folder), encoding="utf-8")
 
 
-def _run(job: RunJob) -> dict[str, float]:
-    """The scores of a run; none where it failed, which is told and counted."""
+def _run(job: RunJob) -> Path | None:
+    """The folder of a finished run; None where it failed, which is told and counted.
+
+    None too in every process of a run but its first.
+    """
     with working(LOADING):
-        from isotrain.run import run
+        from isotrain.run import run, with_threads
 
-    scores: dict[str, float] = {}
     with _failures_as_sentences():
-        scores = run(*job)
-    return scores
+        if run(*job):
+            return run_folder(with_threads(job.cfg), job.arm)
+    return None
 
 
 @contextmanager
@@ -184,62 +222,32 @@ def _failures_as_sentences() -> Iterator[None]:
 def _is_launched() -> bool:
     """Whether a launcher (torchrun, srun) has started one process for each rank already."""
     interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    by_slurm = "SLURM_NTASKS" in os.environ and not interactive
+    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
     return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
 
 
-def _in_a_process(job: RunJob, of_a_sweep: bool) -> dict[str, float]:
-    """Run a job of several processes in one of its own, `isotrain job`.
+def _share_cores(cfg: DictConfig) -> None:
+    """Give each process of a run as many threads as there are for it, if no override says."""
+    if cfg.threads is None:
+        cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
+
+
+def _become(job: RunJob) -> NoReturn:
+    """Replace this process by that of a run of several processes, `isotrain job`.
 
     Its ranks are started with that process's command line. Were it this one's, each rank would
-    compose, and with `-m` sweep, for itself. The job's text goes by the environment. A single
-    run replaces this process; a job of a sweep ends with it.
+    compose, and with `-m` sweep, for itself. The job's text goes by the environment.
     """
-    cfg = job.cfg
-    if cfg.threads is None:  # as many as there are for each
-        cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
     root = str(Path(__file__).resolve().parents[1])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
         JOB: job_text(job),
     }
-    command = [sys.executable, "-m", "isotrain", "job"]
-    if not of_a_sweep:
-        sys.stdout.flush()
-        os.execve(sys.executable, command, environment)
-    child = subprocess.Popen(
-        command,
-        env=environment | {PARENT: "1"},
-        stdin=subprocess.PIPE,
-        process_group=0,  # Ctrl-C reaches this process alone, which passes it on
-    )
-
-    def pass_on(number: int, _frame: Any) -> None:
-        child.send_signal(number)
-
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    earlier = [signal.signal(number, pass_on) for number in numbers]
-    try:
-        code = child.wait()
-    finally:
-        for number, handler in zip(numbers, earlier, strict=True):
-            signal.signal(number, handler)
-    if code < 0 or code > 128:  # by a signal: that ends the sweep
-        sys.exit(code if code > 0 else 128 - code)
-    if code:
-        failures.append(code)
-        return {}
-    return dict(read_result(run_folder(cfg, job.arm))["scores"])
+    sys.stdout.flush()
+    os.execve(sys.executable, COMMAND, environment)
 
 
 def n_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _stop_with_the_parent() -> None:
-    """Wait for the end of the parent, whose pipe is our input, and stop with a checkpoint."""
-    while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 COLUMNS = ("index", "label", "prediction")
 
 
-class Predictions(NamedTuple):
+@dataclass(frozen=True)
+class Predictions:
     """N rows of one split, each array `[N]`, by their row number in the data set."""
 
     index: np.ndarray
@@ -22,7 +23,7 @@ class Predictions(NamedTuple):
 def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     """Replace the file of a split in one step."""
     order = np.argsort(found.index, kind="stable")
-    columns = (values[order].tolist() for values in found)
+    columns = (x[order].tolist() for x in (found.index, found.label, found.prediction))
     lines = (f"{i:.0f},{label:.9g},{p:.9g}\n" for i, label, p in zip(*columns, strict=True))
     (folder / "predictions").mkdir(parents=True, exist_ok=True)
     part = path_of(folder, split).with_suffix(".part")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields
+from functools import cache, lru_cache
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ from isotrain.config.schema import SECTIONS, register
 from isotrain.config.targets import foreign_code
 
 MOST_JOBS = 64  # of a sweep, judged in advance
+OF_SEVERAL_RUNS = {  # folders of the config tree whose files are no part of one run, and their use
+    "study": "isotrain study run {}",
+    "tune": "isotrain tune run {}",
+    "sweep": "isotrain train -m sweep={}",
+}
 
 
 def check_command(
@@ -43,7 +49,8 @@ def check_command(
     register()
     if config_dir is not None and not Path(config_dir).is_dir():
         return None, [f"--config-dir {config_dir} is not a folder"]
-    loader = _loader(config_dir)
+    own = None if config_dir is None else str(Path(config_dir).resolve())
+    loader, compose = _composer(own, _newest(own))
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
     unknown: set[str] = set()  # groups whose option does not exist
@@ -60,7 +67,6 @@ def check_command(
         else:
             alternatives.append(values)
     first: DictConfig | None = None
-    compose = _composer(loader)
     for number, job in enumerate(islice(product(*alternatives), MOST_JOBS)):
         groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
         try:
@@ -89,6 +95,14 @@ def _judged(cfg: DictConfig) -> list[str]:
         return [f"this configuration cannot be read: {type(error).__name__}: {_first_line(error)}"]
 
 
+class _Loader(ConfigLoaderImpl):
+    """Hydra's loader, which looks into a group once: it is asked for every override."""
+
+    def __init__(self, path: ConfigSearchPathImpl) -> None:
+        super().__init__(path)
+        self.get_group_options = cache(super().get_group_options)  # type: ignore[method-assign, assignment]
+
+
 def _loader(config_dir: str | None) -> ConfigLoaderImpl:
     Plugins.instance()  # registers the kinds of config sources
     folder = conf_folder()
@@ -96,13 +110,24 @@ def _loader(config_dir: str | None) -> ConfigLoaderImpl:
     path.append("hydra", "pkg://hydra.conf")
     path.append("main", folder if folder.startswith("pkg://") else f"file://{folder}")
     if config_dir is not None:
-        path.append("command-line", f"file://{Path(config_dir).resolve()}")
+        path.append("command-line", f"file://{config_dir}")
     path.append("schema", "structured://")
-    return ConfigLoaderImpl(path)
+    return _Loader(path)
 
 
-def _composer(loader: ConfigLoaderImpl) -> Callable[[tuple[str, ...]], DictConfig]:
-    """Compositions of groups, each made once and then copied."""
+def _newest(config_dir: str | None) -> int:
+    """When a configuration file was last changed, in ns; a study judges many command lines."""
+    folders = [Path(name) for name in (conf_folder(), config_dir) if name]
+    files = [file for folder in folders for file in (folder, *folder.rglob("*")) if file.exists()]
+    return max((file.stat().st_mtime_ns for file in files), default=0)
+
+
+@lru_cache(maxsize=4)
+def _composer(
+    config_dir: str | None, newest: int
+) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], DictConfig]]:
+    """The loader of config groups, and compositions of them, each made once and then copied."""
+    loader = _loader(config_dir)
     known: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(groups: tuple[str, ...]) -> DictConfig:
@@ -117,7 +142,7 @@ def _composer(loader: ConfigLoaderImpl) -> Callable[[tuple[str, ...]], DictConfi
             known[groups] = cfg
         return deepcopy(known[groups])
 
-    return compose
+    return loader, compose
 
 
 def _simple(text: str, multirun: bool) -> list[Override]:
@@ -150,8 +175,9 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
     if not _is_group(loader, override) or override.is_delete():
         return []
     group, value = override.key_or_group, override.value()
-    if group == "study":
-        return [f"a study is no part of a run; use: isotrain study run {value}"]
+    if group in OF_SEVERAL_RUNS:
+        use = OF_SEVERAL_RUNS[group].format(value)
+        return [f"{group}={value} is no part of one run; use: {use}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
     if None in chosen:

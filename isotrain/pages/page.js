@@ -1,18 +1,28 @@
 "use strict";
-// The layer slider: one layer stands out in every panel.
+// One layer, or one arm, stands out in every panel; controls of the same kind go together.
 const byId = (id) => document.getElementById(id);
-const slider = byId("layer");
-if (slider) {
-  slider.addEventListener("input", () => {
-    const chosen = Number(slider.value);
-    byId("layer-name").textContent = chosen < 0 ? "all" : String(chosen);
-    for (const line of document.querySelectorAll("[data-layer]")) {
-      const own = Number(line.dataset.layer) === chosen;
+for (const control of document.querySelectorAll("[data-highlights]")) {
+  const kind = control.dataset.highlights;
+  control.addEventListener("input", () => {
+    const chosen = Number(control.value), name = byId(`${kind}-name`);
+    if (name) name.textContent = chosen < 0 ? "all" : String(chosen);
+    for (const other of document.querySelectorAll(`[data-highlights="${kind}"]`)) other.value = control.value;
+    for (const line of document.querySelectorAll(`[data-${kind}]`)) {
+      const own = Number(line.dataset[kind]) === chosen;
       line.classList.toggle("chosen", own);
       line.classList.toggle("dim", chosen >= 0 && !own);
     }
   });
-  slider.value = -1; // a reloaded page keeps old values
+  control.value = -1; // a reloaded page keeps old values
+}
+
+// A list that shows one of several parts.
+for (const list of document.querySelectorAll("[data-shows]")) {
+  const parts = document.querySelectorAll(`[data-part="${list.dataset.shows}"]`);
+  list.addEventListener("input", () => {
+    parts.forEach((part, number) => { part.hidden = number !== list.selectedIndex; });
+  });
+  list.selectedIndex = 0;
 }
 
 // In print everything is open, and maps are those of the step that the page began with.

@@ -27,14 +27,15 @@ def inline(svg: str, name: str, description: str) -> Markup:
 
     Its ids begin with `name`, so that no two figures share one, its size is that of the place it
     stands in, its font that of the page, and lines with the gid `layer-3` become
-    `<g class="layer" data-layer="3">`. Coordinates are rounded to a tenth of a point.
+    `<g class="layer" data-layer="3">`, likewise those of `arm-3`.
+    Coordinates are rounded to a tenth of a point.
 
     >>> print(inline('<?xml?><svg height="9pt"><g id="layer-3"/></svg>', "a", "<b>"))
     <svg role="img" aria-label="&lt;b&gt;"><g class="layer" data-layer="3"/></svg>
     """
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'id="layer-(\d+)"', r'class="layer" data-layer="\1"', svg)
+    svg = re.sub(r'id="(layer|arm)-(\d+)"', r'class="\1" data-\1="\2"', svg)
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # nothing refers to a group
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r' font-family: [^;"]*;?| transform="rotate\(-0 [^"]*"', "", svg)

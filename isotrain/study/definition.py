@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from isotrain.config.binding import nearest
 from isotrain.config.compose import conf_folder
+from isotrain.study.grid import grid_arms, grid_mistakes
 
-KEYS = ("overrides", "tasks", "arms", "baseline", "seeds")
+NEEDED = ("tasks", "arms", "baseline", "seeds")
+KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "published")
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
 
 
@@ -34,6 +37,9 @@ class Study:
     arms: Mapping[str, tuple[str, ...]]
     baseline: str  # the arm that the others are compared with
     seeds: tuple[int, ...]
+    margin: float | None = None  # in units of the score: smaller differences count as none
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task and arm
+    published_source: str = ""
 
 
 def study_names() -> list[str]:
@@ -46,8 +52,11 @@ def study_names() -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
-def load_study(name_or_path: str) -> Study:
+def load_study(name_or_path: str, name: str | None = None) -> Study:
     """A study by its name in `conf/study`, or by the path of a yaml file.
+
+    Its arms are those of `arms`, then one for each element of the product of `grid`. `name` stands
+    in place of the file's: runs are shared by content, and the tables go to a folder of that name.
 
     Raises:
         StudyError: an unknown name, a file that cannot be read, or what is wrong in it.
@@ -55,15 +64,9 @@ def load_study(name_or_path: str) -> Study:
     >>> load_study("smoke").seeds
     (0, 1)
     """
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise StudyError(f"there is no file {path}; {_listed(path.stem)}")
-        text = path.read_text(encoding="utf-8")
-    elif name_or_path in study_names():
-        text = (_shipped() / f"{name_or_path}.yaml").read_text(encoding="utf-8")
-    else:
-        raise StudyError(f"there is no study {name_or_path}; {_listed(name_or_path)}")
+    if name is not None and not re.fullmatch(NAME, name):
+        raise StudyError(f"--name {name} names a folder; use letters, digits, _ and .")
+    path, text = Path(name_or_path), study_text(name_or_path)
     try:
         content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (YAMLError, OmegaConfBaseException) as error:
@@ -71,14 +74,45 @@ def load_study(name_or_path: str) -> Study:
     if mistakes := _mistakes(content):
         raise StudyError("\n".join(f"study {path.stem}: {mistake}" for mistake in mistakes))
     assert isinstance(content, dict)
+    published = content.get("published", {})
     return Study(
-        name=path.stem,
+        name=name or path.stem,
         overrides=tuple(content.get("overrides", ())),
-        tasks={name: tuple(overrides) for name, overrides in content["tasks"].items()},
-        arms={name: tuple(overrides) for name, overrides in content["arms"].items()},
+        tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
+        arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}
+        | dict(grid_arms(content.get("grid", {}))),
         baseline=content["baseline"],
         seeds=tuple(content["seeds"]),
+        margin=content.get("margin"),
+        published=published.get("tasks", {}),
+        published_source=published.get("source", ""),
     )
+
+
+def study_text(name_or_path: str) -> str:
+    """The yaml of a study.
+
+    Raises:
+        StudyError: there is none of that name, or no such file.
+    """
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise StudyError(f"there is no file {path}; {_listed(path.stem)}")
+        return path.read_text(encoding="utf-8")
+    if name_or_path not in study_names():
+        raise StudyError(f"there is no study {name_or_path}; {_listed(name_or_path)}")
+    return str((_shipped() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
+
+
+def question_of(text: str) -> str:
+    r"""What a study asks: the comment at its top that begins with `Question:`; else empty.
+
+    >>> question_of("# Question: does it help,\n#           and where?\n# Command: x")
+    'does it help, and where?'
+    """
+    found = re.match(r"# Question:(.*(?:\n#(?! \w+:).*)*)", text)
+    return " ".join(found[1].replace("\n#", " ").split()) if found else ""
 
 
 def _shipped() -> Any:
@@ -97,16 +131,35 @@ def _mistakes(content: Any) -> list[str]:
     if not isinstance(content, dict):
         return [f"a study has the keys {', '.join(KEYS)}"]
     mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
-    mistakes += [f"{key} is missing" for key in KEYS if key not in content and key != "overrides"]
+    needed = [key for key in NEEDED if key != "arms" or "grid" not in content]
+    mistakes += [f"{key} is missing" for key in needed if key not in content]
     if not _are_overrides(content.get("overrides", [])):
         mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
     for key in ("tasks", "arms"):
         if key in content:
             mistakes += _group_mistakes(key, content[key])
-    arms, seeds = content.get("arms"), content.get("seeds", [0])
+    arms, seeds = content.get("arms", {}), content.get("seeds", [0])
+    if "grid" in content and isinstance(arms, dict):
+        mistakes += (found := grid_mistakes(content["grid"]))
+        made = [] if found else [name for name, _ in grid_arms(content["grid"])]
+        mistakes += [
+            f"arms.{name} is the name of an arm that grid makes, too; rename it"
+            for name in made
+            if name in arms
+        ]
+        arms = dict.fromkeys([*arms, *made])
     if isinstance(arms, dict) and "baseline" in content and content["baseline"] not in arms:
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms])
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
+    if "margin" in content and not (_is_number(content["margin"]) and content["margin"] > 0):
+        mistakes.append(
+            "margin is the largest difference that counts as none, in units of the score and "
+            f"above 0, such as 0.01 for a point of accuracy; got {content['margin']!r}"
+        )
+    if "published" in content:
+        tasks = content.get("tasks")
+        names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
+        mistakes += _published_mistakes(content["published"], *names)
     numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
     if not numbers or not seeds or len(set(seeds)) < len(seeds):
         mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
@@ -129,6 +182,37 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
                 f"'site=[tokens]'], got {overrides!r}"
             )
     return mistakes
+
+
+def _published_mistakes(content: Any, tasks: Sequence[str], arms: Sequence[str]) -> list[str]:
+    """What is wrong in scores that others have published, by task and arm."""
+    form = "published must be {tasks: {rte: {none: 0.653}}, source: who, where, when}"
+    if not isinstance(content, dict) or set(content) != {"tasks", "source"}:
+        return [f"{form}, got {content!r}"]
+    source, by_task = content["source"], content["tasks"]
+    if not isinstance(source, str) or not source.strip():
+        return [f"published.source must say whose scores they are, got {source!r}"]
+    if not isinstance(by_task, dict) or not all(isinstance(arm, dict) for arm in by_task.values()):
+        return [f"{form}, got {content!r}"]
+    mistakes = []
+    for task, scores in by_task.items():
+        if task not in tasks:
+            hint = nearest(str(task), tasks)
+            mistakes.append(f"published.tasks.{task} is not one of the tasks; {hint}")
+        for arm, score in scores.items():
+            if arm not in arms:
+                hint = nearest(str(arm), arms)
+                mistakes.append(f"published.tasks.{task}.{arm} is not one of the arms; {hint}")
+            if not _is_number(score):
+                mistakes.append(
+                    f"published.tasks.{task}.{arm} must be a score in the units of the table, such "
+                    f"as 0.653, got {score!r}"
+                )
+    return mistakes
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _are_overrides(value: Any) -> bool:

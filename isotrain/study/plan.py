@@ -10,9 +10,10 @@ from typing import NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import content_hash, run_folder
+from isotrain.config.compose import RunJob, run_folder
 from isotrain.files import file_mistakes
 from isotrain.study.definition import Study, StudyError
+from isotrain.study.grid import written
 
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
 
@@ -23,9 +24,18 @@ class Job(NamedTuple):
     task: str
     arm: str
     seed: int
-    cfg: DictConfig
+    of_pair: DictConfig  # what its task and arm have, with seed 0; never changed
     folder: Path
     overrides: Sequence[str]
+
+    @property
+    def cfg(self) -> DictConfig:
+        """Its configuration, made when it is asked for: a study may have thousands of runs."""
+        return _seeded(self.of_pair, self.seed)
+
+    def as_run(self) -> RunJob:
+        """What a process of its own is given."""
+        return RunJob(self.cfg, self.arm, self.overrides)
 
     @property
     def name(self) -> str:
@@ -40,6 +50,7 @@ def plan_jobs(
 
     A run is configured by `threads=1`, the study's overrides, those of its task, those of its
     arm, and `overrides`; what comes later wins. `config_dir` holds config groups of the user's.
+    Where W&B logs and no group is given, runs are grouped by the study's name.
 
     Raises:
         StudyError: the mistakes of all runs at once, each with the task and arm that has it; two
@@ -57,7 +68,7 @@ def plan_jobs(
         cfg, mistakes = check_command(own, config_dir)
         if cfg is not None:
             mistakes = [*mistakes, *_mistakes_of_a_study(cfg), *file_mistakes(cfg)]
-            configs[task, arm] = cfg, own
+            configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
     if found:
@@ -66,20 +77,34 @@ def plan_jobs(
         )
     jobs = []
     for (task, arm), (cfg, own) in configs.items():
+        seeded = _seeded(cfg, cfg.seed)
         for seed in study.seeds:
-            seeded = deepcopy(cfg)
             seeded.seed = seed
             folder = run_folder(seeded, arm)
-            jobs.append(Job(task, arm, seed, seeded, folder, [*own, f"seed={seed}"]))
+            jobs.append(Job(task, arm, seed, cfg, folder, [*own, f"seed={seed}"]))
     _refuse_equal_runs(jobs)
-    if len(folders := sorted({str(job.cfg.output_dir) for job in jobs})) > 1:
+    if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise StudyError(f"output_dir must be one for all runs of a study, got {folders}")
     return jobs
 
 
 def study_folder(study: Study, jobs: Sequence[Job]) -> Path:
     """`<output_dir>/studies/<name>`, for job files, logs and tables; it may not exist yet."""
-    return Path(str(jobs[0].cfg.output_dir)) / "studies" / study.name
+    return Path(str(jobs[0].of_pair.output_dir)) / "studies" / study.name
+
+
+def _seeded(cfg: DictConfig, seed: int) -> DictConfig:
+    copy = deepcopy(cfg)
+    copy.seed = seed
+    return copy
+
+
+def _grouped(cfg: DictConfig, name: str) -> list[str]:
+    """The override that shows the runs together in W&B, applied, where it logs and has no group."""
+    if "wandb" not in (cfg.logger or ()) or cfg.logger.wandb.get("group", name) is not None:
+        return []
+    cfg.logger.wandb.group = name
+    return [f"logger.wandb.group={written(name)}"]
 
 
 def _mistakes_of_a_study(cfg: DictConfig) -> list[str]:
@@ -109,7 +134,7 @@ def _refuse_equal_runs(jobs: Sequence[Job]) -> None:
     first: dict[str, Job] = {}
     mistakes = []
     for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed
-        twin = first.setdefault(content_hash(job.cfg), job)
+        twin = first.setdefault(job.folder.name.rpartition("-")[2], job)  # the content hash
         if twin is not job:
             mistakes.append(
                 f"{twin.task}-{twin.arm} and {job.task}-{job.arm} would compute the same; a later "

@@ -1,54 +1,126 @@
-"""Tables of what a study's runs have left so far, written beside them and printed."""
+"""Tables and page of what a study's runs have left so far, written beside them and printed."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from isotrain.config.redaction import redacted
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.pages.summary import say
-from isotrain.study.definition import Study, StudyError, load_study
-from isotrain.study.plan import SHARED, Job, plan_jobs, study_folder
-from isotrain.study.results import collect
-from isotrain.study.table import collapsed, markdown, runs_csv, table_csv, table_rows
-
-
-def report_study(
-    name_or_path: str, overrides: Sequence[str] = (), config_dir: str | None = None
-) -> Path:
-    """The folder with `table.md`, `table.csv` and `runs.csv`, made anew; no run is started.
-
-    `overrides` are those that `run_study` was given: they say which runs belong to the study.
-
-    Raises:
-        StudyError: as `plan_jobs`; or no run has finished; nothing is written then.
-    """
-    study = load_study(name_or_path)
-    return write_report(study, plan_jobs(study, overrides, config_dir), overrides)
+from isotrain.progress import working
+from isotrain.study.definition import Study, StudyError, question_of, study_text
+from isotrain.study.latex import latex
+from isotrain.study.markdown import markdown
+from isotrain.study.plan import SHARED, Job, study_folder
+from isotrain.study.results import Run, collect
+from isotrain.study.table import Row, table_rows
+from isotrain.study.tidy import runs_csv, runs_parquet, table_csv
+from isotrain.study.wandb_report import send, wandb_options
 
 
 def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:
-    """As `report_study`, for planned runs."""
-    runs, missing = collect(jobs)
+    """The folder with the tables and the page of a study, made anew; no run is started.
+
+    `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
+    `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
+    tables are the same bytes for the same runs, whenever and in whatever order they finished.
+
+    Raises:
+        StudyError: no run has finished; nothing is written then.
+    """
+    with working(f"reading the runs of {study.name}"):
+        runs, missing = collect(jobs)
     folder = study_folder(study, jobs)
     if not runs:
-        raise StudyError(f"no run of study {study.name} has finished under {folder.parents[1]}")
-    rows = table_rows(study, runs)
-    shared = [text for text in (*SHARED, *study.overrides, *overrides) if _counts(text)]
-    texts = {
-        "table.md": markdown(study, rows, missing, (len(runs), len(jobs)), shared, collapsed(runs)),
-        "table.csv": table_csv(study, rows),
-        "runs.csv": runs_csv(runs),
+        told = "".join(f"\n{line}" for line in missing if "damaged" in line)
+        raise StudyError(
+            f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
+        )
+    with working(f"comparing the arms of {study.name}"):
+        tables = {"all": table_rows(study, runs)}
+        if any(run.degenerate for run in runs):
+            sound = [run for run in runs if not run.degenerate]
+            tables["without degenerate"] = table_rows(study, sound)
+    shared = _shared(study, overrides)
+    files = {
+        "table.md": markdown(study, tables, runs, missing, len(jobs), shared).encode(),
+        "table.csv": table_csv(study, tables).encode(),
+        "table.tex": latex(study, tables).encode(),
+        "runs.csv": runs_csv(runs).encode(),
+        "runs.parquet": runs_parquet(runs),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, folder / name)  # at once: nobody reads half a table
-    say(texts["table.md"])
-    say(f"{folder}: {', '.join(texts)}")
+    replace_files(folder, files)
+    say(files["table.md"].decode())
+    say(f"{folder}: {', '.join(files)}")
+    _draw(study, tables, runs, missing, jobs, overrides)
+    if options := wandb_options(jobs):
+        send(folder, study.name, options)
     return folder
+
+
+def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, each at once: nobody reads half a table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        part = folder / f"{name}.part"
+        part.write_bytes(content)
+        os.replace(part, folder / name)
+
+
+def _draw(
+    study: Study,
+    tables: Mapping[str, Sequence[Row]],
+    runs: Sequence[Run],
+    missing: Sequence[str],
+    jobs: Sequence[Job],
+    overrides: Sequence[str],
+) -> None:
+    """The page; what goes wrong here costs no table."""
+    folder = study_folder(study, jobs)
+    file = _file(study, folder)
+    try:
+        with working("drawing study.html"):
+            from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
+            from isotrain.study.page_content import page_content
+
+            content = page_content(study, tables, runs, missing, jobs)._replace(
+                overrides=tuple(_shared(study, overrides)),
+                commands=(_command(study, file, overrides),),
+                question=_question(file),
+            )
+            say(write_study_page(folder, content))
+    except Exception as error:  # whatever a plotting library may raise
+        reason = redacted(f"{type(error).__name__}: {error}")
+        say(f"{folder / 'study.html'} could not be drawn ({reason}); the tables are complete")
+
+
+def _file(study: Study, folder: Path) -> str:
+    """The name or path of the study's file, which its `study.json` keeps."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "study.json").read_text("utf-8"))["file"])
+    return study.name
+
+
+def _command(study: Study, file: str, overrides: Sequence[str]) -> str:
+    """What runs the study again."""
+    named = [] if study.name in (file, Path(file).stem) else ["--name", study.name]
+    return shlex.join(["isotrain", "study", "run", file, *named, *redacted(overrides)])
+
+
+def _question(file: str) -> str:
+    with suppress(StudyError, OSError):  # the file may be gone
+        return question_of(study_text(file))
+    return ""
+
+
+def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
+    """The overrides of every run that say what is computed."""
+    return [text for text in (*SHARED, *study.overrides, *overrides) if _counts(text)]
 
 
 def _counts(override: str) -> bool:

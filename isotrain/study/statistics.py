@@ -1,4 +1,4 @@
-"""Scores over seeds: mean, spread, t interval, and paired differences.
+"""Scores over seeds: mean, spread, t interval, and what paired differences let one claim.
 
 A t interval holds its level from three seeds on where scores are about normal; resampling the few
 seeds instead covers far less. Sums are exactly rounded, so the order of seeds changes no digit.
@@ -9,11 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+import numpy as np
+from scipy.special import ncfdtr, ndtri, stdtr, stdtrit  # type: ignore[import-untyped]
+
+from isotrain.arguments import Bounds, checked
 
 ROUNDING = 1e-6  # relative; scores are float32, so a smaller spread is their rounding
+FEWEST_FLIPPED = 8  # pairs; with 5 no sign pattern reaches p < 0.05, with 6 one alone
+MOST_FLIPPED = 40  # pairs; 2^20 sums of each half take 0.2 s
 
 
 class Summary(NamedTuple):
@@ -27,12 +32,26 @@ class Summary(NamedTuple):
     p: float | None  # two-sided, of the hypothesis that the mean is 0
 
 
+class Comparison(NamedTuple):
+    """Paired differences to a baseline; what n = 1 or equal differences leave undefined is None."""
+
+    difference: Summary  # with the p of the paired t test, which goes with the interval
+    p: float | None  # two-sided, of the hypothesis of no difference, by `method`
+    method: str  # t | permutation; "" where p is None
+    p_equivalent: float | None  # of the hypothesis of a difference beyond the margin
+    n_for_a_point: int | None  # seeds that a difference of 0.01 would need
+
+
 def summarize(values: Sequence[float], confidence: float = 0.95) -> Summary:
     """Mean, standard deviation (n − 1) and two-sided t interval of finite values.
 
     low, high = mean ∓ t·sd/√n, with t the (1 + confidence)/2 quantile of Student's t with n − 1
     degrees of freedom. With n = 1 only the mean is defined. Values that agree up to the rounding
     of float32 have sd 0 and no interval: they say nothing about the spread.
+
+    95 % intervals of normal scores cover 95 % at any n. In simulations those of exponential
+    scores (skewness 2) covered 88, 88 and 90 % at n = 3, 5 and 10; those of normal scores of which
+    a tenth collapses by 5 standard deviations 94, 92 and 89 %: look for degenerate runs first.
 
     Raises:
         ValueError: no value, one that is not finite, or a confidence outside (0, 1).
@@ -44,20 +63,37 @@ def summarize(values: Sequence[float], confidence: float = 0.95) -> Summary:
     return _summary(values, max(map(abs, values), default=0.0), confidence)
 
 
+@checked
 def compare_paired(
-    values: Sequence[float], baseline: Sequence[float], confidence: float = 0.95
-) -> Summary:
-    """Mean, spread and t interval of `values[i] − baseline[i]`, and p of the paired t test.
+    values: Sequence[float],
+    baseline: Sequence[float],
+    margin: Annotated[float | None, Bounds(above=0, below=math.inf)] = None,
+    confidence: float = 0.95,
+) -> Comparison:
+    """The differences `values[i] − baseline[i]`: interval, tests of difference and equivalence.
 
-    p = 2·P(T > |mean|·√n/sd) for Student's t with n − 1 degrees of freedom, two-sided. It goes
-    with the interval: p < 1 − confidence exactly where the interval leaves out 0.
+    - `difference.p` = 2·P(T > |mean|·√n/sd), T of Student's t with n − 1 degrees of freedom, is
+      below 1 − confidence exactly where the interval leaves out 0.
+    - `p` is the same number below 8 pairs (and above 40). From 8 on it is the share of the 2^n
+      ways to sign the differences whose |sum| is not smaller than theirs, all of them counted. It
+      asks of the null only that a difference and its negative are equally likely, no shape. At
+      5 % it rejects 4.7 % of null cases at n = 8 and 9, 4.9 % at n = 10, where ties are rare.
+    - `p_equivalent` is the larger p of two one-sided t tests, of mean ≤ −margin and of
+      mean ≥ margin; it is below 0.05 where the 90 % interval lies within ∓margin. State the
+      margin before the runs are seen.
+    - `n_for_a_point` is `seeds_needed(difference.sd)`.
+
+    Differences that all agree have no p: the seeds changed nothing, so they count as one.
 
     Raises:
-        ValueError: lists of different lengths; otherwise as `summarize`.
+        ValueError: lists of different lengths; margin ≤ 0; otherwise as `summarize`.
 
-    >>> d = compare_paired([0.70, 0.74, 0.72], [0.68, 0.69, 0.71])
-    >>> f"{d.mean:.4f} {d.low:.4f} {d.high:.4f} {d.p:.3f}"
-    '0.0267 -0.0250 0.0784 0.157'
+    >>> c = compare_paired([0.70, 0.74, 0.72], [0.68, 0.69, 0.71], margin=0.1)
+    >>> d = c.difference
+    >>> f"{d.mean:.4f} {d.low:.4f} {d.high:.4f} {d.p:.3f} {c.p:.3f} {c.method}"
+    '0.0267 -0.0250 0.0784 0.157 0.157 t'
+    >>> f"{c.p_equivalent:.3f}", c.n_for_a_point
+    ('0.013', 36)
     """
     if len(values) != len(baseline):
         raise ValueError(
@@ -66,7 +102,90 @@ def compare_paired(
         )
     scale = max((abs(value) for value in [*values, *baseline]), default=0.0)
     differences = [value - other for value, other in zip(values, baseline, strict=True)]
-    return _summary(differences, scale, confidence)
+    found = _summary(differences, scale, confidence)
+    if not found.sd:
+        return Comparison(found, None, "", None, None)
+    p, method = found.p, "t"
+    if FEWEST_FLIPPED <= found.n <= MOST_FLIPPED:
+        p, method = _sign_flip_p(differences, found.n * ROUNDING * scale), "permutation"
+    p_equivalent = None
+    if margin is not None:
+        error = found.sd / math.sqrt(found.n)
+        p_equivalent = float(stdtr(found.n - 1, (abs(found.mean) - margin) / error))
+    return Comparison(found, p, method, p_equivalent, seeds_needed(found.sd))
+
+
+@checked
+def seeds_needed(
+    sd: Annotated[float, Bounds(above=0, below=math.inf)],
+    difference: Annotated[float, Bounds(above=0, below=math.inf)] = 0.01,
+    power: Annotated[float, Bounds(least=0.8, below=1)] = 0.8,
+) -> int:
+    """The fewest seeds whose paired t test sees a difference with a power, two-sided at 5 %.
+
+    The least n ≥ 2 with P(T² > t²) ≥ power, where t is the 0.975 quantile of Student's t with
+    n − 1 degrees of freedom and T² noncentral F with 1 and n − 1, its noncentrality
+    n·(difference/sd)²; `sd` is that of the paired differences. The sd of few seeds is itself
+    uncertain: from 5 seeds the true one may be 0.6 to 2.9 times as large, and n goes as its square.
+
+    Raises:
+        ValueError: sd or difference not positive and finite; power outside [0.8, 1).
+
+    >>> seeds_needed(0.015), seeds_needed(0.015, difference=0.02)
+    (20, 7)
+    """
+    effect = difference / sd
+    n = max(2, int(((float(ndtri(0.975)) + float(ndtri(power))) / effect) ** 2))  # too few
+    while 1 - ncfdtr(1, n - 1, n * effect**2, stdtrit(n - 1, 0.975) ** 2) < power:
+        n += 1
+    return n
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p values adjusted for their number by Holm's step-down; None stays None and is not counted.
+
+    The i-th smallest of m becomes the largest of min(1, (m − j + 1)·p_(j)) over j ≤ i. Where all
+    below a level are called differences, the chance of one wrong call is at most that level,
+    however the tests depend on each other.
+
+    Raises:
+        ValueError: a p outside [0, 1].
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    if wrong := [p for p in p_values if p is not None and not 0 <= p <= 1]:
+        raise ValueError(f"a p value lies between 0 and 1, got {wrong}; give None where undefined")
+    order = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, i) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        adjusted[i] = largest
+    return adjusted
+
+
+def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
+    """The share of the 2^n sign patterns with a sum as far from 0; ties within the tolerance.
+
+    A pattern is one of the first half of the differences and one of the second, so 2·2^(n/2) sums
+    are enough to count all.
+    """
+    reach = abs(math.fsum(differences)) - tolerance
+    if reach <= 0:
+        return 1.0
+    sizes = sorted(map(abs, differences))
+    half = len(sizes) // 2
+    first, second = _signed_sums(sizes[:half]), np.sort(_signed_sums(sizes[half:]))
+    n_above = len(second) * len(first) - int(np.searchsorted(second, reach - first).sum())
+    return float(2 * n_above / 2 ** len(sizes))  # as many lie below −reach
+
+
+def _signed_sums(sizes: Sequence[float]) -> np.ndarray:
+    sums = np.zeros(1)
+    for size in sizes:
+        sums = np.concatenate([sums - size, sums + size])
+    return sums
 
 
 def _summary(values: Sequence[float], scale: float, confidence: float) -> Summary:

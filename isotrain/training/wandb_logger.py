@@ -39,7 +39,7 @@ class WandbRun(WandbLogger):
         if self.experiment.disabled:
             return
         self.experiment.summary.update(summary(folder))
-        with _staged_in(Path(self.experiment.dir).parent):
+        with staged_in(Path(self.experiment.dir).parent):
             for step, objects in media(folder):
                 if objects:
                     self.experiment.log({**objects, STEP: step})
@@ -138,7 +138,7 @@ def build_wandb_logger(
 
 
 @contextmanager
-def _staged_in(folder: Path) -> Iterator[None]:
+def staged_in(folder: Path) -> Iterator[None]:
     """Files of tables wait for their upload in a folder of the run, not in the home directory."""
     given = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = given or str(folder.absolute())

@@ -64,7 +64,7 @@ NEEDED = {
 OPTIONS = sorted(
     f"{file.parent.name}/{file.stem}"
     for file in CONF.glob("*/*.yaml")
-    if file.parent.name != "study"  # a list of runs, not a part of one: tests/study
+    if file.parent.name not in ("study", "tune", "sweep")  # several runs, no part of one
 )
 
 

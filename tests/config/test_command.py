@@ -115,7 +115,14 @@ def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
         (("optimizer.lr=x", "optimizer.lr=y"), ("optimizer.lr must be float | Tensor, got 'y'",)),
         (("trainer.max_epochs=x", "+trainer.foo=1"), ("trainer.max_epochs", "trainer.foo is no")),
         (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
-        (("study=smoke",), ("a study is no part of a run; use: isotrain study run smoke",)),
+        (
+            ("study=smoke",),
+            ("study=smoke is no part of one run; use: isotrain study run smoke",),
+        ),
+        (
+            ("tune=smoke",),
+            ("tune=smoke is no part of one run; use: isotrain tune run smoke",),
+        ),
     ],
 )
 def test_the_mistakes_are_told_and_no_others(overrides, starts):
@@ -157,7 +164,7 @@ def test_a_value_that_is_tried_twice_is_told_once():
 def options():
     for file in sorted(CONF.glob("*/*.yaml")):
         group = file.parent.name
-        if group != "study":
+        if group not in ("study", "tune", "sweep"):
             lists = group in ("metric", "objective", "logger")
             yield f"{group}=[{file.stem}]" if lists else f"{group}={file.stem}"
 

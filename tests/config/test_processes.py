@@ -69,8 +69,9 @@ def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, dev
     monkeypatch.setattr(cli.os, "execve", execve)
     cfg = composed(*small)
     cfg.trainer.accelerator, cfg.trainer.devices = "auto", devices
+    cli._share_cores(cfg)
     with pytest.raises(SystemExit):
-        cli._in_a_process(RunJob(cfg, "none"), of_a_sweep=False)
+        cli._become(RunJob(cfg, "none"))
     assert parse_job(started[cli.JOB])[0].threads == threads
 
 

@@ -88,7 +88,7 @@ def test_nothing_else_is_allowed(target):
         "isotrain.study.runner._start",
         "isotrain.study.runner.run_study",
         "isotrain.cli.main",
-        "isotrain.cli._in_a_process",
+        "isotrain.cli._become",
         "isotrain.demo.demo",
         "isotrain.run.run",
         "isotrain.build.build",

@@ -15,8 +15,8 @@ def called(monkeypatch):
     """The arguments that reach `run_study`."""
     calls = []
 
-    def note(*arguments, config_dir):
-        assert config_dir is None
+    def note(*arguments, config_dir, name):
+        assert (config_dir, name) == (None, None)
         calls.append(arguments)
         return 0
 
@@ -62,7 +62,10 @@ def test_what_cannot_run_is_told_with_exit_code_2(line, said, capsys):
         ("run", "required"),
         ("rum smoke", "invalid choice"),
         ("run smoke --jobs two", "invalid int"),
-        ("report smoke --jobs 2", "--jobs is for run"),
+        ("report smoke --jobs 2", "--jobs is for run and status"),
+        ("run smoke --watch", "--watch is for status"),
+        ("status", "a study is required"),
+        ("list smoke", "list takes no study"),
     ],
 )
 def test_usage_errors(line, said, capsys):

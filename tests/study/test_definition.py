@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.study.definition import StudyError, load_study, study_names
+from isotrain.study.definition import StudyError, load_study, question_of, study_names
 from isotrain.study.plan import plan_jobs
 
 CONF = Path(__file__).parents[2] / "conf" / "study"
@@ -49,6 +49,43 @@ def test_a_file_of_the_users(tmp_path):
     assert study.seeds == (0, 1)
 
 
+def test_margin_published_scores_and_another_name(tmp_path):
+    file = write(
+        tmp_path / "my.yaml",
+        margin="0.01",
+        published="{tasks: {rte: {none: 0.653, mean: 64}}, source: 'Someone 2023, table 2'}",
+    )
+    study = load_study(file, "other")
+    assert (study.name, study.margin) == ("other", 0.01)
+    assert study.published == {"rte": {"none": 0.653, "mean": 64}}
+    assert study.published_source == "Someone 2023, table 2"
+    plain = load_study(write(tmp_path / "plain.yaml"))
+    assert (plain.margin, plain.published, plain.published_source) == (None, {}, "")
+
+
+def test_a_grid_may_stand_in_place_of_arms(tmp_path):
+    study = load_study(write(tmp_path / "my.yaml", arms=None, grid="{isotropy: [none, mean]}"))
+    assert study.arms == {"none": ("isotropy=none",), "mean": ("isotropy=mean",)}
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "..", "a b", "-a"])
+def test_names_that_are_no_folder(tmp_path, name):
+    with pytest.raises(StudyError, match=r"--name .* names a folder"):
+        load_study(write(tmp_path / "my.yaml"), name)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("# Question: one,\n#           two\n# Command: x", "one, two"),
+        ("# Question: one\noverrides: []", "one"),
+        ("overrides: []\n# Question: one", ""),
+    ],
+)
+def test_the_question_of_a_file(text, asks):
+    assert question_of(text) == asks
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -68,6 +105,30 @@ def test_a_file_of_the_users(tmp_path):
         ({"overrides": "encoder=tiny"}, "overrides must be a list"),
         ({"tasks": "{rte: [site=[tokens]]}"}, "cannot be read: while parsing"),
         ({"tasks": "{rte: ['a=${']}"}, "cannot be read: no viable"),
+        ({"arms": None}, "arms is missing"),
+        ({"arms": None, "grid": "{isotropy: [mean]}"}, "baseline=none is not one of the arms"),
+        ({"grid": "{isotropy: [mean, none]}"}, "arms.none is the name of an arm that grid makes"),
+        ({"grid": "{isotropy: mean}"}, "grid.isotropy must be a list of values"),
+        ({"margin": "0"}, "margin is the largest difference that counts as none"),
+        ({"margin": ".inf"}, "margin is the largest difference"),
+        ({"margin": "a point"}, "got 'a point'"),
+        ({"margin": "true"}, "margin is the largest difference"),
+        ({"published": "{rte: {none: 0.6}}"}, "published must be {tasks: {rte: {none"),
+        ({"published": "{tasks: {rte: {none: 0.6}}}"}, "published must be {tasks"),
+        ({"published": "{tasks: {rte: 0.6}, source: x}"}, "published must be {tasks"),
+        ({"published": "{tasks: {}, source: ' '}"}, "published.source must say whose"),
+        (
+            {"published": "{tasks: {rtf: {none: 0.6}}, source: x}"},
+            "published.tasks.rtf is not one of the tasks; did you mean rte?",
+        ),
+        (
+            {"published": "{tasks: {rte: {meen: 0.6}}, source: x}"},
+            "published.tasks.rte.meen is not one of the arms; did you mean mean?",
+        ),
+        (
+            {"published": "{tasks: {rte: {none: high}}, source: x}"},
+            "published.tasks.rte.none must be a score in the units of the table",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file(tmp_path, change, said):
@@ -92,7 +153,7 @@ def test_a_file_without_keys(tmp_path, text):
 def test_an_unknown_name():
     with pytest.raises(StudyError, match=r"no study smok; did you mean smoke\? \(or give the path"):
         load_study("smok")
-    with pytest.raises(StudyError, match=r"no study zzz; there are .*, smoke \(or give"):
+    with pytest.raises(StudyError, match=r"no study zzz; there are .*, smoke, .* \(or give"):
         load_study("zzz")
     with pytest.raises(StudyError, match=r"no file nowhere/smok\.yaml; did you mean smoke"):
         load_study("nowhere/smok.yaml")

@@ -37,6 +37,35 @@ def test_the_command_line_comes_last():
 
 
 @pytest.mark.parametrize(
+    ("more", "group", "told"),
+    [
+        (["logger=[wandb]"], "one", True),
+        (["logger=[wandb]", "logger.wandb.group=mine"], "mine", False),
+        ([], None, False),
+        (["logger=[tensorboard]"], None, False),
+    ],
+)
+def test_runs_that_wandb_logs_are_grouped_by_the_study(more, group, told):
+    pytest.importorskip("wandb")
+    pytest.importorskip("tensorboard")
+    for job, plain_job in zip(plan_jobs(STUDY, more), plan_jobs(STUDY), strict=True):
+        wandb = (job.cfg.logger or {}).get("wandb") or {}
+        assert wandb.get("group") == group
+        assert ("logger.wandb.group=one" in job.overrides) == told
+        assert job.folder == plain_job.folder  # a logger is no content
+
+
+def test_a_configuration_is_made_when_it_is_asked_for_and_shares_nothing():
+    first, second = plan_jobs(STUDY)[:2]
+    assert first.of_pair is second.of_pair
+    first.cfg.data.batch_size = 1
+    assert (first.cfg.seed, second.cfg.seed, first.of_pair.seed) == (3, 4, 0)
+    assert second.cfg.data.batch_size == first.cfg.data.batch_size == 32
+    assert first.as_run().cfg.seed == 3
+    assert first.as_run().overrides[-1] == "seed=3"
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"overrides": ("encodr=tiny",)}, "all runs: no key encodr"),

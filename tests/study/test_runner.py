@@ -10,7 +10,7 @@ import pytest
 
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
-from isotrain.study.runner import Started, _newest_step, _state, run_study
+from isotrain.study.runner import Started, _state, run_study
 
 ORDER = [f"rte-{arm}-seed{seed}" for arm in ("none", "mean") for seed in (0, 1, 2)]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -84,6 +84,19 @@ def test_rerun_would_forget_what_is_done_and_is_refused(fake):
 
 def test_threads_reach_the_environment_of_a_run(fake):
     assert start(fake, 3, ["threads=2"]) == 0  # the script compares OMP_NUM_THREADS with it
+
+
+@pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
+def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, accelerator, seen):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    monkeypatch.setenv("MEET", "yes")  # two and two are at work together
+    noted = tmp_path / "devices"
+    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
+    command = ["sh", "-c", note, *fake.command]
+    overrides = [*fake.overrides, f"trainer.accelerator={accelerator}"]
+    assert run_study(str(fake.file), overrides, 2, command) == 0
+    assert sorted(noted.read_text().split()) == sorted(seen * (6 // len(seen)))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +191,3 @@ def test_what_a_terminal_is_told_while_runs_are_at_work(tmp_path):
     )
     # The last one has nobody beside it.
     assert _state(running[:1], 0, [100], 2) == "1 of 2 runs, about 1:30 left; wic-a-seed0 (step 40)"
-    assert _newest_step(tmp_path / "a" / "metrics.jsonl") == 40
-    (tmp_path / "long").write_text('{"step": 3, "x": "' + "1" * 2**18 + '"}\n{"step": 7}\n')
-    assert _newest_step(tmp_path / "long") == 7
-    assert _newest_step(tmp_path / "none") is None

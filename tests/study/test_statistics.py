@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.study.statistics import compare_paired, summarize
+from isotrain.study.statistics import compare_paired, holm, seeds_needed, summarize
 
-SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=8).filter(
+SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3
 )
 FEW = settings(max_examples=25, derandomize=True, deadline=None)
@@ -23,7 +24,8 @@ FEW = settings(max_examples=25, derandomize=True, deadline=None)
 def test_interval_and_paired_test_agree_with_scipy(n, confidence):
     rng = np.random.default_rng(n)
     a, b = rng.normal(0.7, 0.05, n), rng.normal(0.68, 0.05, n)
-    own, difference = summarize(a, confidence), compare_paired(a, b, confidence)
+    own = summarize(a, confidence)
+    difference = compare_paired(a, b, confidence=confidence).difference
     interval = stats.t.interval(confidence, n - 1, a.mean(), stats.sem(a))
     assert (own.n, difference.n) == (n, n)
     assert (own.low, own.high) == pytest.approx(interval, rel=1e-12)
@@ -43,12 +45,15 @@ def test_two_values_in_closed_form():
     assert found.low == pytest.approx(0.5 - math.tan(math.pi * 0.475) * 0.1)
     # One degree of freedom is the Cauchy distribution: t = 5 for differences 0.2 and 0.3.
     compared = compare_paired([0.6, 0.9], [0.4, 0.6])
-    assert compared.p == pytest.approx(1 - 2 * math.atan(5.0) / math.pi)
+    assert compared.p == compared.difference.p == pytest.approx(1 - 2 * math.atan(5.0) / math.pi)
+    assert compared.method == "t"
 
 
 def test_one_value_has_a_mean_and_nothing_else():
     assert summarize([0.7]) == (1, 0.7, None, None, None, None)
-    assert compare_paired([0.7], [0.5])[2:] == (None, None, None, None)
+    compared = compare_paired([0.7], [0.5], margin=0.1)
+    assert compared.difference == (1, pytest.approx(0.2), None, None, None, None)
+    assert compared[1:] == (None, "", None, None)
 
 
 def test_values_equal_up_to_float32_claim_no_certainty():
@@ -56,10 +61,12 @@ def test_values_equal_up_to_float32_claim_no_certainty():
     values = [0.7, float(np.float32(0.7)), 0.7]
     assert summarize(values)[2:] == (0.0, None, None, None)
     shifted = [value + 0.1 for value in values]
-    compared = compare_paired(shifted, values)
-    assert compared.mean == pytest.approx(0.1)
-    assert compared[2:] == (0.0, None, None, None)
-    assert compare_paired([0.0, 0.0], [0.0, 0.0]) == (2, 0.0, 0.0, None, None, None)
+    for n_times in (1, 3):  # 9 pairs: sign flips would say 0.004
+        compared = compare_paired(shifted * n_times, values * n_times, margin=0.5)
+        assert compared.difference.mean == pytest.approx(0.1)
+        assert compared.difference[2:] == (0.0, None, None, None)
+        assert compared[1:] == (None, "", None, None)
+    assert compare_paired([0.0, 0.0], [0.0, 0.0]).difference == (2, 0.0, 0.0, None, None, None)
 
 
 @FEW
@@ -77,8 +84,8 @@ def test_the_order_of_seeds_changes_no_digit(values, random):
 @given(SCORES, st.floats(-0.5, 0.5))
 def test_a_shift_of_one_arm_shifts_the_difference(values, shift):
     base = [value**2 + 0.3 * i for i, value in enumerate(values)]
-    before = compare_paired(values, base)
-    after = compare_paired([value + shift for value in values], base)
+    before = compare_paired(values, base).difference
+    after = compare_paired([value + shift for value in values], base).difference
     for name in ("mean", "low", "high"):
         assert getattr(after, name) == pytest.approx(getattr(before, name) + shift, abs=1e-9)
     assert after.sd == pytest.approx(before.sd, abs=1e-9)
@@ -88,7 +95,10 @@ def test_a_shift_of_one_arm_shifts_the_difference(values, shift):
 @given(SCORES)
 def test_swapped_arms_mirror_the_difference(values):
     base = [value**2 + 0.3 * i for i, value in enumerate(values)]
-    one, other = compare_paired(values, base), compare_paired(base, values)
+    found = compare_paired(values, base, margin=0.1)
+    mirrored = compare_paired(base, values, margin=0.1)
+    assert mirrored[1:] == found[1:]
+    one, other = found.difference, mirrored.difference
     assert (other.mean, other.low, other.high) == (-one.mean, -one.high, -one.low)
     assert (other.sd, other.p) == (one.sd, one.p)
 
@@ -96,7 +106,7 @@ def test_swapped_arms_mirror_the_difference(values):
 @FEW
 @given(SCORES)
 def test_p_goes_with_the_interval(values):
-    found = compare_paired(values, [0.5] * len(values))
+    found = compare_paired(values, [0.5] * len(values)).difference
     assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
 
 
@@ -106,6 +116,42 @@ def test_the_interval_covers_as_often_as_it_says(n):
     draws = np.random.default_rng(0).normal(0.6, 0.03, (4000, n))
     covered = [found.low <= 0.6 <= found.high for found in map(summarize, draws.tolist())]
     assert 0.93 < np.mean(covered) < 0.97
+
+
+@pytest.mark.parametrize(("n", "covers"), [(3, 0.883), (5, 0.883), (10, 0.900)])
+def test_the_interval_of_skewed_scores_covers_as_the_docstring_says(n, covers):
+    draws = np.random.default_rng(1).exponential(size=(2000, n))
+    covered = [found.low <= 1 <= found.high for found in map(summarize, draws.tolist())]
+    assert np.mean(covered) == pytest.approx(covers, abs=0.02)
+
+
+def closed_testing(p_values):
+    """Holm as closed testing: a hypothesis falls with every intersection it is part of."""
+    known = [i for i, p in enumerate(p_values) if p is not None]
+    subsets = [s for k in range(1, len(known) + 1) for s in combinations(known, k)]
+    return [
+        p
+        if p is None
+        else max(min(1, len(s) * min(p_values[j] for j in s)) for s in subsets if i in s)
+        for i, p in enumerate(p_values)
+    ]
+
+
+P_VALUES = st.one_of(st.none(), st.floats(0, 1), st.sampled_from([0.0, 0.01, 0.05, 1.0]))
+
+
+@FEW
+@given(st.lists(P_VALUES, max_size=7))
+def test_holm_is_closed_testing(p_values):
+    assert holm(p_values) == pytest.approx(closed_testing(p_values))
+
+
+def test_holm_of_known_examples():
+    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
+    assert holm([0.04]) == [0.04]
+    assert holm([None, 0.03, None]) == [None, 0.03, None]
+    assert holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -122,3 +168,16 @@ def test_refused_arguments():
         compare_paired([0.1, 0.2], [0.1])
     with pytest.raises(ValueError, match="between 0 and 1, got 95"):
         summarize([0.1, 0.2], 95)
+    with pytest.raises(ValueError, match="all finite"):
+        compare_paired([0.1, math.nan], [0.1, 0.2])
+    for margin in (0, -0.01, math.nan):
+        with pytest.raises(ValueError, match="margin must be above 0"):
+            compare_paired([0.1, 0.2], [0.1, 0.3], margin)
+    with pytest.raises(ValueError, match="margin must be below inf"):
+        compare_paired([0.1, 0.2], [0.1, 0.3], math.inf)
+    with pytest.raises(ValueError, match="sd must be above 0, got 0"):
+        seeds_needed(0.0)
+    with pytest.raises(ValueError, match=r"power must be at least 0.8, got 0.5"):
+        seeds_needed(0.01, power=0.5)
+    with pytest.raises(ValueError, match=r"between 0 and 1, got \[nan, 1.5\]"):
+        holm([0.5, None, math.nan, 1.5])

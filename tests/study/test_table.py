@@ -1,164 +1,168 @@
-"""Tables: their numbers against scipy, pairs, gaps, and what is left empty."""
+"""Rows of tables: their numbers against scipy, pairs, Holm, items, and what is left empty."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-
+import numpy as np
 import pytest
 from scipy import stats
 
-from isotrain.results import write_json
-from isotrain.study.definition import Study, StudyError, load_study
-from isotrain.study.plan import plan_jobs
-from isotrain.study.report import report_study
-from isotrain.study.results import Run, collect
-from isotrain.study.runner import run_study
-from isotrain.study.table import markdown, table_csv, table_rows
+from isotrain.predictions import Predictions, write_predictions
+from isotrain.study.definition import Study
+from isotrain.study.results import Run
+from isotrain.study.table import table_rows
 
 STUDY = Study(
     name="s",
     overrides=(),
     tasks={"rte": ("task=rte",)},
-    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",), "zca": ("isotropy=zca",)},
     baseline="none",
-    seeds=(0, 1, 2, 3),
+    seeds=tuple(range(10)),
+    margin=0.02,
 )
-NONE, MEAN = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62]
+NONE, MEAN, ZCA = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62], [0.70, 0.75, 0.68, 0.73]
 
 
-def runs(none=NONE, mean=MEAN):
+def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
     return [
-        Run("rte", arm, seed, {"val/accuracy": value}, {"val/accuracy": 277})
-        for arm, values in (("none", none), ("mean", mean))
+        Run("rte", arm, seed, {key: value}, {key: 277})
+        for arm, values in (("none", none), ("mean", mean), ("zca", zca))
         for seed, value in enumerate(values)
         if value is not None
     ]
 
 
-def parsed(found):
-    return list(csv.DictReader(io.StringIO(table_csv(STUDY, table_rows(STUDY, found)))))
-
-
 def test_the_numbers_are_those_of_scipy():
-    base, arm = parsed(runs())
+    base, row = table_rows(STUDY, runs())
+    difference = row.comparison.difference
     test = stats.ttest_rel(MEAN, NONE)
     interval = test.confidence_interval(0.95)
-    assert float(arm["diff_mean"]) == pytest.approx(0.0175)
-    assert float(arm["p"]) == pytest.approx(test.pvalue, rel=1e-6)
-    assert float(arm["diff_low"]) == pytest.approx(interval.low, rel=1e-6)
-    assert float(arm["diff_high"]) == pytest.approx(interval.high, rel=1e-6)
+    assert difference.mean == pytest.approx(0.0175)
+    assert row.comparison.p == pytest.approx(test.pvalue, rel=1e-9)
+    assert row.comparison.method == "t"
+    assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high))
     low, high = stats.t.interval(0.95, 3, sum(MEAN) / 4, stats.sem(MEAN))
-    assert (float(arm["low"]), float(arm["high"])) == pytest.approx((low, high), rel=1e-6)
-    assert (arm["N"], arm["n"], arm["diff_n"], arm["baseline"]) == ("277", "4", "4", "none")
-    assert [base[key] for key in base if key.startswith("diff")] + [base["p"]] == [""] * 6
+    assert (row.own.low, row.own.high) == pytest.approx((low, high))
+    assert (row.n_rows, row.own.n, difference.n) == ("277", 4, 4)
+    one_sided = (
+        stats.ttest_1samp(np.subtract(MEAN, NONE), bound, alternative=side).pvalue
+        for bound, side in ((-0.02, "greater"), (0.02, "less"))
+    )
+    assert row.comparison.p_equivalent == pytest.approx(max(one_sided))
+    assert base[5:] == (None, None, None)
+
+
+def test_holm_is_over_the_arms_of_one_score():
+    rows = {row.arm: row for row in table_rows(STUDY, runs(zca=ZCA))}
+    p = {"mean": stats.ttest_rel(MEAN, NONE).pvalue, "zca": stats.ttest_rel(ZCA, NONE).pvalue}
+    assert p["zca"] < p["mean"]
+    assert rows["zca"].p_holm == pytest.approx(2 * p["zca"])
+    assert rows["mean"].p_holm == pytest.approx(max(p["mean"], 2 * p["zca"]))
+    assert rows["none"].p_holm is None
+    two_scores = [
+        run._replace(
+            scores={**run.scores, "test/accuracy": run.scores["val/accuracy"]},
+            shown={**run.shown, "test/accuracy": 300},
+        )
+        for run in runs(zca=ZCA)
+    ]
+    of_dev = [row for row in table_rows(STUDY, two_scores) if row.score == "val/accuracy"]
+    assert of_dev == list(rows.values())
+
+
+def test_from_eight_pairs_on_signs_are_flipped():
+    generator = np.random.default_rng(0)
+    none, mean = generator.normal(0.6, 0.02, 8), generator.normal(0.62, 0.02, 8)
+    _, row = table_rows(STUDY, runs(none.tolist(), mean.tolist()))
+    exact = stats.permutation_test(
+        (mean, none), lambda a, b: np.mean(a - b), permutation_type="samples", vectorized=False
+    )
+    assert row.comparison.method == "permutation"
+    assert row.comparison.p == pytest.approx(exact.pvalue)
+    assert row.comparison.p != row.comparison.difference.p
+    _, seven = table_rows(STUDY, runs(none[:7].tolist(), mean[:7].tolist()))
+    assert seven.comparison.method == "t"
 
 
 def test_pairs_use_only_seeds_that_both_arms_have():
-    _base, arm = parsed(runs(none=[0.60, None, 0.59, 0.62], mean=[0.61, 0.66, 0.63, None]))
-    assert (arm["n"], arm["diff_n"]) == ("3", "2")
-    assert float(arm["diff_mean"]) == pytest.approx((0.01 + 0.04) / 2)
+    found = runs(none=[0.60, None, 0.59, 0.62], mean=[0.61, 0.66, 0.63, None])
+    _, row = table_rows(STUDY, found)
+    assert (row.own.n, row.comparison.difference.n) == (3, 2)
+    assert row.comparison.difference.mean == pytest.approx((0.01 + 0.04) / 2)
+
+
+def test_the_order_in_which_runs_are_given_changes_nothing():
+    assert table_rows(STUDY, runs(zca=ZCA)[::-1]) == table_rows(STUDY, runs(zca=ZCA))
 
 
 @pytest.mark.parametrize("mean", [[0.61], [None, 0.66]])
 def test_one_seed_leaves_fields_empty(mean):
-    _base, arm = parsed(runs(none=[0.60], mean=mean))
-    assert (arm["n"], arm["sd"], arm["low"], arm["high"], arm["p"]) == ("1", "", "", "", "")
-    assert arm["diff_n"] == ("1" if mean[0] else "")
-    text = markdown(STUDY, table_rows(STUDY, runs(none=[0.60], mean=mean)), [], (2, 8), [])
-    assert "nan" not in text.lower()
-    assert "None" not in text
+    _, row = table_rows(STUDY, runs(none=[0.60], mean=mean))
+    assert row.own[2:] == (None, None, None, None)
+    assert (row.comparison is None) == (mean[0] is None)
+    assert row.p_holm is None
 
 
 def test_without_the_baseline_there_are_means_and_no_differences():
-    (arm,) = parsed(runs(none=[]))
-    assert (arm["arm"], arm["n"], arm["diff_n"]) == ("mean", "4", "")
+    (row,) = table_rows(STUDY, runs(none=[]))
+    assert (row.arm, row.own.n, row.comparison) == ("mean", 4, None)
 
 
-def test_zero_has_no_minus_sign_and_small_p_no_zero():
-    text = markdown(STUDY, table_rows(STUDY, runs(mean=[v - 1e-9 for v in NONE])), [], (8, 8), [])
-    assert "-0.0000" not in text
-    shifted = [value + 0.1 + 1e-4 * i for i, value in enumerate(NONE)]
-    assert "< 0.001" in markdown(STUDY, table_rows(STUDY, runs(mean=shifted)), [], (8, 8), [])
+@pytest.mark.parametrize(
+    ("key", "has_margin", "has_point"),
+    [
+        ("val/accuracy", True, True),
+        ("test/spearman", True, True),
+        ("val/loss", True, False),
+        ("isotropy/isoscore/pooled/after", False, False),
+    ],
+)
+def test_margin_and_point_are_of_scores_alone(key, has_margin, has_point):
+    _, row = table_rows(STUDY, runs(key=key))
+    assert (row.comparison.p_equivalent is not None) == has_margin
+    assert (row.comparison.n_for_a_point is not None) == has_point
 
 
-def test_a_report_states_what_it_is_of(fake, capsys):
-    overrides = [*fake.overrides, "data.batch_size=8", "logger=[]", "checkpoint.every_steps=3"]
-    assert run_study(str(fake.file), overrides, 3, fake.command) == 0
-    text = (fake.folder / "table.md").read_text()
-    assert "`threads=1 encoder=tiny source=demo data.batch_size=8`" in text
-    assert str(fake.runs) not in text
-    assert "6 of 6 runs finished" in text
-    assert "seeds: 0, 1, 2" in text
-    assert "the 2 tests of this study" in text  # the arms have equal isotropy: nothing to test
-    lines = (fake.folder / "table.csv").read_text().splitlines()
-    scores = [line.split(",")[1] for line in lines[1:]]
-    assert scores[::2] == [
-        "val/accuracy",
-        "test/accuracy",
-        "isotropy/isoscore/layer_02/tokens",
-        "isotropy/isoscore/pooled/before",
-        "isotropy/isoscore/pooled/after",
-    ]
-    per_run = list(csv.DictReader((fake.folder / "runs.csv").read_text().splitlines()))
-    assert [(run["arm"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
-    assert float(per_run[1]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
+@pytest.fixture
+def predicted(tmp_path):
+    """Runs of two arms and three seeds that kept what they predicted for 200 rows of dev."""
+    generator = np.random.default_rng(1)
+    label = generator.integers(0, 2, 200).astype(float)
+    found = []
+    for arm, right in (("none", 0.6), ("mean", 0.75)):
+        for seed in range(3):
+            guess = np.where(generator.random(200) < right, label, 1 - label)
+            folder = tmp_path / f"{arm}{seed}"
+            write_predictions(folder, "dev", Predictions(np.arange(200), label, guess))
+            score = {"val/accuracy": float((guess == label).mean())}
+            found.append(Run("rte", arm, seed, score, {"val/accuracy": 200}, folder=folder))
+    return found
 
 
-def test_degenerate_runs_are_listed_and_nothing_else_changes(fake):
-    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
-    whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}}
-    texts = []
-    for reason in (None, "", "100 % of the predictions on dev are one class"):
-        for job in jobs[:4]:
-            job.folder.mkdir(parents=True, exist_ok=True)
-            told = {"degenerate_reason": reason} if reason is not None and job is jobs[1] else {}
-            scores = {"val/accuracy": 0.5 + 0.1 * job.seed}
-            write_json(job.folder / "result.json", {**whole, **told, "scores": scores})
-        folder = report_study(str(fake.file), fake.overrides)
-        names = ("table.md", "table.csv", "runs.csv")
-        texts.append([(folder / name).read_text() for name in names])
-    before, sound, collapsed = texts
-    assert before == sound, "tables of runs from before, and of sound ones, are the same bytes"
-    assert before[1:] == collapsed[1:]
-    added = [line for line in collapsed[0].splitlines() if line not in before[0].splitlines()]
-    assert added == [
-        "Degenerate, and counted in the tables:",
-        "- rte, none, seed 1: 100 % of the predictions on dev are one class",
-    ]
+def test_items_and_seeds_vary_in_the_item_interval(predicted):
+    base, row = table_rows(STUDY, predicted)
+    assert base.items is None
+    assert (row.items.n_items, row.items.n_seeds) == (200, 3)
+    assert row.items.mean == pytest.approx(row.comparison.difference.mean)
+    seeds_alone = row.comparison.difference
+    assert row.items.high - row.items.low > seeds_alone.high - seeds_alone.low
 
 
-def test_gaps_are_listed_with_their_reason(fake):
-    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
-    results = [
-        {"status": "failed", "error": "OSError: /secret/place is full"},
-        {"status": "running"},
-        {"scores": {"val/accuracy": math.nan}},
-        {"scores": {"val/accuracy": 0.5, "test/accuracy": 0.4}},
-    ]
-    for job, result in zip(jobs, results, strict=False):
-        job.folder.mkdir(parents=True)
-        whole = {"status": "finished", "monitor": "val/accuracy"}
-        whole |= {"n_rows": {"dev": 9, "test": 8}, **result}
-        write_json(job.folder / "result.json", whole)
-    found, missing = collect(jobs)
-    assert [(run.arm, run.seed, run.shown) for run in found] == [
-        ("none", 2, {"val/accuracy": 9}),
-        ("mean", 0, {"val/accuracy": 9, "test/accuracy": 8}),
-    ]
-    assert missing == [
-        "rte, none, seed 0: failed (OSError)",
-        "rte, none, seed 1: running",
-        "rte, none, seed 2: no finite val/accuracy",
-        "rte, mean, seed 1: not run",
-        "rte, mean, seed 2: not run",
-    ]
-    folder = report_study(str(fake.file), fake.overrides)
-    assert "nan" not in (folder / "table.csv").read_text() + (folder / "runs.csv").read_text()
-
-
-def test_a_report_without_runs_is_refused_and_writes_nothing(fake):
-    with pytest.raises(StudyError, match="no run of study three has finished"):
-        report_study(str(fake.file), fake.overrides)
-    assert not fake.runs.exists()
+@pytest.mark.parametrize("what", ["gone", "other rows", "damaged", "of a loss"])
+def test_there_is_no_item_interval_without_the_same_rows(predicted, what):
+    file = predicted[4].folder / "predictions" / "dev.csv"
+    if what == "gone":
+        file.unlink()
+    elif what == "other rows":
+        one = Predictions(np.arange(1, 201), np.ones(200), np.ones(200))
+        write_predictions(predicted[4].folder, "dev", one)
+    elif what == "damaged":
+        file.write_text("index,label,prediction\n0,1\n")
+    else:
+        predicted = [
+            run._replace(scores={"val/loss": run.seed / 10.0}, shown={"val/loss": 200})
+            for run in predicted
+        ]
+    _, row = table_rows(STUDY, predicted)
+    assert row.comparison is not None
+    assert row.items is None

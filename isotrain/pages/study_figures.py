@@ -1,0 +1,252 @@
+"""Figures of a study: arms against each other. No pyplot, no global state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from isotrain.keys import SIDES, Place
+from isotrain.pages.arm_looks import Look
+from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
+from isotrain.pages.readings import label
+from isotrain.pages.study_answer import LEVEL
+from isotrain.pages.study_content import Curve, Point, ScoreRow, StudyRun
+from isotrain.pages.study_words import difference_text, place_name, rows_text, score_name
+
+Looks = Mapping[str, Look]
+ROW = 0.42  # inches of an arm in a difference plot
+EDGES = (0.30, 0.48)  # inches above and below its rows
+MOST_LETTERS = 27  # of the name of an arm in a figure
+
+
+def differences(
+    rows: Sequence[ScoreRow],
+    runs: Sequence[StudyRun],
+    looks: Looks,
+    margin: float | None = None,
+    published: Mapping[str, float] = MappingProxyType({}),
+) -> Figure:
+    """Each arm's difference to the baseline on one score, with its interval over seeds.
+
+    `rows` are those of one task and score that have a finite difference, `runs` those of the
+    task. A full marker is a difference that Holm's test finds at 5 %. Faint dots are single seeds,
+    the thin line below is the interval over items × seeds; a cross is the `published` difference
+    of an arm, the grey band is the equivalence margin.
+    """
+    height = EDGES[0] + ROW * len(rows) + EDGES[1]
+    figure = Figure(figsize=(SIZE[0], height))
+    axis = figure.add_axes((0.03, EDGES[1] / height, 0.94, ROW * len(rows) / height))
+    score, baseline = rows[0].score, next(iter(looks))
+    if margin:
+        axis.axvspan(-margin, margin, color="0.9", linewidth=0)
+    axis.axvline(0, color="0.3", linewidth=1)
+    reached = [0.0, -(margin or 0), margin or 0]
+    for place, row in enumerate(rows):
+        dots = _paired(runs, score, row.arm, baseline)
+        reached += [*dots, *_draw_difference(axis, row, place, dots, looks[row.arm])]
+        if row.arm in published:
+            axis.plot([published[row.arm]], [place + 0.6], "x", color="0.3", markersize=6)
+            reached.append(published[row.arm])
+    name = joined(rows[0].task, score_name(score), rows_text(rows[0].n_rows))
+    finish(axis, name, f"difference to {_short(baseline)}, paired by seed")
+    low, high = min(reached), max(reached)
+    pad = 0.06 * (high - low) or 0.01
+    axis.set(xlim=(low - pad, high + pad), ylim=(len(rows), 0), yticks=[])
+    axis.title.set_y(1 + 0.05 / (ROW * len(rows)))
+    axis.spines["left"].set_visible(False)
+    return figure
+
+
+def _draw_difference(
+    axis: Axes, row: ScoreRow, place: int, dots: Sequence[float], look: Look
+) -> list[float]:
+    """One row of the plot; the values it reaches."""
+    assert row.difference is not None
+    own = row.difference.estimate
+    words: dict[str, Any] = {"fontsize": 7, "va": "center", "gid": look.gid, "parse_math": False}
+    at = axis.get_yaxis_transform()
+    axis.text(0, place + 0.25, _short(look.name), transform=at, fontweight="bold", **words)
+    text, behind = difference_text(own, row.score), {"color": "white", "alpha": 0.8, "pad": 0.5}
+    axis.text(1, place + 0.25, text, transform=at, ha="right", bbox=behind, **words)
+    line: dict[str, Any] = {"color": look.colour, "gid": look.gid}
+    axis.plot(dots, [place + 0.6] * len(dots), ".", alpha=0.35, markersize=5, **line)
+    reached = [own.mean]
+    if own.low is not None and own.high is not None:
+        axis.plot([own.low, own.high], [place + 0.6] * 2, linewidth=1.8, **line)
+        reached += [own.low, own.high]
+    if row.items:
+        axis.plot([row.items.low, row.items.high], [place + 0.8] * 2, linewidth=0.8, **line)
+        reached += [row.items.low, row.items.high]
+    found = row.difference.p_holm is not None and row.difference.p_holm < LEVEL
+    fill = look.colour if found else "white"
+    axis.plot([own.mean], [place + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
+    return [value for value in reached if math.isfinite(value)]
+
+
+def _paired(runs: Sequence[StudyRun], score: str, arm: str, baseline: str) -> list[float]:
+    """An arm less the baseline on every seed that both have."""
+    base = {run.seed: run.values.get(score, math.nan) for run in runs if run.arm == baseline}
+    own = {run.seed: run.values.get(score, math.nan) for run in runs if run.arm == arm}
+    found = (own[seed] - base[seed] for seed in own if seed in base)
+    return [value for value in found if math.isfinite(value)]
+
+
+def against_isotropy(
+    runs: Sequence[StudyRun], score: str, place: Place, looks: Looks, title: str
+) -> Figure:
+    """A score over isotropy at a place: small points are runs, large ones means of arms.
+
+    Degenerate runs are hollow, and count in the means.
+    """
+    figure, axis = panel()
+    for look in looks.values():
+        known = [
+            (run.values[place.key], run.values[score], bool(run.degenerate))
+            for run in runs
+            if run.arm == look.name
+            and math.isfinite(run.values.get(place.key, math.nan))
+            and math.isfinite(run.values.get(score, math.nan))
+        ]
+        how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
+        for hollow in (False, True):
+            if points := [(x, y) for x, y, degenerate in known if degenerate == hollow]:
+                fill: dict[str, Any] = {"markerfacecolor": "none"} if hollow else {"alpha": 0.45}
+                xs, ys = zip(*points, strict=True)
+                axis.plot(xs, ys, look.marker, markersize=4, **fill, **how)
+        if known:
+            x, y = (sum(p[k] for p in known) / len(known) for k in (0, 1))
+            edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.9}
+            axis.plot([x], [y], look.marker, markersize=8, zorder=3, **edge, **how)
+    axis.set_ylabel(score_name(score), labelpad=0)
+    axis.yaxis.set_label_coords(-0.16, 0.5)
+    finish(axis, title, label(place.metric))
+    return figure
+
+
+def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[str, str]) -> Figure:
+    """A metric at the end over layers, a line for each arm with its band over seeds."""
+    figure, axis = panel()
+    own = [curve for curve in curves if curve.place.view == view and curve.points]
+    for look in looks.values():
+        ends = {layer_number(c.place.where): _end(c) for c in own if c.arm == look.name}
+        layers = sorted(ends)
+        _line(axis, layers, [ends[layer] for layer in layers], look)
+    _finish(axis, own, titles[view], "layer")
+    return figure
+
+
+def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
+    """A metric at the end in front of and behind the isotropy layer at a site, with intervals.
+
+    Arms without a layer there have what the head reads, behind.
+    """
+    figure, axis = panel()
+    own = [curve for curve in curves if curve.place.where == site and curve.points]
+    step = 0.5 / max(1, len(looks) - 1)
+    for number, look in enumerate(looks.values()):
+        ends = {c.place.view: _end(c) for c in own if c.arm == look.name}
+        shift = step * number - 0.25 * (len(looks) > 1)
+        xs = [SIDES.index(side) + shift for side in SIDES if side in ends]
+        points = [ends[side] for side in SIDES if side in ends]
+        how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
+        for x, point in zip(xs, points, strict=True):
+            if point.low is not None and point.high is not None:
+                axis.plot([x, x], [point.low, point.high], linewidth=1.4, **how)
+        if points:
+            means = [point.mean for point in points]
+            axis.plot(xs, means, look.line, marker=look.marker, markersize=4, linewidth=0.6, **how)
+    _finish(axis, own, f"site {site}", "the isotropy layer")
+    axis.set(xlim=(-0.45, 1.45), xticks=[0, 1])
+    axis.set_xticklabels(["in front", "behind"])
+    return figure
+
+
+def through_training(curves: Sequence[Curve], place: Place, looks: Looks) -> Figure:
+    """A metric at one place over the optimizer steps, a line for each arm with its band."""
+    figure, axis = panel()
+    own = [curve for curve in curves if curve.place == place]
+    for look in looks.values():
+        for curve in own:
+            if curve.arm == look.name:
+                _line(axis, [point.step for point in curve.points], curve.points, look, small=True)
+    finish(axis, joined(place_name(place), rows_of(own)))
+    return figure
+
+
+def _finish(axis: Axes, own: Sequence[Curve], where: str, xlabel: str) -> None:
+    """The names of a task, a place and a metric, as a file of its own has to have them."""
+    finish(axis, joined(own[0].task if own else "", where, rows_of(own)), xlabel)
+    if own:
+        axis.set_ylabel(label(own[0].place.metric), fontsize=7, parse_math=False)
+        axis.yaxis.set_label_coords(-0.17, 0.5)
+
+
+def _end(curve: Curve) -> Point:
+    return curve.end or curve.points[-1]
+
+
+def _line(
+    axis: Axes, xs: Sequence[float], points: Sequence[Point], look: Look, small: bool = False
+) -> None:
+    """Means with their band; gaps where a mean is not finite."""
+    if not any(math.isfinite(point.mean) for point in points):
+        return
+    ends = [
+        (x, point.low, point.high)
+        for x, point in zip(xs, points, strict=True)
+        if point.low is not None and point.high is not None
+    ]
+    how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
+    if ends:
+        at, lows, highs = zip(*ends, strict=True)
+        axis.fill_between(at, lows, highs, alpha=0.15, linewidth=0, **how)
+    means = [point.mean for point in points]
+    size: dict[str, Any] = {"markersize": 2.5 if small else 4, "linewidth": 1.2}
+    axis.plot(xs, means, look.line, marker=look.marker, **size, **how)
+
+
+def with_names(figure: Figure, looks: Looks) -> Figure:
+    """The figure with the names of the arms below it, for use outside of a page."""
+    width, height = figure.get_size_inches()
+    below = 0.08 + 0.16 * math.ceil(len(looks) / 2)
+    figure.set_size_inches(width, height + below)
+    for axis in figure.axes:
+        left, bottom, wide, high = axis.get_position().bounds
+        whole = height + below
+        axis.set_position((left, (bottom * height + below) / whole, wide, high * height / whole))
+    styles: list[Any] = [look.line for look in looks.values()]
+    lines = [
+        Line2D([], [], color=look.colour, marker=look.marker, linestyle=style, markersize=4)
+        for look, style in zip(looks.values(), styles, strict=True)
+    ]
+    names = [_short(name) for name in looks]
+    legend = figure.legend(lines, names, loc="lower center", ncols=2, fontsize=6.5, frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def rows_of(curves: Iterable[Curve]) -> str:
+    """How many rows some curves were measured on, as text; empty where that is not known.
+
+    >>> rows_of([Curve("wic", "none", Place("lid", "layer_01", "cls"), (), 638)])
+    'N = 638'
+    """
+    counts = {curve.n_rows for curve in curves} - {0}
+    ends = sorted({min(counts), max(counts)}) if counts else []
+    return "N = " + " to ".join(f"{n:,}" for n in ends) if ends else ""
+
+
+def sites_of_curves(curves: Iterable[Curve]) -> list[str]:
+    """The sites among the places of curves, in order."""
+    return sorted({c.place.where for c in curves if c.place.view in SIDES})
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"

@@ -1,0 +1,130 @@
+"""The tables of a study: every value of every arm, the runs, what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from isotrain.keys import place_of
+from isotrain.pages.run_tables import Table
+from isotrain.pages.study_answer import POINT, task_score
+from isotrain.pages.study_content import Named, ScoreRow, StudyContent, StudyRun
+from isotrain.pages.study_words import (
+    interval,
+    is_score,
+    p_text,
+    place_name,
+    rows_text,
+    score_name,
+    signed,
+    value_text,
+)
+
+METHODS = {"t": "t", "permutation": "sign flips"}
+
+
+def value_tables(
+    rows: Sequence[ScoreRow], content: StudyContent, task: str, of_scores: bool
+) -> list[Table]:
+    """A table for each score of a task, or for each isotropy value; empty columns are left out."""
+    own = [row for row in rows if row.task == task and is_score(row.score) == of_scores]
+    found = []
+    first, keys = task_score(content, task), dict.fromkeys(row.score for row in own)
+    for key in sorted(keys, key=lambda key: key != first):
+        of_key = [row for row in own if row.score == key]
+        sizes = " or ".join(dict.fromkeys(row.n_rows for row in of_key if row.n_rows))
+        head = _head(content, key)
+        lines = [_cells(row) for row in of_key]
+        caption = ", ".join(filter(None, [task, score_name(key), rows_text(sizes)]))
+        found.append(Table(caption, *_without_empty(head, lines), key))
+    return found
+
+
+def _head(content: StudyContent, key: str) -> list[str]:
+    within = f"p, equivalence ±{content.margin or 0:g}"
+    return [
+        *(
+            "arm",
+            "n",
+            "mean",
+            "sd",
+            "95 % interval",
+            f"−\u00a0{content.baseline}",
+            "95 % interval",
+            "pairs",
+        ),
+        *(
+            "p",
+            "p,\u00a0Holm",
+            within,
+            f"seeds for {POINT:g}",
+            "95 % interval, items × seeds",
+            "published",
+        ),
+    ]
+
+
+def _cells(row: ScoreRow) -> list[str]:
+    key, own, found = row.score, row.own, row.difference
+    cells = [row.arm, str(own.n), value_text(own.mean, key), _sd(own.sd, key), interval(own, key)]
+    if found is None:
+        cells += [""] * 7
+    else:
+        about, method = found.estimate, METHODS.get(found.method, found.method)
+        p = p_text(found.p)
+        cells += [signed(about.mean, key), interval(about, key, sign=True), str(about.n)]
+        cells += [f"{p} ({method})" if p and method else p, p_text(found.p_holm)]
+        needed = found.n_for_a_point if is_score(key) else None  # a point is one of a score
+        cells += [p_text(found.p_equivalent) if is_score(key) else "", str(needed or "")]
+    ends = own._replace(low=row.items.low, high=row.items.high) if row.items else own
+    cells.append(interval(ends, key, sign=True) if row.items else "")
+    return [*cells, "" if row.published is None else value_text(row.published, key)]
+
+
+def _sd(sd: float | None, key: str) -> str:
+    return "" if sd is None else value_text(sd, key)
+
+
+def _without_empty(
+    head: Sequence[str], lines: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Without the columns that have nothing in any line.
+
+    >>> _without_empty(["arm", "n", "p"], [["none", "3", ""], ["clip", "3", ""]])
+    (['arm', 'n'], [['none', '3'], ['clip', '3']])
+    """
+    kept = [k for k in range(len(head)) if any(line[k] for line in lines)]
+    return [head[k] for k in kept], [[line[k] for k in kept] for line in lines]
+
+
+def run_tables(content: StudyContent) -> list[Table]:
+    """The finished runs of each task with their scores and isotropy where a table has it."""
+    found = []
+    for task in content.tasks:
+        runs = [run for run in content.runs if run.task == task.name]
+        keys = list(dict.fromkeys(row.score for row in content.rows if row.task == task.name))
+        head = ["arm", "seed", "degenerate", *map(_short_name, keys), "code", "finished", "folder"]
+        lines = [_run_cells(run, keys) for run in runs]
+        if lines:
+            caption = f"{task.name}, {len(lines):,} finished runs"
+            found.append(Table(caption, *_without_empty(head, lines)))
+    return found
+
+
+def _short_name(key: str) -> str:
+    place = place_of(key)
+    return f"{place.metric.replace('_', ' ')}, {place_name(place)}" if place else score_name(key)
+
+
+def _run_cells(run: StudyRun, keys: Iterable[str]) -> list[str]:
+    values = [value_text(run.values.get(key), key) for key in keys]
+    rest = [run.code, run.finished_at.replace("T", " "), run.folder]
+    return [run.arm, str(run.seed), run.degenerate, *values, *rest]
+
+
+def override_table(caption: str, found: Iterable[Named]) -> Table:
+    """Names and the overrides that make them.
+
+    >>> override_table("Arms", [Named("none", ("isotropy=none",))]).rows
+    [['none', 'isotropy=none']]
+    """
+    return Table(caption, ["name", "overrides"], [[n.name, " ".join(n.overrides)] for n in found])

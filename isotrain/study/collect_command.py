@@ -1,0 +1,108 @@
+"""`isotrain collect DIR`: every finished run below a folder, of studies, sweeps and single runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from isotrain.pages.summary import say
+from isotrain.progress import working
+from isotrain.results import read_result
+from isotrain.study.groups import Found, differing, flat_config, groups_markdown
+from isotrain.study.markdown import mixed
+from isotrain.study.report import replace_files
+from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
+from isotrain.study.tidy import runs_csv, runs_parquet
+
+LEGEND = """
+n: seeds; N: rows the score was computed on. Mean, standard deviation (n − 1) and two-sided 95 % t
+interval over seeds of the monitored score, for runs that have equal configurations but the seed.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code of `isotrain collect ...`: 0, or 2 where there is nothing to collect."""
+    parser = argparse.ArgumentParser(
+        prog="isotrain collect",
+        description="Collect every finished run below a folder into runs.csv, runs.parquet and "
+        "groups.md.",
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
+    given = parser.parse_args(arguments)
+    with working(f"reading {given.folder}"):
+        found, told = find_runs(given.folder)
+    if not found:
+        reasons = "".join(f"\n  {line}" for line in told)
+        print(f"isotrain: no finished run below {given.folder}{reasons}", file=sys.stderr)
+        return 2
+    runs = [one.run for one in found]
+    keys = differing(found)
+    lines = [f"# Runs: {len(runs)} finished", ""]
+    if told:
+        lines += ["Left out:", "", *(f"- {line}" for line in told), ""]
+    lines += mixed(runs)
+    text = "\n".join([*lines, "", groups_markdown(found, keys)]) + LEGEND
+    out = given.out or given.folder / "collected"
+    files = {
+        "groups.md": text.encode(),
+        "runs.csv": runs_csv(runs, keys).encode(),
+        "runs.parquet": runs_parquet(runs, keys),
+    }
+    try:
+        replace_files(out, files)
+    except OSError as error:
+        print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
+        return 2
+    say(text)
+    say(f"{out}: {', '.join(files)}")
+    return 0
+
+
+def find_runs(root: Path) -> tuple[list[Found], list[str]]:
+    """The finished runs below a folder by task, arm and seed, and a line for every other one.
+
+    Of two runs with equal configuration, data and seed the one that finished last counts.
+    """
+    found: dict[tuple[object, ...], Found] = {}
+    told: list[str] = []
+    for folder in _run_folders(root, told):
+        name = folder.relative_to(root)
+        try:
+            result = read_result(folder)
+            if result["status"] != "finished":
+                told.append(f"{name}: {unfinished(result)}")
+                continue
+            arm, seed = str(result["arm"]), int(result["seed"])
+            run = run_of(result, folder, folder.parent.name, arm, seed)
+            one = Found(run, flat_config(result["config"]))
+        except DAMAGE as error:
+            told.append(f"{name}: {damaged(error)}")
+            continue
+        same = (run.task, run.arm, run.data, *sorted(one.keys.items()))
+        twin = found.get(same)
+        if twin is not None:
+            older, one = sorted((twin, one), key=lambda one: one.run.finished_at)
+            told.append(
+                f"{older.run.folder.relative_to(root)}: the same run as "
+                f"{one.run.folder.relative_to(root)}, which finished later and counts"
+            )
+        found[same] = one
+    runs = sorted(found.values(), key=lambda one: (*one.run[:3], one.run.name))
+    return runs, sorted(told)
+
+
+def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
+    """Every folder that has a `result.json`; none inside another, and none that is hidden."""
+
+    def tell(error: OSError) -> None:
+        told.append(f"{error.filename}: {error.strerror}")
+
+    for folder, names, files in os.walk(root, onerror=tell):
+        names.sort()
+        names[:] = [] if "result.json" in files else [n for n in names if not n.startswith(".")]
+        if "result.json" in files:
+            yield Path(folder)

@@ -1,0 +1,113 @@
+"""Finished runs grouped by what they compute: equal configurations but for the seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from isotrain.config.schema import NOT_CONTENT
+from isotrain.study.cells import spread
+from isotrain.study.markdown import aligned
+from isotrain.study.results import Run
+from isotrain.study.statistics import summarize
+
+HEADING = ("task", "arm", "score", "N", "n", "mean", "sd", "95 % interval", "what differs")
+
+
+class Found(NamedTuple):
+    """A finished run and what it computes, as dotted keys with texts for values."""
+
+    run: Run
+    keys: Mapping[str, str]
+
+
+def flat_config(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """Dotted keys of a configuration without those that change no number.
+
+    >>> flat_config({"task": {"form": "bi"}, "site": ["pooled"], "sync": True, "logger": {"a": 1}})
+    {'task.form': 'bi', 'site': '["pooled"]', 'sync': 'true'}
+    """
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        key = f"{path}{name}"
+        if key in NOT_CONTENT:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= flat_config(value, f"{key}.")
+        else:
+            found[key] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def differing(found: Sequence[Found]) -> list[dict[str, str]]:
+    """Of every run the keys that differ between them, empty where it has none.
+
+    A seed that is the run's own in every run, as that of a layer may be, is left out.
+    """
+    names = dict.fromkeys(key for one in found for key in one.keys)
+    kept = [
+        name
+        for name in sorted(names)
+        if len({one.keys.get(name) for one in found}) > 1
+        and not (name.split(".")[-1] == "seed" and _is_the_seed(name, found))
+    ]
+    return [{name: one.keys.get(name, "") for name in kept} for one in found]
+
+
+def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> str:
+    """A table of the groups: n, mean, sd and t interval of the monitored score over seeds.
+
+    A group is a task, an arm, a revision of the data and equal `keys`. `what differs` names the
+    keys that tell it from others of its task and arm.
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for k, (run, _) in enumerate(found):
+        group = (run.task, run.arm, tuple(keys[k].items()), run.data)
+        groups.setdefault(group, []).append(k)
+    lines = []
+    for (task, arm, own, data), members in sorted(groups.items()):
+        twins = [group for group in groups if group[:2] == (task, arm)]
+        tells = _telling(dict(own), [dict(group[2]) for group in twins])
+        tells += [f"data={data}"] if len({group[3] for group in twins}) > 1 else []
+        scored = _scored([found[k].run for k in members])
+        lines.append((task, arm, *scored, ", ".join(tells)))
+    return "\n".join(aligned([HEADING, *lines])) + "\n"
+
+
+def _is_the_seed(name: str, found: Sequence[Found]) -> bool:
+    return all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
+
+
+def _telling(own: Mapping[str, str], twins: Sequence[Mapping[str, str]]) -> list[str]:
+    """What tells one of several configurations: keys whose values differ, parts by their class.
+
+    Of a part that others lack, arguments that never differ are left out.
+
+    >>> twins = [{"a._target_": "x.A", "a.n": "1", "lr": "5"}, {"a._target_": "", "lr": "6"}]
+    >>> _telling(twins[0], twins), _telling(twins[1], twins)
+    (['a=A', 'lr=5'], ['lr=6'])
+    """
+    parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
+    parts = [part.removesuffix("function.") for part in parts]  # of a metric
+    found = []
+    for name, value in own.items():
+        values = [twin.get(name, "") for twin in twins]
+        n_values = len({*values} - {""})  # empty where a configuration has no such key
+        of_a_part = "" in values and n_values == 1 and name.startswith(tuple(parts))
+        if name.endswith("_target_"):
+            if len(set(values)) > 1 and value:
+                part = next(part for part in reversed(parts) if name.startswith(part))
+                found.append(f"{part.removesuffix('.')}={value.rpartition('.')[2]}")
+        elif len(set(values)) > 1 and value and not of_a_part:
+            found.append(f"{name}={value}")
+    return found
+
+
+def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
+    monitor = runs[0].monitor
+    values = [run.scores[monitor] for run in runs if monitor in run.scores]
+    sizes = " or ".join(map(str, sorted({run.shown[monitor] for run in runs})))
+    if not values:
+        return (monitor, sizes, "0", "", "", "")
+    return (monitor, sizes, str(len(values)), *spread(summarize(values)))

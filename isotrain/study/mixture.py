@@ -1,0 +1,48 @@
+"""Runs of one table that different code made, or that saw different data: told, never silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from isotrain.study.results import Run
+
+
+def mixtures(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """What is mixed, with a line for the runs of each version; empty where nothing is.
+
+    Judged are the code over all runs, and the revision of the data set within a task.
+
+    >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
+    >>> mixtures([one, one._replace(seed=1), one._replace(arm="mean", code="2c3d")])
+    {'code (+ = with changes not committed)': ['0a1b+: rte none 0, 1', '2c3d: rte mean 0']}
+    """
+    found = {"code (+ = with changes not committed)": _told(runs, lambda run: run.code)}
+    for task in dict.fromkeys(run.task for run in runs):
+        of_task = [run for run in runs if run.task == task]
+        found[f"revisions of the data of {task}"] = _told(of_task, lambda run: run.data)
+    return {what: lines for what, lines in found.items() if len(lines) > 1}
+
+
+def _told(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
+    lines = []
+    for name in sorted(set(map(version, runs))):
+        same = [run for run in runs if version(run) == name]
+        by_arm = groupby(same, lambda run: (run.task, run.arm))
+        places = [f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm]
+        lines.append(f"{name or 'unknown'}: {'; '.join(places)}")
+    return lines
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers with runs of three or more as their ends.
+
+    >>> _ranges([0, 1, 2, 3, 5, 8, 9])
+    '0–3, 5, 8, 9'
+    """
+    ordered = sorted(set(numbers))
+    parts: list[str] = []
+    for _, block in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):
+        own = [number for _, number in block]
+        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else map(str, own)
+    return ", ".join(parts)

@@ -1,0 +1,99 @@
+"""How far a run is, from the files of its folder alone: nothing is written and nobody is asked."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import pickle
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ENDED = "isotrain: exit code "  # the last line of a failed run's log
+LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
+
+
+def newest_step(file: Path) -> int | None:
+    """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
+    try:
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - LATEST_BYTES))
+            found = re.findall(rb'^\{"step": (\d+).*\n', lines.read(), re.MULTILINE)
+    except OSError:  # nothing is logged yet
+        return None
+    return int(found[-1]) if found else None
+
+
+def n_steps(trainer: Mapping[str, Any], n_rows: int, batch_size: int) -> int | None:
+    """Optimizer steps of a whole training of `n_rows` rows, at most; None without a limit.
+
+    >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
+    8
+    """
+    limits = []
+    most_steps, most_epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
+    if most_steps is not None and most_steps >= 0:
+        limits.append(int(most_steps))
+    if most_epochs is not None and most_epochs >= 0:
+        batches: float = math.ceil(n_rows / batch_size)
+        share = trainer.get("limit_train_batches")
+        if share is not None:
+            batches = min(batches, share) if isinstance(share, int) else int(batches * share)
+        accumulated = int(trainer.get("accumulate_grad_batches", 1))
+        limits.append(int(most_epochs) * math.ceil(batches / accumulated))
+    return min(limits, default=None)
+
+
+def checkpoint_step(file: Path) -> int | None:
+    """The step of a resume.ckpt; None where there is none, or none that can be read.
+
+    The file is a zip whose `data.pkl` has everything but the tensors; it is read without torch and
+    without running anything that it names: every class in it stands for nothing.
+    """
+    try:
+        with zipfile.ZipFile(file) as parts:
+            name = next(name for name in parts.namelist() if name.endswith("/data.pkl"))
+            with parts.open(name) as pickled:
+                return int(_Inert(pickled).load()["global_step"])
+    except Exception:  # whatever a damaged file makes a reader raise; the run itself will tell
+        return None
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process is at the run of a folder, by its lock."""
+    return is_locked(folder / ".lock")
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether a process holds a lock file; none is made."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed
+    except BlockingIOError:
+        return True
+    except OSError:  # there is none yet
+        return False
+    return False
+
+
+class _Nothing:
+    """Stands for an object that is not made."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _Inert(pickle.Unpickler):
+    """Builds plain containers and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return OrderedDict if (module, name) == ("collections", "OrderedDict") else _Nothing
+
+    def persistent_load(self, pid: Any) -> None:
+        return None

@@ -1,0 +1,187 @@
+"""`isotrain study status`: how far every run of a study is, and how long the rest takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from isotrain.pages.summary import say
+from isotrain.progress import duration, is_watched
+from isotrain.study.definition import Study
+from isotrain.study.plan import Job
+from isotrain.study.progress import (
+    ENDED,
+    checkpoint_step,
+    is_locked,
+    is_owned,
+    n_steps,
+    newest_step,
+)
+from isotrain.study.stored import stored
+
+STATES = ("finished", "running", "interrupted", "failed", "waiting")
+REDRAW_S = 3.0  # between two looks of --watch
+MOST_REASONS = 20  # of failures, told below the table
+
+
+class State(NamedTuple):
+    """How far one run is."""
+
+    job: Job
+    state: str  # one of STATES
+    step: int | None = None  # the newest one, or that of the checkpoint it goes on from
+    n_steps: int | None = None  # of the whole training, at most
+    reason: str = ""  # of a failure, or which file is damaged
+    took_s: float | None = None  # a finished run that was never stopped
+
+    @property
+    def share_left(self) -> float:
+        """Of the training, 1 where nothing is known."""
+        if self.state == "finished" or self.step is None or not self.n_steps:
+            return float(self.state != "finished")
+        return max(0.0, 1 - self.step / self.n_steps)
+
+
+def show_status(study: Study, jobs: Sequence[Job], folder: Path, n_jobs: int, watch: bool) -> int:
+    """1 where a run has failed, otherwise 0; nothing is started and nothing is written.
+
+    With `watch`, on a terminal, the table is drawn anew until every run has finished or failed.
+
+    Args:
+        study: whose runs.
+        jobs: they, as planned.
+        folder: the study's.
+        n_jobs: runs at a time, where none is at work to count.
+        watch: as above.
+    """
+    states = [state_of(job, folder) for job in jobs]
+
+    def drawn() -> Group:
+        return status_table(study, states, n_jobs, is_locked(folder / "lock"))
+
+    if watch and is_watched():
+        with Live(drawn(), transient=True) as live:
+            while any(s.state not in ("finished", "failed") for s in states):
+                time.sleep(REDRAW_S)
+                states = [s if s.state == "finished" else state_of(s.job, folder) for s in states]
+                live.update(drawn(), refresh=True)
+    for part in drawn().renderables:
+        say(part)
+    return int(any(s.state == "failed" for s in states))
+
+
+def state_of(job: Job, folder: Path) -> State:
+    """How far a run is, by what its folder and the study's `folder` hold."""
+    record, damage = stored(job.folder)
+    own = is_owned(job.folder) if record.get("status") != "finished" else False
+    if damage:
+        return State(job, "running" if own else "waiting", reason=f"{damage}; it is done again")
+    if not record:
+        if own or not (code := _exit_code(folder / "logs" / f"{job.name}.log")):
+            return State(job, "running" if own else "waiting")
+        return State(job, "failed", reason=f"exit code {code}; logs/{job.name}.log tells why")
+    if record["status"] == "finished":
+        took = None if record.get("resumed_after_step") is not None else _total_s(record)
+        return State(job, "finished", took_s=took)
+    of_all = _n_steps(job, record)
+    if own:
+        return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
+    step = checkpoint_step(job.folder / "resume.ckpt")
+    if record["status"] == "failed":
+        reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
+        return State(job, "failed", step, of_all, reason)
+    return State(job, "interrupted", step, of_all)
+
+
+def seconds_left(states: Sequence[State], n_jobs: int) -> float | None:
+    """By the mean of the finished runs of the same task, `n_jobs` at a time; None where unknown.
+
+    A failed run counts: the same command does it again. Of a task without a finished run the mean
+    over the other tasks is taken.
+    """
+    took = {
+        task: [s.took_s for s in own if s.took_s is not None]
+        for task, own in _by_task(states).items()
+    }
+    known = [seconds for own in took.values() for seconds in own]
+    left = [s for s in states if s.state != "finished"]
+    if left and not known:
+        return None
+    work = [fmean(took[s.job.task] or known) * s.share_left for s in left]
+    return max([*work, sum(work) / n_jobs], default=0.0)  # the longest has nobody to help it
+
+
+def status_table(
+    study: Study, states: Sequence[State], n_jobs: int, is_at_work: bool = True
+) -> Group:
+    """A row for each task and arm, the seeds in each state; reasons and the time left below."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in ("task", "arm", *STATES):
+        table.add_column(heading)
+    for (task, arm), own in groupby(states, lambda s: (s.job.task, s.job.arm)):
+        of_pair = list(own)
+        table.add_row(task, arm, *(_cell(s for s in of_pair if s.state == n) for n in STATES))
+    reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
+    if len(reasons) > MOST_REASONS:
+        reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} more"]
+    counts = {name: sum(s.state == name for s in states) for name in STATES}
+    told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
+    line = f"study {study.name}: {len(states)} runs, {', '.join(told)}"
+    if counts["finished"] < len(states):
+        at_a_time = counts["running"] or n_jobs
+        left = seconds_left(states, at_a_time)
+        known = "time left unknown: none has finished" if left is None else ""
+        line += f"; {known or f'about {duration(left or 0)} left'}, {at_a_time} at a time"
+        line += "" if is_at_work else "; no process is at it, and `isotrain study run` goes on"
+    return Group(table, *reasons, line)
+
+
+def _cell(states: Iterable[State]) -> str:
+    """Seeds, with the step of each that has one; those without in ranges."""
+    found = list(states)
+    parts = []
+    for _, seeds in groupby(
+        enumerate(s.job.seed for s in found if s.step is None), lambda pair: pair[1] - pair[0]
+    ):
+        own = [seed for _, seed in seeds]
+        parts += [f"{own[0]}-{own[-1]}"] if len(own) > 2 else [str(seed) for seed in own]
+    for s in found:
+        if s.step is not None:
+            of_all = f" of {s.n_steps}" if s.n_steps else ""
+            parts.append(f"{s.job.seed} (step {s.step}{of_all})")
+    return ", ".join(parts)
+
+
+def _by_task(states: Sequence[State]) -> dict[str, list[State]]:
+    tasks = dict.fromkeys(s.job.task for s in states)
+    return {task: [s for s in states if s.job.task == task] for task in tasks}
+
+
+def _n_steps(job: Job, record: dict[str, Any]) -> int | None:
+    n_rows = (record.get("n_rows") or {}).get("train")
+    if not n_rows:
+        return None
+    return n_steps(job.of_pair.trainer, int(n_rows), int(job.of_pair.data.batch_size))
+
+
+def _total_s(record: dict[str, Any]) -> float | None:
+    total = (record.get("timings_s") or {}).get("total")
+    return None if total is None else float(total)
+
+
+def _exit_code(log: Path) -> str:
+    """Of a run that was refused before it had a record, by the last line of its log."""
+    try:
+        last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    except OSError:
+        return ""
+    return last.removeprefix(ENDED) if last.startswith(ENDED) else ""

@@ -1,0 +1,155 @@
+"""What a search is: fixed overrides, a space, and how to go through it; one yaml file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from isotrain.config.binding import nearest
+from isotrain.config.compose import conf_folder
+from isotrain.tune.space import Parameter, grid, parameters, space_mistakes
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
+CHOICES = {
+    "sampler": ("tpe", "random", "grid"),
+    "pruner": ("median", "none"),
+    "direction": ("max", "min", None),
+}
+LEAST = {"n_trials": 1, "startup": 1, "warmup": 0, "seed": 0}
+
+
+class TuneError(ValueError):
+    """A search that cannot run; the message has every mistake, one a line."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Trials of values from a space; fields are the keys of the yaml file, with their defaults."""
+
+    name: str
+    space: tuple[Parameter, ...]
+    n_trials: int  # in all, however they end; of a grid at most its points
+    overrides: tuple[str, ...] = ()  # of every run
+    seeds: tuple[int, ...] = (0,)  # a trial's score is the mean over these
+    objective: str | None = None  # a score of result.json; None = what the task monitors on dev
+    direction: str | None = None  # max | min; None = the task's
+    sampler: str = "tpe"
+    startup: int = (
+        8  # trials at random before tpe begins, and complete ones before the first is pruned
+    )
+    pruner: str = "median"
+    warmup: int = 1  # evaluations in training at which no trial is pruned
+    compare: str | None = None  # key whose options the study that confirms has as arms
+    seed: int = 0  # of the sampler
+
+
+def search_names() -> list[str]:
+    """The searches that come with the package.
+
+    >>> "smoke" in search_names()
+    True
+    """
+    names = (file.name for file in _shipped().iterdir())
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+
+
+def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
+    """A search by its name in `conf/tune`, or by the path of a yaml file.
+
+    `n_trials` and `name` take the place of those of the file.
+
+    Raises:
+        TuneError: an unknown name, a file that cannot be read, or what is wrong in it.
+
+    >>> load_search("smoke").sampler
+    'tpe'
+    """
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise TuneError(f"there is no file {path}; {_listed(path.stem)}")
+        text = path.read_text(encoding="utf-8")
+    elif name_or_path in search_names():
+        text = (_shipped() / f"{name_or_path}.yaml").read_text(encoding="utf-8")
+    else:
+        raise TuneError(f"there is no search {name_or_path}; {_listed(name_or_path)}")
+    try:
+        content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # of a bare number
+        raise TuneError(f"{name_or_path} cannot be read: {error}") from error
+    if isinstance(content, dict) and n_trials is not None:
+        content["n_trials"] = n_trials
+    found = _mistakes(content)
+    if not re.fullmatch(NAME, name or path.stem):
+        found.append(f"the name {name or path.stem} must consist of letters, digits, _ and .")
+    if found:
+        raise TuneError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
+    assert isinstance(content, dict)
+    search = _search(name or path.stem, content)
+    if search.sampler == "grid":
+        if endless := [p.key for p in search.space if p.every() is None]:
+            raise TuneError(
+                f"search {path.stem}: a grid needs options or a step for {', '.join(endless)}; add "
+                "step, or use sampler: tpe"
+            )
+        search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))
+    return search
+
+
+def _search(name: str, content: Any) -> Search:
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+    own: dict[str, Any] = {**given, "name": name, "space": parameters(content["space"])}
+    return Search(**own)
+
+
+def _shipped() -> Any:
+    """The folder of the searches, on disk or inside the installed package."""
+    folder = conf_folder()
+    root = files(folder.removeprefix("pkg://")) if folder.startswith("pkg://") else Path(folder)
+    return root / "tune"
+
+
+def _listed(given: str) -> str:
+    return f"{nearest(given, search_names(), 'there are')} (or give the path of a .yaml file)"
+
+
+def _mistakes(content: Any) -> list[str]:
+    """What is wrong in the file itself; its overrides and values are judged by the plan."""
+    known = [key for key in Search.__dataclass_fields__ if key != "name"]
+    if not isinstance(content, dict):
+        return [f"a search has the keys {', '.join(known)}"]
+    mistakes = [f"no key {key}; {nearest(str(key), known)}" for key in content if key not in known]
+    mistakes += [f"{key} is missing" for key in ("space", "n_trials") if key not in content]
+    overrides = content.get("overrides", [])
+    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
+        mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
+    if "space" in content:
+        mistakes += space_mistakes(content["space"])
+    for key, options in CHOICES.items():
+        if key in content and content[key] not in options:
+            mistakes.append(
+                f"{key} must be {' or '.join(map(str, filter(None, options)))}, got {content[key]}"
+            )
+    for key, least in LEAST.items():
+        value = content.get(key, least)
+        if type(value) is not int or value < least:
+            mistakes.append(f"{key} must be a whole number from {least}, got {value}")
+    if not isinstance(content.get("objective", ""), str | None):
+        mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")
+    if (compare := content.get("compare")) is not None and "space" in content and not mistakes:
+        with_options = [p.key for p in parameters(content["space"]) if p.options and not p.when]
+        if compare not in with_options:
+            hint = nearest(str(compare), with_options, "those are")
+            mistakes.append(f"compare={compare} is no key of the space with options alone; {hint}")
+    seeds = content.get("seeds", [0])
+    numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
+    if not numbers or not seeds or len(set(seeds)) < len(seeds):
+        mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
+    return mistakes

@@ -1,0 +1,191 @@
+"""What the trials of a search gave: `table.md`, `trials.csv`, a study to confirm the best."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState
+
+from isotrain.pages.summary import say
+from isotrain.tune.confirm import Confirmation, best_trial, confirmation
+from isotrain.tune.definition import TuneError
+from isotrain.tune.locks import held
+from isotrain.tune.plan import Plan
+from isotrain.tune.space import Parameter
+from isotrain.tune.storage import main_lock
+
+NAMES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "not ended",
+    TrialState.WAITING: "not begun",
+}
+ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
+QUARTER = 0.25
+
+
+def write_report(plan: Plan, study: optuna.Study) -> None:
+    """Write and print the tables of a search, as far as it is; equal trials give equal bytes.
+
+    Raises:
+        TuneError: no trial has ended; nothing is written then.
+    """
+    with held(main_lock(plan)):
+        trials = study.get_trials(deepcopy=False)
+        if not any(trial.state.is_finished() for trial in trials):
+            raise TuneError(f"no trial of search {plan.search.name} has ended in {plan.folder}")
+        texts = {"trials.csv": _csv(plan, trials)}
+        lines = [*_head(plan, trials), *_table(plan, trials), *_importances(plan, study, trials)]
+        study_to_run = confirmation(plan, trials)
+        if study_to_run is not None:
+            texts[study_to_run.file] = study_to_run.yaml
+        lines += _best(plan, trials, study_to_run)
+        texts["table.md"] = "\n".join(lines) + "\n"
+        for name, text in texts.items():
+            part = plan.folder / f"{name}.part"
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, plan.folder / name)  # at once: nobody reads half a table
+    say(texts["table.md"])
+    say(f"{plan.folder}: {', '.join(texts)}")
+
+
+def _head(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
+    search, states = plan.search, Counter(NAMES[trial.state] for trial in trials)
+    counts = ", ".join(f"{states[name]} {name}" for name in NAMES.values() if states[name])
+    how = {
+        "tpe": f"tpe after {search.startup} trials at random",
+        "random": "random",
+        "grid": "grid, in order",
+    }
+    pruner = (
+        f"worse than the median of at least {search.startup} complete trials at an evaluation of "
+        f"seed {search.seeds[0]}, from number {search.warmup + 1} on"
+    )
+    lines = [f"# Search {search.name}", "", f"{len(trials)} of {search.n_trials} trials: {counts}."]
+    lines += ["", f"- every run: `{' '.join(plan.overrides)}`"]
+    lines += [f"- {parameter.key}: {_spelled(parameter)}" for parameter in search.space]
+    lines.append(
+        f"- score: {plan.objective}, {'highest' if plan.direction == 'max' else 'lowest'} best"
+        + (
+            f", mean over seeds {', '.join(map(str, search.seeds))}"
+            if len(search.seeds) > 1
+            else ""
+        )
+    )
+    lines.append(f"- sampler: {how[search.sampler]}, seed {search.seed}")
+    lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
+    if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
+        lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]
+    return lines
+
+
+def _spelled(parameter: Parameter) -> str:
+    text = ", ".join(parameter.options) or f"{parameter.low} to {parameter.high}"
+    text += ", log" * parameter.log + (f", step {parameter.step}" if parameter.step else "")
+    beside = [f"{key}={' or '.join(options)}" for key, options in parameter.when.items()]
+    return text + (f", where {' and '.join(beside)}" if beside else "")
+
+
+def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
+    """The complete trials from the best down, then the others by number."""
+    sign = -1 if plan.direction == "max" else 1
+    keys = [parameter.key for parameter in plan.search.space]
+    ordered = sorted(
+        trials, key=lambda t: (-1, sign * t.values[0]) if _is_good(t) else (0, t.number)
+    )
+    lines = [
+        (
+            str(trial.number),
+            f"{trial.values[0]:z.4f}" if _is_good(trial) else "",
+            NAMES[trial.state],
+            *(_short(trial.params.get(key, "")) for key in keys),
+            str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
+        )
+        for trial in ordered
+    ]
+    lines = [("trial", plan.objective, "state", *keys, "why"), *lines]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    ] + [""]
+
+
+def _is_good(trial: FrozenTrial) -> bool:
+    return trial.state == TrialState.COMPLETE
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
+    n_complete = sum(map(_is_good, trials))
+    if n_complete < ENOUGH or len(plan.search.space) < 2:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of parameters that few trials have
+        shares = get_param_importances(
+            study, evaluator=PedAnovaImportanceEvaluator(target_quantile=QUARTER)
+        )
+    listed = ", ".join(f"{key} {share:.2f}" for key, share in shares.items())
+    return [
+        f"Share of each key in what sets the best quarter of the {n_complete} complete trials "
+        f"apart (PED-ANOVA, IJCAI 2023): {listed}.",
+        "",
+    ]
+
+
+def _best(
+    plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation | None
+) -> list[str]:
+    best = best_trial(trials, plan)
+    if best is None:
+        return ["No trial is complete, so there is no best one."]
+    text = (
+        f"Trial {best.number} is the best of {sum(map(_is_good, trials))} on dev "
+        f"({best.values[0]:z.4f}) and was chosen for that: the best of several scores lies above "
+        "what the same values reach again, so this is no result."
+    )
+    if study_to_run is None:
+        return [text, "Its values are those of the overrides alone: there is nothing to confirm."]
+    config = f" --config-dir {shlex.quote(plan.config_dir)}" if plan.config_dir else ""
+    return [
+        f"{text} To compare {' and '.join(study_to_run.arms)}, on dev and test, over seeds that "
+        "the search has not used:",
+        "",
+        f"    isotrain study run {shlex.quote(str(plan.folder / study_to_run.file))}{config}",
+    ]
+
+
+def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    keys = [parameter.key for parameter in plan.search.space]
+    seeds = plan.search.seeds
+    lines = [("trial", "state", plan.objective, *(f"seed_{k}" for k in seeds), *keys, "why")]
+    for trial in trials:
+        scores = [f"{score:.8g}" for score in trial.user_attrs.get("scores", ())]
+        lines.append(
+            (
+                str(trial.number),
+                NAMES[trial.state],
+                f"{trial.values[0]:.8g}" if _is_good(trial) else "",
+                *scores,
+                *[""] * (len(seeds) - len(scores)),
+                *(str(trial.params.get(key, "")) for key in keys),
+                str(trial.user_attrs.get("why", "")),
+            )
+        )
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()

@@ -1,0 +1,222 @@
+"""What a search chooses from: a list of options or a range for each key.
+
+A parameter with `when` has a value only beside the options of other keys that it names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+Value = int | float | str
+FORMS = (
+    "a list of options such as [none, clip], or a range such as {low: 1.0e-5, high: 1.0e-3, "
+    "log: true} or {low: 1, high: 9, step: 2}"
+)
+RANGE_KEYS = ("low", "high", "log", "step")
+
+
+class Parameter(NamedTuple):
+    """One key of the space."""
+
+    key: str
+    options: tuple[str, ...] = ()  # as an override spells them; empty for a range
+    low: float = 0
+    high: float = 0
+    log: bool = False
+    step: float | None = None  # null = every number, or every whole one
+    when: Mapping[str, tuple[str, ...]] = {}  # key of an earlier parameter: options
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a range is of whole numbers, as its ends are."""
+        return type(self.low) is int and type(self.high) is int
+
+    def is_active(self, values: Mapping[str, Value]) -> bool:
+        """Whether it has a value beside those of the parameters before it."""
+        return all(values.get(key) in options for key, options in self.when.items())
+
+    def ends(self) -> tuple[Value, ...]:
+        """Every option, or both ends of the range."""
+        return self.options or (self.low, self.high)
+
+    def every(self) -> tuple[Value, ...] | None:
+        """Every value there is, in order; None where a range has no step.
+
+        >>> Parameter("x", low=0.1, high=0.3, step=0.1).every()
+        (0.1, 0.2, 0.3)
+        """
+        if self.options:
+            return self.options
+        if self.log or not (self.is_whole or self.step):
+            return None
+        low, step = Decimal(str(self.low)), Decimal(str(self.step or 1))
+        n_steps = int((Decimal(str(self.high)) - low) // step)
+        kind = int if self.is_whole else float
+        return tuple(kind(low + number * step) for number in range(n_steps + 1))
+
+
+def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """The parameters of a `space` without mistakes.
+
+    >>> parameters({"lr": {"low": 0.1, "high": 0.2}, "site": [["pooled"], ["tokens"]]})[1].options
+    ('[pooled]', '[tokens]')
+    """
+    found = []
+    for key, given in space.items():
+        if isinstance(given, list):
+            found.append(Parameter(key, tuple(map(override_text, given))))
+            continue
+        when = {
+            other: tuple(map(override_text, options if isinstance(options, list) else [options]))
+            for other, options in given.get("when", {}).items()
+        }
+        options = tuple(map(override_text, given.get("options", ())))
+        numbers = {name: given[name] for name in RANGE_KEYS if name in given}
+        found.append(Parameter(key, options, **numbers, when=when))
+    return tuple(found)
+
+
+def override_text(value: Any) -> str:
+    """A value as an override spells it.
+
+    >>> override_text(None), override_text(True), override_text(["a", 1]), override_text("x")
+    ('null', 'true', '[a,1]', 'x')
+    """
+    if isinstance(value, list):
+        return f"[{','.join(map(override_text, value))}]"
+    return "null" if value is None else str(value).lower() if type(value) is bool else str(value)
+
+
+def overrides_of(values: Mapping[str, Value]) -> list[str]:
+    """Values as overrides."""
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def grid(space: Sequence[Parameter]) -> list[dict[str, Value]]:
+    """Every combination of values, in order; each parameter has an end (`every`)."""
+    points: list[dict[str, Value]] = [{}]
+    for parameter in space:
+        values = parameter.every() or ()
+        points = [
+            {**point, **value}
+            for point in points
+            for value in (
+                [{parameter.key: v} for v in values] if parameter.is_active(point) else [{}]
+            )
+        ]
+    return points
+
+
+def corners(space: Sequence[Parameter]) -> list[dict[str, Value]]:
+    """Points to judge a space by: every end of every parameter is in one of them.
+
+    The first has the first end of each, the others differ from it in one parameter and what that
+    asks for, and the last has the last end of each.
+    """
+    known = {parameter.key: parameter for parameter in space}
+
+    def point(chosen: Mapping[str, Value], end: int) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for p in space:
+            if p.is_active(values):
+                values[p.key] = chosen.get(p.key, p.ends()[end])
+        return values
+
+    def asked(parameter: Parameter) -> dict[str, Value]:
+        needed: dict[str, Value] = {}
+        for key, options in parameter.when.items():
+            needed |= {**asked(known[key]), key: options[0]}
+        return needed
+
+    found = [point({}, 0)]
+    found += [point({**asked(p), p.key: end}, 0) for p in space for end in p.ends()]
+    found.append(point({}, -1))
+    return [p for number, p in enumerate(found) if p not in found[:number]]
+
+
+def space_mistakes(space: Any) -> list[str]:
+    """What is wrong in the form of a space; its keys and values are judged as overrides."""
+    if not isinstance(space, dict) or not space:
+        return [f"space must map at least one key to {FORMS}"]
+    mistakes = []
+    for number, (key, given) in enumerate(space.items()):
+        if isinstance(given, list) or (isinstance(given, dict) and "options" in given):
+            options = given if isinstance(given, list) else given["options"]
+            found = _option_mistakes(options)
+            allowed: tuple[str, ...] = ("options", "when")
+        elif isinstance(given, dict):
+            found, allowed = _range_mistakes(given), (*RANGE_KEYS, "when")
+        else:
+            found, allowed = [f"must be {FORMS}, got {given!r}"], ()
+        if isinstance(given, dict):
+            found += [
+                f"has no key {k}; it has {', '.join(allowed)}" for k in given if k not in allowed
+            ]
+            earlier = dict(list(space.items())[:number])
+            found += _when_mistakes(given.get("when", {}), earlier)
+        mistakes += [f"space.{key} {mistake}" for mistake in found]
+    return mistakes
+
+
+def _option_mistakes(options: Any) -> list[str]:
+    if not isinstance(options, list) or len(options) < 2:
+        return [f"needs at least two options, got {options!r}; put one alone into overrides"]
+    texts = [override_text(option) for option in options]
+    mistakes = [f"has the option {t} twice" for t in dict.fromkeys(texts) if texts.count(t) > 1]
+    if any(isinstance(option, dict) for option in options):
+        mistakes.append("has an option that is a mapping; write options as in an override")
+    return mistakes
+
+
+def _range_mistakes(given: Mapping[str, Any]) -> list[str]:
+    low, high, log, step = (given.get(key) for key in RANGE_KEYS)
+    numbers = [low, high, *([] if step is None else [step])]
+    if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
+        return [f"must be {FORMS}, got {dict(given)!r}"]
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    mistakes = []
+    if not low < high:
+        mistakes.append(f"needs low below high, got {low} and {high}")
+    if log not in (None, True, False):
+        mistakes.append(f"needs log: true or false, got {log!r}")
+    if log and low <= 0:
+        mistakes.append(f"needs low above 0 with log: true, got {low}")
+    if log and step is not None:
+        mistakes.append("has both log and step; leave one out")
+    elif step is not None:
+        assert isinstance(step, int | float)
+        if step <= 0:
+            mistakes.append(f"needs a step above 0, got {step}")
+        elif (Decimal(str(high)) - Decimal(str(low))) % Decimal(str(step)):
+            mistakes.append(f"needs high at a whole number of steps {step} from low, got {high}")
+        elif type(step) is float and type(low) is int and type(high) is int:
+            mistakes.append(
+                f"has whole ends and the step {step}; write low: {low}.0, high: {high}.0"
+            )
+    return mistakes
+
+
+def _when_mistakes(when: Any, earlier: Mapping[str, Any]) -> list[str]:
+    if not isinstance(when, dict):
+        return [f"needs when: {{key: option}}, got {when!r}"]
+    mistakes = []
+    for key, options in when.items():
+        given = earlier.get(key)
+        there = given.get("options") if isinstance(given, dict) else given
+        if not isinstance(there, list):
+            mistakes.append(f"when.{key}: a list of options of that name must stand before it")
+            continue
+        texts = [override_text(option) for option in there]
+        wanted = options if isinstance(options, list) else [options]
+        mistakes += [
+            f"when.{key}={override_text(o)} is none of {', '.join(texts)}"
+            for o in wanted
+            if override_text(o) not in texts
+        ]
+        if not wanted:
+            mistakes.append(f"when.{key} names no option of {', '.join(texts)}")
+    return mistakes

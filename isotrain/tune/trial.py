@@ -1,0 +1,200 @@
+"""One trial at work: its runs in turn, one a seed, each a process that may be pruned."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from optuna.trial import TrialState
+
+from isotrain.config.compose import RunJob, run_folder
+from isotrain.config.redaction import redacted
+from isotrain.jobs import start_job, stop_job
+from isotrain.pages.summary import say
+from isotrain.results import is_finished, read_result
+from isotrain.tune.evaluations import evaluations
+from isotrain.tune.locks import take
+from isotrain.tune.plan import Plan
+from isotrain.tune.storage import Taken
+
+LOOK_S = 1.0  # between two looks at what a run has logged
+LAST_LINES = 5  # of a failed run's log
+
+
+class End(NamedTuple):
+    """How a trial ended; without a state it is left to the next call."""
+
+    state: TrialState | None
+    score: float | None = None
+    why: str = ""
+
+
+class TrialAtWork:
+    """A trial of this process.
+
+    Args:
+        taken: the trial, and its lock.
+        jobs: its runs, one a seed.
+        plan: of the search.
+        command: what runs a job.
+        environment: variables of its processes, such as the device they see.
+        slot: which of the trials at a time it is.
+    """
+
+    def __init__(
+        self,
+        taken: Taken,
+        jobs: Sequence[RunJob],
+        plan: Plan,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        slot: int,
+    ) -> None:
+        self.kept, self.number, self.slot = taken.trial, taken.trial.number, slot
+        self.scores: list[float] = []  # of the runs that are finished
+        self._trial_lock, self._jobs, self._plan = taken.lock, jobs, plan
+        self._folders = [run_folder(job.cfg, job.arm) for job in jobs]
+        self._command, self._environment = command, environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None  # of the run, held by its process too
+        self._log = Path()
+        self._pruned = ""
+        self._looked_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """`trial-<number>-seed<k>` of the run it is at, the name of its job and its log."""
+        seed = self._plan.search.seeds[min(len(self.scores), len(self._jobs) - 1)]
+        return f"trial-{self.number}-seed{seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Of the run it is at."""
+        return self._folders[min(len(self.scores), len(self._jobs) - 1)]
+
+    def look(self, stopping: bool) -> End | None:
+        """Take the next step that is due; the end of the trial once there is one."""
+        if self._process is None:
+            if is_finished(self.folder):
+                return self._scored()
+            if stopping:
+                return End(None)
+            self._start()
+            return None
+        if self._process.poll() is None:
+            self._watch()
+            return None
+        code = self._process.returncode
+        self._end_process()
+        if is_finished(self.folder) and code == 0:
+            return self._scored()
+        if stopping:
+            return End(None)
+        if self._pruned:
+            return End(TrialState.PRUNED, why=self._pruned)
+        if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT):
+            return End(None, why=f"{self.name} was stopped from outside")
+        return self._failed(code)
+
+    def stop(self, at_once: bool = False) -> None:
+        """Ask the run to stop with a checkpoint, or end it."""
+        if self._process is not None:
+            stop_job(self._process, at_once)
+
+    def close(self) -> None:
+        """Wait for the process, and give the trial back."""
+        if self._process is not None:
+            self._process.wait()
+            self._end_process()
+        os.close(self._trial_lock)
+
+    def facts(self) -> dict[str, Any]:
+        """What the storage keeps of a trial beside its values and its score."""
+        results = [read_result(folder) for folder in self._folders]
+        code = [r["environment"] for r in results if "environment" in r]
+        return {
+            "scores": self.scores,
+            "code": sorted({str(c.get("git") or c.get("isotrain")) for c in code}),
+        }
+
+    def _start(self) -> None:
+        """Start the next run, unless a process of another call is still at it."""
+        self._lock = take(self._plan.folder / "locks" / self.folder.name)
+        if self._lock is None:
+            return
+        self._log = self._plan.folder / "logs" / f"{self.name}.log"
+        self._process = start_job(
+            self._jobs[len(self.scores)],
+            self._plan.folder / "jobs" / f"{self.name}.json",
+            self._log,
+            command=self._command,
+            environment=self._environment,
+            pass_fds=(self._lock,),
+            ends_with_us=True,  # nobody else would prune it
+        )
+
+    def _end_process(self) -> None:
+        assert self._process is not None
+        assert self._lock is not None
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        os.close(self._lock)
+        self._process = self._lock = None
+
+    def _watch(self) -> None:
+        """Stop the first run if the pruner says so.
+
+        A finished trial is judged by all its seeds, an unpromising one by the first.
+        """
+        if self._pruned or self.scores or time.monotonic() < self._looked_at + LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        for number, value in self._report():
+            if self.kept.should_prune():
+                self._pruned = f"worse than the median at evaluation {number}: {value:.4g}"
+                self.stop()
+                return
+
+    def _report(self) -> Iterator[tuple[int, float]]:
+        """Report the evaluations of the run that the storage lacks, one by one."""
+        known = self.kept.study.get_trials(deepcopy=False)[self.number].intermediate_values
+        found = evaluations(self.folder / "metrics.jsonl", self._plan.objective)
+        for number, value in enumerate(found, start=1):
+            if number not in known and math.isfinite(value):
+                self.kept.report(value, number)
+                yield number, value
+
+    def _scored(self) -> End | None:
+        """The score of a finished run; the end of the trial with its last run, or a bad one."""
+        result, key = read_result(self.folder), self._plan.objective
+        score = result["scores"].get(key)
+        if score is None:
+            there = ", ".join(k for k in result["scores"] if k.startswith("val/"))
+            return End(TrialState.FAIL, why=f"{self.name} has no {key}; it has {there}")
+        if not math.isfinite(score):
+            return End(TrialState.FAIL, why=f"{key} of {self.name} is not finite")
+        if reason := result.get("degenerate_reason"):
+            return End(TrialState.FAIL, why=f"{self.name} is degenerate: {reason}")
+        if not self.scores:
+            list(self._report())  # others are compared with its whole curve
+        self.scores.append(score)
+        if len(self.scores) < len(self._jobs):
+            return None
+        return End(TrialState.COMPLETE, math.fsum(self.scores) / len(self.scores))
+
+    def _failed(self, code: int) -> End:
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        lines = [str(redacted(line)) for line in text.splitlines() if line.strip()][-LAST_LINES:]
+        say(f"{self.name}: exit code {code}; {self._log} ends:")
+        for line in lines:
+            say(f"    {line}")
+        return End(
+            TrialState.FAIL,
+            why=f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}",
+        )

@@ -1,0 +1,141 @@
+"""The page of a study in a browser: from a file, without network, with working controls."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+
+import pytest
+
+from isotrain.pages.study_page import write_study_page
+from tests.pages.small_study import EFFECT, HOSTILE, TASKS, content, curves_of, rows_of, runs_of
+from tests.pages.test_browser import BEFORE, CHROMIUM, opened
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+
+# Uses the page as a reader does, and leaves what it saw as JSON.
+AFTER = """<pre id="seen"></pre><script>
+const all = (selector) => [...document.querySelectorAll(selector)];
+const choose = (list, value) => {
+  list.value = value;
+  list.dispatchEvent(new Event("input", { bubbles: true }));
+};
+function use() {
+  const seen = {};
+  const arms = all("[data-highlights=arm]");
+  seen.arms = [...arms[0].options].map((option) => option.textContent);
+  choose(arms[1], "2");
+  seen.together = arms.map((list) => list.value);
+  seen.chosen = [...new Set(all("svg .arm.chosen").map((line) => line.dataset.arm))];
+  seen.panels = all(".panel svg").filter((panel) => panel.querySelector(".arm")).length;
+  seen.withChosen = all(".panel svg").filter((panel) => panel.querySelector(".arm.chosen")).length;
+  seen.dimmed = all("svg .arm.dim").length;
+  seen.lines = all("svg .arm").length;
+  document.getAnimations().forEach((fading) => fading.finish());
+  seen.faint = Number(getComputedStyle(document.querySelector("svg .dim")).opacity);
+  choose(arms[0], "-1");
+  seen.dimmedAfter = all(".dim").length;
+
+  const list = document.querySelector("[data-shows]"), parts = all("[data-part]");
+  seen.options = list.options.length;
+  seen.parts = parts.length;
+  const shown = () => parts.map((part) => part.offsetHeight > 0);
+  seen.first = shown();
+  list.selectedIndex = 3;
+  list.dispatchEvent(new Event("input"));
+  seen.fourth = shown();
+
+  seen.folded = all("details:not([open])").length;
+  dispatchEvent(new Event("beforeprint"));
+  seen.foldedInPrint = all("details:not([open])").length;
+
+  document.body.style.width = "390px";
+  document.body.style.margin = "0";
+  const wide = all("body *").filter((part) =>
+    !part.closest(".scroll, svg, pre, option") && part.getBoundingClientRect().right > 391);
+  seen.wide = wide.map((part) => part.outerHTML.slice(0, 80));
+  seen.small = all(".panel svg text").filter((text) =>
+    text.getBoundingClientRect().height && text.getBoundingClientRect().height < 8).length;
+  seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
+  seen.images = all("img").length;
+  seen.faults = faults;
+  return seen;
+}
+let account;
+try { account = use(); } catch (error) { account = { crash: String(error) }; }
+document.getElementById("seen").textContent = JSON.stringify(account);
+</script>"""
+
+
+def used(folder, given):
+    """What a reader sees who uses the page of a study."""
+    text = write_study_page(folder / "study", given).read_text(encoding="utf-8")
+    page = folder / "used.html"
+    text = text.replace("<head>", "<head>" + BEFORE).replace("</body>", AFTER + "</body>")
+    page.write_text(text, encoding="utf-8")
+    dom, said = opened(page, folder)
+    assert said == []
+    (account,) = re.findall(r'<pre id="seen">(.*?)</pre>', dom, flags=re.DOTALL)
+    return json.loads(unescape(account))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    one = {"wic": TASKS["wic"]}
+    runs, curves = runs_of(one), curves_of(one, steps=(0, 170))
+    more = {"rows": rows_of(runs, tuple(EFFECT), 0.01), "question": HOSTILE}
+    return used(folder, content(runs=runs, curves=curves, warnings=("long" * 40,), **more))
+
+
+def test_it_loads_without_an_error_and_without_a_request(seen):
+    assert seen.get("crash") is None
+    assert (seen["faults"], seen["requests"], seen["images"]) == ([], [], 0)
+
+
+def test_an_arm_stands_out_in_every_panel_by_any_of_the_lists(seen):
+    assert seen["arms"] == ["all", *EFFECT]
+    assert set(seen["together"]) == {"2"}
+    assert len(seen["together"]) == 4  # differences, scatter, layers, training
+    assert seen["chosen"] == ["2"]
+    assert seen["panels"] == seen["withChosen"] > 20
+    assert 0 < seen["dimmed"] < seen["lines"]
+    assert seen["faint"] < 1
+    assert seen["dimmedAfter"] == 0
+
+
+def test_the_place_of_isotropy_is_chosen(seen):
+    assert seen["options"] == seen["parts"] == 8  # two metrics at two views and both sides
+    assert seen["first"] == [place == 0 for place in range(8)]
+    assert seen["fourth"] == [place == 3 for place in range(8)]
+
+
+def test_everything_is_open_in_print(seen):
+    assert (seen["folded"] > 0, seen["foldedInPrint"]) == (True, 0)
+
+
+def test_a_phone_shows_it_all(seen):
+    assert seen["wide"] == []
+    assert seen["small"] == 0
+
+
+def test_many_arms_with_long_names_fit_a_phone(tmp_path):
+    arms = ("none", *(f"arm_{k}_{'long' * 12}" for k in range(12)))
+    runs = runs_of({"wic": TASKS["wic"]}, arms, range(2))
+    more = {"curves": (), "metrics": (), "name": "long" * 30}
+    found = [arm._replace(name=name) for arm, name in zip(content().arms * 4, arms, strict=False)]
+    given = content(arms=tuple(found), runs=runs, rows=rows_of(runs, arms, 0.01), **more)
+    text = write_study_page(tmp_path / "study", given).read_text(encoding="utf-8")
+    page = tmp_path / "used.html"
+    check = """<script>
+    document.body.style.width = "390px";
+    document.body.style.margin = "0";
+    const wide = [...document.querySelectorAll("body *")].filter((part) =>
+      !part.closest(".scroll, svg, pre, option") && part.getBoundingClientRect().right > 391);
+    document.title = `${wide.length} wide`;
+    </script>"""
+    page.write_text(text.replace("</body>", check + "</body>"), encoding="utf-8")
+    dom, said = opened(page, tmp_path)
+    assert said == []
+    assert "<title>0 wide</title>" in dom

@@ -1,0 +1,193 @@
+"""Figures of a study show each arm where its numbers are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from isotrain.keys import Place
+from isotrain.pages.arm_looks import MARKERS, arm_looks
+from isotrain.pages.study_content import Curve, Difference, Estimate, Point, ScoreRow
+from isotrain.pages.study_figures import (
+    against_isotropy,
+    around_site,
+    by_layer,
+    differences,
+    through_training,
+    with_names,
+)
+from isotrain.pages.svg import inline, svg_text
+from tests.pages.small_study import EFFECT, METRICS, content, isotropy
+
+STUDY = content()
+LOOKS = arm_looks(tuple(EFFECT), "none")
+KEY = "test/accuracy"
+WIC = [run for run in STUDY.runs if run.task == "wic"]
+ROWS = [row for row in STUDY.rows if (row.task, row.score) == ("wic", KEY) and row.difference]
+TITLES = {"tokens": "tokens", "cls": "first token"}
+
+
+def of_arm(figure, arm):
+    gid = LOOKS[arm].gid
+    return [line for line in figure.axes[0].lines if line.get_gid() == gid]
+
+
+def xs(line):
+    return [float(value) for value in line.get_xdata()]
+
+
+def ys(line):
+    return [float(value) for value in line.get_ydata()]
+
+
+def test_no_two_arms_look_alike():
+    looks = arm_looks(["b", "none", *(f"a{k}" for k in range(34))], "none")
+    assert next(iter(looks)) == "none"
+    assert len({(look.colour, look.marker) for look in looks.values()}) == len(looks) == 36
+    assert [look.number for look in looks.values()] == list(range(36))
+    assert {look.marker for look in looks.values()} == set(MARKERS)
+
+
+def test_a_difference_has_its_interval_its_seeds_and_its_mean():
+    figure = differences(ROWS, WIC, LOOKS, margin=0.01)
+    for place, row in enumerate(ROWS):
+        dots, interval, items, mean = of_arm(figure, row.arm)
+        own = {run.seed: run.values[KEY] for run in WIC if run.arm == row.arm}
+        base = {run.seed: run.values[KEY] for run in WIC if run.arm == "none"}
+        assert sorted(xs(dots)) == pytest.approx(sorted(own[k] - base[k] for k in own))
+        about = row.difference.estimate
+        assert xs(interval) == [about.low, about.high]
+        assert xs(items) == [row.items.low, row.items.high]
+        assert xs(mean) == pytest.approx([about.mean])
+        assert all(
+            place < y < place + 1 for line in (dots, interval, items, mean) for y in ys(line)
+        )
+        full = row.difference.p_holm < 0.05
+        assert mean.get_markerfacecolor() == (LOOKS[row.arm].colour if full else "white")
+    assert {row.difference.p_holm < 0.05 for row in ROWS} == {True, False}
+    (axis,) = figure.axes
+    (band,) = axis.patches
+    assert (band.get_x(), band.get_width()) == (-0.01, 0.02)
+    low, high = axis.get_xlim()
+    reached = [x for line in axis.lines if line.get_gid() for x in xs(line)]
+    assert low < min(*reached, -0.01)
+    assert high > max(*reached, 0.01)
+    assert axis.get_ylim() == (len(ROWS), 0)  # the first arm on top
+    assert axis.get_title() == "wic · accuracy on test · N = 1,400"
+
+
+def test_only_seeds_of_both_arms_are_paired():
+    runs = [r for r in WIC if not (r.arm == "none" and r.seed == 3)]
+    dots = of_arm(differences(ROWS, runs, LOOKS), "project")[0]
+    assert len(xs(dots)) == 7
+    runs = [r._replace(values={KEY: math.nan}) if r.seed == 5 else r for r in runs]
+    assert len(xs(of_arm(differences(ROWS, runs, LOOKS), "project")[0])) == 6
+
+
+def test_one_seed_has_a_mean_and_no_interval():
+    alone = Estimate(1, -0.02)
+    row = ScoreRow("wic", KEY, "istar", "1400", alone, Difference(alone))
+    figure = differences([row], [], LOOKS, published={"istar": -0.3})
+    dots, mean = of_arm(figure, "istar")
+    assert (xs(dots), xs(mean), mean.get_markerfacecolor()) == ([], [-0.02], "white")
+    (cross,) = (line for line in figure.axes[0].lines if line.get_marker() == "x")
+    assert xs(cross) == [-0.3]
+    assert figure.axes[0].get_xlim()[0] < -0.3
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == ["istar", "−0.020"]
+
+
+def test_names_and_formulas_of_an_arm_stay_texts():
+    name = "$x_1$ <b>" + "long" * 20
+    row = ROWS[0]._replace(arm=name)
+    svg = svg_text(differences([row], [], arm_looks([name], "none")))
+    assert "$x_1$ &lt;b&gt;" in svg
+    assert "long" * 20 not in svg
+    assert 'data-arm="1"' in inline(svg, "f1", "")
+
+
+def test_every_run_and_every_mean_is_a_point():
+    place = Place(METRICS[0], "layer_01", "tokens")
+    runs = [r._replace(degenerate="one class") if r.seed == 0 else r for r in WIC]
+    runs[1] = runs[1]._replace(values={KEY: 0.5})  # of a run without isotropy nothing is drawn
+    figure = against_isotropy(runs, KEY, place, LOOKS, "wic")
+    for arm in EFFECT:
+        own = [r for r in runs if r.arm == arm and place.key in r.values]
+        sound, broken, mean = of_arm(figure, arm)
+        assert (len(xs(sound)), len(xs(broken))) == (6 if arm == "none" else 7, 1)
+        assert broken.get_markerfacecolor() == "none"
+        assert xs(mean) == pytest.approx([sum(r.values[place.key] for r in own) / len(own)])
+        assert ys(mean) == pytest.approx([sum(r.values[KEY] for r in own) / len(own)])
+    assert figure.axes[0].get_xlabel() == "IsoScore, bias-corrected (1 = isotropic)"
+    assert figure.axes[0].get_ylabel() == "accuracy on test"
+
+
+def curves(**more):
+    return [c for c in STUDY.curves if c.task == "wic" and c.place.metric == METRICS[0]]
+
+
+def test_layers_at_the_end_with_their_bands():
+    figure = by_layer(curves(), "tokens", LOOKS, TITLES)
+    assert len(figure.axes[0].collections) == len(EFFECT)
+    for arm, band in zip(EFFECT, figure.axes[0].collections, strict=True):
+        (line,) = of_arm(figure, arm)
+        ends = [isotropy(Place(METRICS[0], f"layer_0{k}", "tokens"), arm) for k in (0, 1)]
+        assert xs(line) == [0, 1]
+        assert ys(line) == pytest.approx(ends)
+        assert band.get_gid() == LOOKS[arm].gid
+        shape = band.get_paths()[0].vertices[:, 1]
+        assert (shape.min(), shape.max()) == pytest.approx((min(ends) - 0.0105, max(ends) + 0.0105))
+    assert figure.axes[0].get_title() == "wic · tokens · N = 2,048"
+    assert figure.axes[0].get_ylabel() == "IsoScore, bias-corrected (1 = isotropic)"
+
+
+def test_the_end_is_that_of_the_kept_weights_where_it_is_known():
+    place = Place("lid", "layer_01", "tokens")
+    last = Point(40, 2.0, None, None, 1)
+    curve = Curve("wic", "none", place, (last,), end=Point(20, 5.0, 4.0, 6.0, 3))
+    (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
+    assert ys(line) == [5.0]
+    figure = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
+    assert ys(of_arm(figure, "none")[0]) == [2.0]
+    assert not figure.axes[0].collections  # one seed has no band
+
+
+def test_around_a_site_arms_stand_beside_each_other():
+    figure = around_site(curves(), "pooled", LOOKS)
+    places = {}
+    for arm in EFFECT:
+        *intervals, line = of_arm(figure, arm)
+        assert len(xs(line)) == len(intervals) == (1 if arm == "none" else 2)
+        for bar, x, y in zip(intervals, xs(line), ys(line), strict=True):
+            assert xs(bar) == [x, x]
+            assert min(ys(bar)) < y < max(ys(bar))
+        places[arm] = xs(line)[-1]
+    assert len(set(places.values())) == len(EFFECT)
+    assert all(0.5 < x < 1.5 for x in places.values())
+
+
+def test_a_curve_through_training_has_a_gap_where_a_mean_is_not_finite():
+    place = Place(METRICS[0], "layer_01", "tokens")
+    points = [Point(step, 0.1 * step, None, None, 1) for step in range(3)]
+    points[1] = points[1]._replace(mean=math.nan)
+    figure = through_training([Curve("wic", "none", place, tuple(points))], place, LOOKS)
+    (line,) = of_arm(figure, "none")
+    assert xs(line) == [0, 1, 2]
+    assert [math.isnan(y) for y in ys(line)] == [False, True, False]
+    whole = through_training(curves(), place, LOOKS)
+    assert len(whole.axes[0].collections) == len(whole.axes[0].lines) == len(EFFECT)
+
+
+def test_a_file_names_the_arms_below_what_was_drawn():
+    figure = by_layer(curves(), "tokens", LOOKS, TITLES)
+    before = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
+    with_names(figure, LOOKS)
+    after = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
+    assert after[0] > before[0]
+    assert after[1][3] * after[0] == pytest.approx(before[1][3] * before[0])  # inches stay
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(LOOKS)
+    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
+    top = legend.get_window_extent(renderer).y1
+    assert top <= figure.axes[0].get_window_extent(renderer).y0

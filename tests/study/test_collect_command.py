@@ -1,0 +1,150 @@
+"""`isotrain collect`: runs of studies, sweeps and single runs, in one table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from isotrain.results import write_json
+from isotrain.study.collect_command import find_runs, main
+from isotrain.study.groups import Found, differing, flat_config, groups_markdown
+from isotrain.study.results import Run
+
+
+def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
+    """A finished run as it stands on disk."""
+    config = {"seed": seed, "task": {"form": "cross", "seed": seed}, "output_dir": str(folder)}
+    config |= more.pop("config", {})
+    folder.mkdir(parents=True)
+    content = {
+        **{"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}},
+        **{"scores": {"val/accuracy": accuracy}, "arm": arm, "seed": seed, "config": config},
+        **{"data": "demo", "finished_at": "2026-01-01"},
+    }
+    write_json(folder / "result.json", {**content, **more})
+
+
+def cells(text):
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines][2:]
+
+
+def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    for seed in range(3):
+        leave(runs / "wic" / f"none-{seed}", seed=seed, accuracy=0.6 + 0.01 * seed)
+        bi = {"task": {"form": "bi", "seed": seed}}
+        leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
+    leave(runs / "wic" / "zca-0", arm="zca", accuracy=0.65)
+    assert main([str(runs)]) == 0
+    out = runs / "collected"
+    text = (out / "groups.md").read_text()
+    assert text in capsys.readouterr().out
+    assert cells(text) == [
+        ["wic", "none", "val/accuracy", "9", "3", "0.7000", "0.0000", "", "task.form=bi"],
+        [
+            *("wic", "none", "val/accuracy", "9", "3", "0.6100", "0.0100"),
+            *("0.5852 to 0.6348", "task.form=cross"),
+        ],
+        ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", ""],
+    ]
+    lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
+    assert len(lines) == 7
+    assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]
+    assert "output_dir" not in lines[0]
+    assert "task.seed" not in lines[0]
+    assert pq.read_table(out / "runs.parquet").column("task.form").to_pylist()[:2] == [
+        *("cross", "bi")
+    ]
+
+
+def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):
+    leave(tmp_path / "wic" / "none-0")
+    assert main([str(tmp_path)]) == 0
+    first = {p.name: p.read_bytes() for p in (tmp_path / "collected").iterdir()}
+    assert set(first) == {"groups.md", "runs.csv", "runs.parquet"}
+    assert main([str(tmp_path), "--out", str(tmp_path / "elsewhere")]) == 0
+    assert {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").iterdir()} == first
+
+
+def test_what_is_left_out_is_told(tmp_path, capsys):
+    leave(tmp_path / "wic" / "none-0", environment={"git": "0a1b"})
+    leave(tmp_path / "wic" / "none-1", seed=1, environment={"git": "2c3d-dirty"})
+    leave(tmp_path / "wic" / "none-2", status="failed", error="OSError: /secret")
+    leave(tmp_path / "wic" / "none-3")
+    (tmp_path / "wic" / "none-3" / "result.json").write_text("{")
+    leave(tmp_path / "wic" / "none-4")
+    content = json.loads((tmp_path / "wic" / "none-4" / "result.json").read_text())
+    del content["config"]
+    write_json(tmp_path / "wic" / "none-4" / "result.json", content)
+    leave(tmp_path / "wic" / ".hidden")
+    assert main([str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "# Runs: 2 finished" in text
+    assert "- wic/none-2: failed (OSError)" in text
+    assert "- wic/none-3: damaged: result.json (JSONDecodeError" in text
+    assert "- wic/none-4: damaged: result.json (KeyError: 'config')" in text
+    assert "- 2c3d+: wic none 1" in text
+    assert "hidden" not in text
+
+
+def test_the_same_run_in_two_places_counts_once(tmp_path):
+    leave(tmp_path / "a" / "wic" / "none-0", accuracy=0.5, finished_at="2026-01-02")
+    leave(tmp_path / "b" / "wic" / "none-0", accuracy=0.6, finished_at="2026-01-03")
+    leave(tmp_path / "c" / "wic" / "none-0", accuracy=0.7, finished_at="2026-01-01")
+    found, told = find_runs(tmp_path)
+    assert [one.run.scores["val/accuracy"] for one in found] == [0.6]
+    assert told == [
+        "a/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
+        "c/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
+    ]
+    shutil.rmtree(tmp_path / "b")
+    assert [one.run.scores["val/accuracy"] for one in find_runs(tmp_path)[0]] == [0.5]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_nothing_to_collect(tmp_path, exists, capsys):
+    folder = tmp_path if exists else tmp_path / "nowhere"
+    assert main([str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert f"no finished run below {folder}" in told
+    assert (f"{folder}: No such file" in told) != exists
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_of_other_data_are_another_group():
+    one = Run("wic", "none", 0, {"val/loss": 1.0}, {"val/loss": 9}, data="a")
+    found = [Found(run, {}) for run in (one, one._replace(seed=1, data="b"))]
+    lines = cells(groups_markdown(found, differing(found)))
+    assert [(line[-1], line[4]) for line in lines] == [("data=a", "1"), ("data=b", "1")]
+
+
+def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
+    runs = [Run("wic", "none", seed, {}, {}) for seed in (0, 1)]
+    same = {"lr": "1", "seed": "0", "source.seed": "0", "isotropy.seed": "0", "n": "0"}
+    other = {"lr": "1", "seed": "1", "source.seed": "0", "isotropy.seed": "1", "n": "1"}
+    found = [Found(run, keys) for run, keys in zip(runs, (same, other), strict=True)]
+    assert differing(found) == [{"n": "0"}, {"n": "1"}]
+    apart = [found[0], Found(runs[1], {**other, "source.seed": "5"})]
+    assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
+
+
+def test_a_configuration_in_dotted_keys():
+    config = {"a": {"b": [1, "x"], "c": {}}, "report": True, "monitor": {"map_rows": 3, "k": None}}
+    assert flat_config(config) == {"a.b": '[1, "x"]', "a.c": "{}", "monitor.k": "null"}
+
+
+def test_a_part_that_others_lack_is_told_by_its_class_alone():
+    metric = "metric.lid.function."
+    lid = {f"{metric}_target_": "isotrain.metrics.lid.lid", "metric.lid.needs": "rows"}
+    keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
+    found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
+    told = [line[-1] for line in cells(groups_markdown(found, differing(found)))]
+    assert sorted(told) == [
+        *("lr=1", "metric.lid=lid, metric.lid.function.k=100"),
+        "metric.lid=lid, metric.lid.function.k=50",
+    ]

@@ -1,0 +1,66 @@
+"""Isotropy through training over the seeds of an arm, and the content of a study's page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isotrain.keys import Place
+from isotrain.study.curves import isotropy_curves
+from isotrain.study.results import Run
+from isotrain.study.statistics import summarize
+
+AFTER = Place("isoscore", "pooled", "after")
+
+
+def run(folder, seed, rows, arm="none"):
+    folder = folder / f"{arm}-{seed}"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    counts = {AFTER._replace(metric="n_rows").key: 64.0}
+    return Run("wic", arm, seed, counts, {}, folder=folder)
+
+
+def test_a_point_is_the_mean_over_the_seeds_at_its_step(tmp_path):
+    values = {0: [0.1, 0.2], 20: [0.5, 0.3]}
+    runs = [
+        run(tmp_path, seed, [{"step": step, AFTER.key: own[seed]} for step, own in values.items()])
+        for seed in (0, 1)
+    ]
+    (curve,) = isotropy_curves(runs, ["isoscore"])
+    assert (curve.task, curve.arm, curve.place, curve.n_rows) == ("wic", "none", AFTER, 64)
+    for point, (step, own) in zip(curve.points, values.items(), strict=True):
+        found = summarize(own)
+        assert (point.step, point.n) == (step, 2)
+        assert (point.mean, point.low, point.high) == pytest.approx(
+            (found.mean, found.low, found.high)
+        )
+
+
+def test_what_is_no_curve_is_left_out(tmp_path):
+    row = {
+        AFTER.key: 0.5,
+        Place("lid", "pooled", "after").key: 1.0,  # another metric
+        Place("isoscore", "pooled", "after", "train_isotropy").key: 2.0,  # of training rows
+        Place("isoscore", "pooled", "before").key: None,  # not finite
+        "val/loss": 1.0,
+    }
+    runs = [run(tmp_path, 0, [{"step": 0, **row}, {"step": 0, AFTER.key: 0.75}])]
+    (curve,) = isotropy_curves(runs, ["isoscore"])
+    assert [tuple(point) for point in curve.points] == [(0, 0.75, None, None, 1)]
+
+
+def test_seeds_that_ended_sooner_and_files_that_are_damaged(tmp_path):
+    runs = [run(tmp_path, seed, [{"step": 0, AFTER.key: 0.5}]) for seed in (0, 1, 2)]
+    runs.append(run(tmp_path, 3, [{"step": s, AFTER.key: 0.7} for s in (0, 9)]))
+    (runs[1].folder / "metrics.jsonl").write_text("{\n")
+    (runs[2].folder / "metrics.jsonl").unlink()
+    (curve,) = isotropy_curves(runs, ["isoscore"])
+    assert [(point.step, point.n) for point in curve.points] == [(0, 2), (9, 1)]
+
+
+def test_arms_have_their_own_curves(tmp_path):
+    rows = [{"step": 0, AFTER.key: 0.5}]
+    runs = [run(tmp_path, 0, rows, arm) for arm in ("zca", "none")]
+    assert [curve.arm for curve in isotropy_curves(runs, ["isoscore"])] == ["zca", "none"]

@@ -1,0 +1,138 @@
+"""`study.json`: one folder is one study, whatever is added to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from isotrain.study.command import main
+from isotrain.study.definition import Study, StudyError
+from isotrain.study.identity import check_identity, write_identity
+from isotrain.study.plan import plan_jobs
+from isotrain.study.runner import run_study
+
+STUDY = Study(
+    name="one",
+    overrides=("encoder=tiny", "source=demo"),
+    tasks={"rte": ("task=rte",), "wic": ("task=wic",)},
+    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    baseline="none",
+    seeds=(0, 1),
+)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    """The runs of the study, planned once."""
+    return plan_jobs(STUDY)
+
+
+@pytest.fixture
+def written(tmp_path, jobs):
+    """The folder of the study, with its `study.json`, and the function that checks another one."""
+    folder = tmp_path / "one"
+    folder.mkdir()
+    write_identity(STUDY, jobs, folder, "one.yaml", [])
+
+    def check(study=STUDY, more=()):
+        planned = jobs if study is STUDY and not more else plan_jobs(study, more)
+        check_identity(study, planned, folder)
+        return planned
+
+    return folder, check
+
+
+def test_what_is_kept(written):
+    folder, _ = written
+    content = json.loads((folder / "study.json").read_text())
+    assert (content["name"], content["file"]) == ("one", "one.yaml")
+    assert list(content["runs"]) == ["rte-none", "rte-mean", "wic-none", "wic-mean"]
+    assert content["shared"]["encoder.width"] == 64
+    assert content["runs"]["wic-mean"]["keys"]["isotropy.n_components"] == 0
+    everywhere = {*content["shared"], *content["runs"]["wic-mean"]["keys"]}
+    assert not everywhere & {"seed", "output_dir", "logger", "checkpoint.final"}
+    assert len({run["hash"] for run in content["runs"].values()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, ()),
+        ({"seeds": (0, 1, 2)}, ()),
+        ({"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}, ()),
+        ({"tasks": {"rte": ("task=rte",)}}, ()),
+        ({}, ("checkpoint.every_steps=7", "report=false", "monitor.map_rows=0")),
+    ],
+)
+def test_what_is_added_or_computes_the_same_is_welcome(written, changes, more):
+    _, check = written
+    check(replace(STUDY, **changes), more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "said"),
+    [
+        ({}, ["data.batch_size=8"], "rte-none, rte-mean, wic-none, and 1 more: data.batch_size"),
+        ({}, ["data.batch_size=8"], "data.batch_size was 32 and is 8\n"),
+        ({"arms": {**STUDY.arms, "mean": ("isotropy=clip",)}}, [], "rte-mean, wic-mean: isotropy."),
+        ({"tasks": {**STUDY.tasks, "wic": ("task=wic", "task.form=bi")}}, [], "cross and is bi"),
+    ],
+)
+def test_another_content_is_refused_with_the_keys_that_differ(written, changes, more, said):
+    folder, check = written
+    before = (folder / "study.json").read_bytes()
+    with pytest.raises(StudyError) as told:
+        check(replace(STUDY, **changes), more)
+    assert said in str(told.value)
+    assert f"the folder {folder} belongs to another study one; take another name" in str(told.value)
+    assert (folder / "study.json").read_bytes() == before
+
+
+def test_what_was_there_is_kept_when_a_part_is_run(written):
+    folder, check = written
+    part = replace(STUDY, tasks={"rte": ("task=rte",)})
+    before = json.loads((folder / "study.json").read_text())
+    write_identity(part, check(part), folder, "one.yaml", [])
+    after = json.loads((folder / "study.json").read_text())
+    assert after["runs"] == before["runs"]
+    with pytest.raises(StudyError, match="wic-none"):
+        check(more=["task.max_length=64"])
+
+
+def test_secrets_are_not_kept(written, monkeypatch):
+    folder, check = written
+    monkeypatch.setenv("MY_TOKEN", "a-secret-word")
+    more = ["logger=[]", "init_from=https://me:a-secret-word@host/x"]
+    write_identity(STUDY, check(), folder, "one", more)
+    assert "a-secret-word" not in (folder / "study.json").read_text()
+    assert "init_from=https" in (folder / "study.json").read_text()
+
+
+@pytest.mark.parametrize("text", ["", '{"runs": {"rte-none"', "[]", '{"runs": {"a": 1}}'])
+def test_a_damaged_file_is_told_and_refuses_nothing(written, capsys, text):
+    folder, check = written
+    (folder / "study.json").write_text(text)
+    jobs = check(more=["data.batch_size=8"])
+    assert f"{folder / 'study.json'} is damaged" in capsys.readouterr().out
+    write_identity(STUDY, jobs, folder, "one", [])
+    with pytest.raises(StudyError, match="batch_size was 8 and is 32"):
+        check()
+
+
+def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
+    other = [*fake.overrides, "data.batch_size=8"]
+    for action in ("run", "report", "status"):
+        capsys.readouterr()
+        assert main([action, str(fake.file), *other]) == 2
+        assert "data.batch_size was 32 and is 8" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()} == before
+    assert run_study(str(fake.file), other, 3, fake.command, name="small") == 0
+    assert (fake.runs / "studies" / "small" / "table.md").is_file()
+    assert main(["status", str(fake.file), "--name", "small", *other]) == 0
+    assert "study small: 6 runs, 6 finished" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in before} == before

@@ -1,0 +1,183 @@
+"""Sign flips, equivalence and seeds needed: exact counts, scipy, levels and power by simulation."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from isotrain.study.statistics import Comparison, compare_paired, seeds_needed
+
+SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
+    lambda values: np.std(values) > 1e-3
+)
+FEW = settings(max_examples=25, derandomize=True, deadline=None)
+
+
+def by_counting(differences):
+    """p of all sign patterns, for integers: the exact distribution of their sums, by adding."""
+    patterns = {0: 1}
+    for size in differences:
+        longer = {}
+        for total, count in patterns.items():
+            for signed in (total - size, total + size):
+                longer[signed] = longer.get(signed, 0) + count
+        patterns = longer
+    reach = abs(sum(differences))
+    return sum(n for total, n in patterns.items() if abs(total) >= reach) / 2 ** len(differences)
+
+
+@pytest.mark.parametrize("n", [8, 9, 10, 13, 24, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sign_flips_of_accuracies_count_every_pattern_and_every_tie(n, dtype):
+    """Few different differences: most sums are tied, and float32 tells some of the ties apart."""
+    rng = np.random.default_rng(n)
+    for shift in (0, 1, 4):
+        right, base = rng.integers(180, 190, (2, n)).tolist()
+        differences = [r + shift - b for r, b in zip(right, base, strict=True)]
+        values = [float(dtype((r + shift) / 277)) for r in right]
+        found = compare_paired(values, [float(dtype(b / 277)) for b in base])
+        assert found.method == "permutation"
+        assert found.p == by_counting(differences)
+
+
+def test_the_two_ways_to_count_agree_with_all_patterns_written_out():
+    differences = [3, -1, 0, 2, 2, 5, -1, 4]
+    sums = [
+        sum(s * d for s, d in zip(p, differences, strict=True)) for p in product((-1, 1), repeat=8)
+    ]
+    share = np.mean([abs(total) >= 14 for total in sums])
+    found = compare_paired([d / 64 for d in differences], [0.0] * 8)
+    assert by_counting(differences) == found.p == share
+
+
+@pytest.mark.parametrize("n", [8, 10])
+def test_sign_flips_agree_with_scipy(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0.71, 0.02, n), rng.normal(0.69, 0.02, n)
+    reference = stats.permutation_test(
+        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
+    )
+    assert compare_paired(a, b).p == pytest.approx(reference.pvalue, rel=1e-12)
+
+
+def test_where_each_test_is_used():
+    rng = np.random.default_rng(0)
+    for n in (2, 7, 41, 60):
+        found = compare_paired(rng.normal(0.1, 1, n), rng.normal(0, 1, n))
+        assert (found.method, found.p) == ("t", found.difference.p)
+    values, base = rng.normal(0.3, 1, (2, 40))
+    found = compare_paired(values, base)
+    assert found.method == "permutation"
+    assert found.p == pytest.approx(found.difference.p, abs=0.01)
+
+
+@FEW
+@given(SCORES, st.floats(0.005, 0.5))
+def test_equivalence_is_two_one_sided_tests_and_the_interval_inside(values, margin):
+    base = [value**2 for value in values]
+    differences = np.subtract(values, base)
+    if np.std(differences) < 1e-4:
+        return
+    found = compare_paired(values, base, margin, confidence=0.9)
+    sides = [
+        stats.ttest_1samp(differences, -margin, alternative="greater").pvalue,
+        stats.ttest_1samp(differences, margin, alternative="less").pvalue,
+    ]
+    assert found.p_equivalent == pytest.approx(max(sides), rel=1e-9)
+    inside = -margin < found.difference.low and found.difference.high < margin
+    assert inside == (found.p_equivalent < 0.05)
+    assert compare_paired(values, base).p_equivalent is None
+
+
+def rejections(n_draws, n, share_of, draw):
+    """How often a comparison of n normal differences is called by `share_of`."""
+    differences = draw(np.random.default_rng(n), (n_draws, n))
+    base = [0.7] * n
+    return np.mean([share_of(compare_paired((0.7 + d).tolist(), base, 0.01)) for d in differences])
+
+
+def differs(found: Comparison):
+    return found.p < 0.05
+
+
+def is_equivalent(found: Comparison):
+    return found.p_equivalent < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "method", "rate"),
+    [(5, "t", 0.05), (8, "permutation", 12 / 256), (10, "permutation", 50 / 1024)],
+)
+def test_false_positives_of_the_paired_test(n, method, rate):
+    """10,000 null studies: the standard error of the rate is 0.22 points."""
+    found = rejections(10_000, n, differs, lambda rng, shape: rng.normal(0, 0.015, shape))
+    assert compare_paired(range(n), [0.0] * n).method == method
+    assert 0.04 < found < 0.06
+    assert found == pytest.approx(rate, abs=0.008)
+
+
+@pytest.mark.slow
+def test_false_positives_of_the_permutation_test_with_heavy_tails():
+    """The t test rejects 2 % of Cauchy null cases; sign flips keep their level."""
+    found = rejections(10_000, 10, differs, lambda rng, shape: 0.01 * rng.standard_cauchy(shape))
+    assert found == pytest.approx(50 / 1024, abs=0.008)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 10])
+@pytest.mark.parametrize("edge", [-0.01, 0.01])
+def test_equivalence_holds_its_level_at_the_edge_of_the_margin(n, edge):
+    """Sharp where the margin is wide for the spread, below 5 % where it is not."""
+    sharp = rejections(6000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.002, s))
+    blunt = rejections(2000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.03, s))
+    assert 0.04 < sharp < 0.06
+    assert blunt < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mean", "sd"), [(0.0, 0.006), (0.005, 0.006), (0.0, 0.012)])
+def test_equivalence_is_seen_inside_the_margin(mean, sd):
+    """As often as by 400,000 draws of the two one-sided tests; ten seeds, margin 0.01."""
+
+    def draw(rng, shape):
+        return rng.normal(mean, sd, shape)
+
+    x = draw(np.random.default_rng(1), (400_000, 10))
+    reach = stats.t.ppf(0.95, 9) * stats.sem(x, axis=1)
+    expected = np.mean((x.mean(axis=1) - reach > -0.01) & (x.mean(axis=1) + reach < 0.01))
+    found = rejections(2000, 10, is_equivalent, draw)
+    assert found == pytest.approx(expected, abs=0.035)
+    assert (found > 0.95) == (sd == 0.006 and mean == 0)  # the others: 0.78 and 0.57
+
+
+@pytest.mark.parametrize("sd", [0.0002, 0.002, 0.004, 0.01, 0.0237, 0.05, 0.3])
+@pytest.mark.parametrize("power", [0.8, 0.95])
+def test_seeds_needed_is_the_first_with_the_power(sd, power):
+    def power_of(n):
+        effect, reach = 0.01 * math.sqrt(n) / sd, stats.t.ppf(0.975, n - 1)
+        values = np.linspace(1e-9, 12, 200_001)  # s/σ, which has a chi density
+        density = stats.chi.pdf(values * math.sqrt(n - 1), n - 1) * math.sqrt(n - 1)
+        seen = stats.norm.sf(reach * values - effect) + stats.norm.cdf(-reach * values - effect)
+        return np.trapezoid(density * seen, values)
+
+    n = seeds_needed(sd, power=power)
+    assert power_of(n) >= power - 1e-6
+    assert n == 2 or power_of(n - 1) < power + 1e-6
+
+
+@pytest.mark.parametrize("sd", [0.006, 0.01, 0.02])
+def test_n_for_a_point_has_the_power_in_simulations(sd):
+    """40,000 studies: the standard error is 0.2 points."""
+    halves = [sd / math.sqrt(2), -sd / math.sqrt(2)]  # two differences with standard deviation sd
+    n = compare_paired([0.5 + half for half in halves], [0.5, 0.5]).n_for_a_point
+    for seeds, enough in ((n, True), (n - 1, False)):
+        x = np.random.default_rng(seeds).normal(0.01, sd, (40_000, seeds))
+        seen = np.mean(stats.ttest_1samp(x, 0, axis=1).pvalue < 0.05)
+        assert (seen > 0.8 - 0.006) if enough else (seen < 0.8 + 0.006)

@@ -1,0 +1,107 @@
+"""How far a run is: steps of rows, of checkpoints, of the plan; and who is at it."""
+
+from __future__ import annotations
+
+import fcntl
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import torch
+from filelock import FileLock
+
+from isotrain.study.progress import checkpoint_step, is_owned, n_steps, newest_step
+
+
+def test_the_newest_whole_row(tmp_path):
+    rows = tmp_path / "metrics.jsonl"
+    rows.write_text('{"step": 0, "time_s": 1.0}\n{"step": 40, "time_s": 2.0}\n{"step": 41, "ti')
+    assert newest_step(rows) == 40
+    rows.write_text('{"step": 3, "x": "' + "1" * 2**18 + '"}\n{"step": 7}\n')
+    assert newest_step(rows) == 7
+    rows.write_text("")
+    assert newest_step(rows) is None
+    assert newest_step(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("n_rows", [1, 32, 33, 95])
+@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("limit", [None, 2, 0.5])
+def test_steps_are_those_of_a_loop(n_rows, accumulated, limit):
+    """The reference deals the batches out one by one."""
+    trainer = {"max_epochs": 3, "max_steps": -1, "accumulate_grad_batches": accumulated}
+    if limit is not None:
+        trainer["limit_train_batches"] = limit
+    batches = len(range(0, n_rows, 32))
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * (limit or 1))
+    steps = 0
+    for _epoch in range(3):
+        waiting = 0
+        for batch in range(batches):
+            waiting += 1
+            if waiting == accumulated or batch == batches - 1:
+                steps, waiting = steps + 1, 0
+    assert n_steps(trainer, n_rows, 32) == steps
+    assert n_steps(trainer | {"max_steps": 2}, n_rows, 32) == min(2, steps)
+
+
+def test_steps_without_a_limit_are_not_known():
+    assert n_steps({"max_epochs": -1, "max_steps": -1}, 10, 2) is None
+    assert n_steps({"max_epochs": None, "max_steps": 9}, 10, 2) == 9
+    assert n_steps({"max_epochs": 0, "max_steps": -1}, 10, 2) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_step_of_a_checkpoint_is_read_without_torch(tmp_path, dtype):
+    model = torch.nn.Linear(3, 2, dtype=dtype)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3, dtype=dtype)).sum().backward()
+    optimizer.step()
+    torch.save(
+        {
+            "global_step": 17,
+            "state_dict": model.state_dict(),
+            "optimizer_states": [optimizer.state_dict()],
+            "isotrain": {"step": 17, "random": torch.get_rng_state()},
+        },
+        tmp_path / "resume.ckpt",
+    )
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from isotrain.study.progress import checkpoint_step\n"
+        f"print(checkpoint_step(Path({str(tmp_path / 'resume.ckpt')!r})), 'torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "17 False\n"
+
+
+def test_nothing_that_a_checkpoint_names_is_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)
+
+    with zipfile.ZipFile(tmp_path / "resume.ckpt", "w") as parts:
+        parts.writestr("resume/data.pkl", pickle.dumps({"evil": Evil(), "global_step": 3}))
+    assert checkpoint_step(tmp_path / "resume.ckpt") == 3
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"half a zip", None])
+def test_no_checkpoint_no_step(tmp_path, content):
+    if content is not None:
+        (tmp_path / "resume.ckpt").write_bytes(content)
+    assert checkpoint_step(tmp_path / "resume.ckpt") is None
+
+
+def test_a_run_is_owned_while_its_lock_is_held(tmp_path):
+    assert not is_owned(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    lock = FileLock(tmp_path / ".lock")
+    with lock:
+        assert is_owned(tmp_path)
+    assert not is_owned(tmp_path)
+    with (tmp_path / ".lock").open("rb") as other:  # who only looks does not own
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not is_owned(tmp_path)

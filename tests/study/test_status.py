@@ -1,0 +1,185 @@
+"""What `isotrain study status` and `list` tell: states, steps, reasons and the time left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+
+import pytest
+import torch
+from filelock import FileLock
+from omegaconf import OmegaConf
+
+from isotrain.study import status
+from isotrain.study.command import main
+from isotrain.study.definition import study_names
+from isotrain.study.plan import Job
+from isotrain.study.status import State, seconds_left, show_status, state_of, status_table
+
+CFG = OmegaConf.create(
+    {"trainer": {"max_epochs": 2, "max_steps": -1}, "data": {"batch_size": 10}, "seed": 0}
+)
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Makes a job, with a record and files in its folder."""
+
+    def make(seed=0, task="wic", arm="none", result=None, rows=None, checkpoint=None):
+        folder = tmp_path / task / f"{arm}-{seed}"
+        folder.mkdir(parents=True)
+        if result is not None:
+            (folder / "result.json").write_text(json.dumps(result))
+        if rows is not None:
+            (folder / "metrics.jsonl").write_text(f'{{"step": {rows}, "x": 1}}\n')
+        if checkpoint is not None:
+            torch.save({"global_step": checkpoint}, folder / "resume.ckpt")
+        return Job(task, arm, seed, CFG, folder, ())
+
+    return make
+
+
+@pytest.fixture
+def studied(tmp_path):
+    """The folder of the study, with its logs."""
+    (tmp_path / "study" / "logs").mkdir(parents=True)
+    return tmp_path / "study"
+
+
+def record(state, **more):
+    return {"status": state, "n_rows": {"train": 100, "dev": 9}, **more}
+
+
+FINISHED = record("finished", monitor="val/a", scores={"val/a": 0.5}, timings_s={"total": 30.0})
+
+
+def test_every_state(job, studied):
+    waiting = job(0)
+    finished = job(1, result=FINISHED)
+    resumed = job(2, result={**FINISHED, "resumed_after_step": 5})
+    running = job(3, result=record("running"), rows=12)
+    killed = job(4, result=record("running"), rows=12, checkpoint=8)
+    stopped = job(5, result=record("interrupted"), rows=12)
+    failed = job(6, result=record("failed", error="OSError: full\nmore"), checkpoint=4)
+    refused = job(7)
+    (studied / "logs" / f"{refused.name}.log").write_text("why\nisotrain: exit code 2\n")
+    half = job(8)
+    (half.folder / "result.json").write_text('{"status": "fin')
+    with FileLock(running.folder / ".lock"):
+        jobs = (waiting, finished, resumed, running, killed, stopped, failed, refused, half)
+        found = [state_of(own, studied) for own in jobs]
+    assert [s.state for s in found] == [
+        *("waiting", "finished", "finished", "running", "interrupted", "interrupted"),
+        *("failed", "failed", "waiting"),
+    ]
+    assert [(s.step, s.n_steps) for s in found[3:7]] == [(12, 20), (8, 20), (None, 20), (4, 20)]
+    assert [s.took_s for s in found[:3]] == [None, 30.0, None]
+    assert found[6].reason == "OSError: full"
+    assert found[7].reason == "exit code 2; logs/wic-none-seed7.log tells why"
+    assert f"{half.folder / 'result.json'} is damaged" in found[8].reason
+    assert "done again" in found[8].reason
+
+
+def test_the_log_of_a_run_at_work_is_no_failure(job, studied):
+    begun = job(0)
+    (studied / "logs" / f"{begun.name}.log").write_text("isotrain: exit code 2\n")
+    with FileLock(begun.folder / ".lock"):
+        assert state_of(begun, studied).state == "running"
+    (studied / "logs" / f"{begun.name}.log").write_text("warning: something\n")
+    assert state_of(begun, studied).state == "waiting"
+
+
+def states(*given):
+    """(task, state, step, took_s) as states of a training of 100 steps."""
+    return [
+        State(Job(task, "none", k, CFG, None, ()), state, step, 100, "", took)
+        for k, (task, state, step, took) in enumerate(given)
+    ]
+
+
+def test_time_left_by_the_mean_of_the_same_task():
+    done = [("a", "finished", None, 50.0), ("a", "finished", None, 150.0)]
+    done += [("b", "finished", None, 10.0)]
+    left = [("a", "running", 25, None), ("a", "waiting", None, None), ("b", "failed", None, None)]
+    assert seconds_left(states(*done, *left), 1) == pytest.approx(75 + 100 + 10)
+    assert seconds_left(states(*done, *left), 2) == pytest.approx(100)  # the longest, alone
+    more = [("a", "interrupted", 50, None)] * 3
+    assert seconds_left(states(*done, *left, *more), 2) == pytest.approx((185 + 150) / 2)
+    # A task of which nothing has finished: the mean over the others.
+    assert seconds_left(states(*done, ("c", "waiting", None, None)), 1) == pytest.approx(70)
+    assert seconds_left(states(*done), 3) == 0
+    assert seconds_left(states(("a", "running", 5, None)), 1) is None
+
+
+def test_the_table(capsys):
+    found = states(*[("a", "finished", None, 60.0)] * 4, ("a", "running", 40, None))
+    found += [State(s.job._replace(seed=9), "failed", reason="OSError: full") for s in found[:1]]
+    study = type("Named", (), {"name": "s"})()
+    for part in status_table(study, found, 3, is_at_work=False).renderables:
+        status.say(part)
+    printed = capsys.readouterr().out
+    assert re.search(r"a +none +0-3 +4 \(step 40 of 100\) +9 ", printed)
+    assert "a-none-seed9: failed; OSError: full" in printed
+    assert "study s: 6 runs, 4 finished, 1 running, 1 failed; about 1:36 left, 1 at a time" in (
+        printed
+    )
+    assert "no process is at it" in printed
+
+
+@pytest.mark.parametrize("jobs", [None, 3])
+def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually, capsys, jobs):
+    monkeypatch.setenv("HOLD", "rte-none-seed1")
+    parent = fake.parent()
+    eventually(lambda: len(fake.noted("start")) == 2)
+    before = {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")}
+    line = ["status", str(fake.file), *fake.overrides, *([f"--jobs={jobs}"] if jobs else [])]
+    assert main(line) == 0
+    printed = capsys.readouterr().out
+    assert "6 runs, 1 finished, 5 waiting" in printed
+    assert f"{jobs or 1} at a time" in printed
+    assert "no process is at it" not in printed
+    assert {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")} == before
+    parent.kill()
+    os.kill(fake.pids()[1], signal.SIGKILL)
+    parent.communicate()
+    assert main(line) == 0
+    assert "no process is at it" in capsys.readouterr().out
+
+
+def test_status_before_anything_ran_and_of_unknown_arms(fake, capsys):
+    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    assert "6 runs, 0 finished, 6 waiting; time left unknown" in capsys.readouterr().out
+    assert not fake.runs.exists()
+    for action in ("status", "report"):
+        assert main([action, str(fake.file), *fake.overrides, "isotropy=clipp"]) == 2
+        assert "isotropy=clipp does not exist; did you mean clip?" in capsys.readouterr().err
+
+
+def test_watch_ends_when_all_is_done(job, studied, monkeypatch, capsys):
+    own = job(0, result=record("interrupted"))
+    looks = []
+
+    def look(_):
+        looks.append(1)
+        (own.folder / "result.json").write_text(json.dumps(FINISHED if len(looks) > 1 else {}))
+
+    monkeypatch.setattr(status, "is_watched", lambda: True)
+    monkeypatch.setattr(status.time, "sleep", look)
+    study = type("Named", (), {"name": "s"})()
+    assert show_status(study, [own], studied, 1, watch=True) == 0
+    assert len(looks) == 2
+    assert "1 runs, 1 finished" in capsys.readouterr().out
+    (own.folder / "result.json").write_text(json.dumps(record("failed")))
+    assert show_status(study, [own], studied, 1, watch=True) == 1
+    assert len(looks) == 2
+
+
+def test_the_list_has_every_study_with_its_question(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == study_names()
+    assert all(re.match(r"\w+ +[1-9]\d* runs  \w+ ", line) for line in lines)
+    smoke = next(line for line in lines if line.startswith("smoke "))
+    assert re.search(r"  4 runs  does a study run, resume and tabulate here\?", smoke)

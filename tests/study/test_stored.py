@@ -1,0 +1,92 @@
+"""Damaged results: told by name, put aside, never deleted, done again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isotrain.study.command import main
+from isotrain.study.definition import load_study
+from isotrain.study.plan import plan_jobs
+from isotrain.study.runner import run_study
+from isotrain.study.stored import put_aside, stored
+
+WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
+DAMAGED = [
+    "",
+    json.dumps(WHOLE)[:-20],
+    "not JSON",
+    "[1, 2]",
+    "{}",
+    '{"status": "done"}',
+    json.dumps({**WHOLE, "scores": None}),
+    json.dumps({**WHOLE, "scores": {"val/a": "high"}}),
+    json.dumps({k: v for k, v in WHOLE.items() if k != "n_rows"}),
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_what_is_no_result_is_named(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    found = stored(tmp_path)
+    assert found.result == {}
+    assert not found.is_finished
+    assert found.damage.startswith(f"{tmp_path / 'result.json'} is damaged (")
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "interrupted", "finished"])
+def test_whole_records_are_not(tmp_path, status):
+    (tmp_path / "result.json").write_text(json.dumps({**WHOLE, "status": status}))
+    found = stored(tmp_path)
+    assert (found.damage, found.is_finished) == ("", status == "finished")
+    assert found.result["status"] == status
+
+
+def test_aside_nothing_is_lost(tmp_path):
+    for text in ("first", "second", "third"):
+        (tmp_path / "result.json").write_text(text)
+        (tmp_path / "resume.ckpt").write_text(text)
+        (tmp_path / "metrics.jsonl").write_text("rows")
+        put_aside(tmp_path)
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert kept == {
+        "metrics.jsonl": "rows",
+        **{
+            f"{name}.damaged{k or ''}": text
+            for name in ("result.json", "resume.ckpt")
+            for k, text in enumerate(("first", "second", "third"))
+        },
+    }
+
+
+def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
+    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    results = [job.folder / "result.json" for job in jobs]
+    stamps = [path.stat().st_mtime_ns for path in results]
+    half = results[4].read_text()[:50]
+    results[4].write_text(half)
+    capsys.readouterr()
+    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    told = capsys.readouterr().out
+    assert f"{results[4]} is damaged" in told
+    assert "6 runs, 5 finished, 1 waiting" in told
+    assert main(["report", str(fake.file), *fake.overrides]) == 0
+    assert "rte, mean, seed 1: damaged: result.json" in capsys.readouterr().out
+    assert results[4].read_text() == half
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    told = capsys.readouterr().out
+    assert f"rte-mean-seed1: {results[4]} is damaged" in told
+    assert "the run is done again, and it is kept as result.json.damaged" in told
+    assert "6 runs, 5 finished before, 1 to do" in told
+    assert fake.noted("start").count("rte-mean-seed1") == 2
+    assert len(fake.noted("start")) == 7
+    assert results[4].with_name("result.json.damaged").read_text() == half
+    untouched = [path.stat().st_mtime_ns for path in results]
+    assert [now == then for now, then in zip(untouched, stamps, strict=True)] == [
+        k != 4 for k in range(6)
+    ]
+    assert {path: path.read_bytes() for path in fake.folder.glob("*.csv")} == tables

@@ -1,0 +1,481 @@
+"""Sweeps of `isotrain train -m`: what a file of conf/sweep asks for, and what their jobs leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain import multirun
+from isotrain.config.compose import RunJob
+from isotrain.config.sweep import check_sweep, with_sweeps
+
+CONF = Path(__file__).parents[1] / "conf" / "sweep"
+BASE = ["encoder=tiny", "source=demo"]
+NAMES = sorted(file.stem for file in CONF.glob("*.yaml"))
+
+
+# ------------------------------------------------------------------------------ files of values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_file_runs_as_its_command_says(name):
+    opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text("utf-8"))[0]
+    assert "Question:" in opening
+    command = shlex.split(re.search(r"Command:  (.*)", opening)[1])
+    assert command[:3] == ["isotrain", "train", "-m"]
+    cfg, overrides, mistakes = check_sweep([*command[3:], *BASE], None, True)
+    assert mistakes == []
+    assert cfg is not None
+    assert not [text for text in overrides if text.startswith("sweep=")]
+    content = OmegaConf.load(CONF / f"{name}.yaml")
+    assert {str(key) for key in content} <= {text.partition("=")[0] for text in overrides}
+
+
+def write(folder, **files):
+    (folder / "sweep").mkdir()
+    for name, text in files.items():
+        (folder / "sweep" / f"{name}.yaml").write_text(text)
+    return str(folder)
+
+
+def test_values_become_overrides(tmp_path):
+    mine = write(
+        tmp_path,
+        mine="site: [[tokens], [pooled, layer_1]]\ndata.n_train: [100, null]\nsync: [true, false]\n"
+        "seed: range(3)\noptimizer.lr: [1.0e-5]",
+    )
+    assert with_sweeps(["sweep=mine"], True, mine) == [
+        "site=[tokens],[pooled,layer_1]",
+        "data.n_train=100,null",
+        "sync=true,false",
+        "seed=range(3)",
+        "optimizer.lr=1e-05",
+    ]
+    assert check_sweep([*BASE, "isotropy=mean", "sweep=mine"], mine, True)[2] == []
+
+
+def test_two_files_are_crossed_and_the_command_line_wins(tmp_path):
+    mine = write(tmp_path, a="seed: [0, 1]\nisotropy: [mean]", b="seed: [2]", layers="seed: [9]")
+    assert with_sweeps(["sweep=[a,b]"], True, mine) == ["seed=2", "isotropy=mean"]
+    assert with_sweeps(["sweep=a", "seed=5", "task=rte"], True, mine) == [
+        *("isotropy=mean", "seed=5", "task=rte"),
+    ]
+    assert with_sweeps(["sweep=layers"], True, mine) == ["seed=9"]  # a file of ours is first
+    assert "seed=0,1,2" in with_sweeps(["sweep=layers"], True)
+
+
+@pytest.mark.parametrize(
+    ("override", "multirun", "said"),
+    [
+        ("sweep=seeds", False, "sweep=seeds gives several runs; add -m"),
+        ("sweep=sedes", True, "sweep=sedes does not exist; did you mean seeds?"),
+        ("sweep=seeds,layers", True, "crossed: 'sweep=[a,b]'"),
+        ("sweep=null", True, "sweep=None does not exist"),
+        ("sweep=scalar", True, "gives seed the value 3; give a list such as [3]"),
+        ("sweep=empty", True, "sweep=empty must map keys to lists"),
+        ("sweep=items", True, "sweep=items must map keys to lists"),
+        ("sweep=broken", True, "sweep=broken cannot be read"),
+        ("sweep=none_given", True, "gives seed the value []"),
+        ("sweep=key", True, "no key sede; did you mean seed?"),
+        ("sweep=value", True, "seed must be at least 0, got -1"),
+        ("sweep=[", True, "sweep="),
+    ],
+)
+def test_what_is_wrong_is_told_with_every_other_mistake(tmp_path, override, multirun, said):
+    mine = write(
+        tmp_path,
+        scalar="seed: 3",
+        empty="",
+        items="- seed",
+        broken="seed: [",
+        none_given="seed: []",
+        key="sede: [1, 2]",
+        value="seed: [0, -1]",
+    )
+    _cfg, _overrides, mistakes = check_sweep([*BASE, override, "rers=1"], mine, multirun)
+    assert any(said in mistake for mistake in mistakes), mistakes
+    assert any("no key rers" in mistake for mistake in mistakes)
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("optimizer.lr=interval(1e-5,1e-3)", ()),
+        ("optimizer.lr=tag(log, interval(1e-5, 1e-3))", ()),
+        (
+            "training.warmup_fraction=interval(0.1,1.5)",
+            ("training.warmup_fraction must be at most 1",),
+        ),
+        ("optimizer.rl=interval(1e-5,1e-3)", ("no key optimizer.rl",)),
+    ],
+)
+def test_both_ends_of_an_interval_are_judged_where_a_search_takes_one(toy_search, space, said):
+    line = [*BASE, space, "hydra/sweeper=toy"]
+    code = (
+        "from isotrain.config.sweep import check_sweep\n"
+        f"print(*check_sweep({line!r}, None, True)[2:], sep='\\n')"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if said:
+        assert said[0] in found.stdout
+    else:
+        assert found.stdout == "[]\n"
+    mistakes = check_sweep(line[:-1], None, True)[2]  # Hydra's own sweeper takes none
+    assert any("a sweep needs values" in mistake for mistake in mistakes)
+
+
+def test_a_search_within_ranks_is_refused(toy_search):
+    for rank, said in (("RANK", "start it once"), ("OTHER", "")):
+        found = subprocess.run(
+            [
+                *(sys.executable, "-m", "isotrain", "train", "-m", *BASE, "hydra/sweeper=toy"),
+                *("seed=0,1", "sede=1"),  # a mistake: nothing may start
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, rank: "0"},
+        )
+        assert found.returncode == 2
+        assert "no key sede" in found.stderr
+        assert said in found.stderr
+        assert ("torchrun" in found.stderr) == (rank == "RANK")
+
+
+TOY = '''
+"""A search of two trials: what it is told of the first would choose the second."""
+import json
+from dataclasses import dataclass
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+
+@dataclass
+class ToyConf:
+    _target_: str = "hydra_plugins.toy.ToySweeper"
+
+ConfigStore.instance().store(group="hydra/sweeper", name="toy", node=ToyConf, provider="toy")
+
+class ToySweeper(Sweeper):
+    def setup(self, *, hydra_context, task_function, config):
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config)
+
+    def sweep(self, arguments):
+        told = []
+        for trial in range(2):
+            values = [a for a in arguments if "interval" not in a] + [f"seed={trial}"]
+            (end,) = self.launcher.launch([values], initial_job_idx=trial)
+            told.append(end.return_value)
+        open("told.json", "w").write(json.dumps(told))
+'''
+
+
+@pytest.fixture
+def toy_search(tmp_path, monkeypatch):
+    """An adaptive sweeper of a plugin, `hydra/sweeper=toy`, for processes that a test starts."""
+    (tmp_path / "plugins" / "hydra_plugins").mkdir(parents=True)
+    (tmp_path / "plugins" / "hydra_plugins" / "toy.py").write_text(TOY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugins"))
+
+
+# ----------------------------------------------------------------------------- one process a job
+
+JOB = """
+import json, os, signal, sys, time
+from pathlib import Path
+told, file = sys.argv[1].removeprefix("--folder="), Path(sys.argv[2])
+cfg = json.loads(file.read_text())["config"]
+print("threads", os.environ.get("OMP_NUM_THREADS"), "of", cfg["threads"])
+print("gpus", os.environ.get("CUDA_VISIBLE_DEVICES"))
+def stop(*_):
+    print("stopped")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+Path("started").touch()
+for _ in range(1500 * (cfg["seed"] == 7)):  # is stopped
+    time.sleep(0.02)
+if cfg["seed"] == 3:
+    print("the reason")
+    sys.exit(1)
+run = Path("run")
+run.mkdir(exist_ok=True)
+(run / "result.json").write_text(json.dumps({
+    "status": "finished", "monitor": "val/accuracy",
+    "scores": {"val/accuracy": 0.625 if cfg["seed"] != 4 else None, "val/loss": 1.0}}))
+Path(told).write_text(str(run))
+"""
+LAUNCHERS = "hydra_plugins.x."
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch, composed):
+    """`play(seed, launcher, number, ...)`: a job of a sweep whose run is a small script."""
+    (tmp_path / "job.py").write_text(JOB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(multirun, "COMMAND", (sys.executable, "job.py"))
+
+    def play_one(seed=0, launcher="JoblibLauncher", number=2, *overrides):
+        cfg = composed(*BASE, *overrides)
+        cfg.seed = seed
+        hydra = OmegaConf.create(
+            {
+                "sweep": {"dir": "sweep"},
+                "job": {"num": number},
+                "launcher": {"_target_": f"{LAUNCHERS}{launcher}"},
+            }
+        )
+        return multirun.job_of_a_sweep(RunJob(cfg, "none", [f"seed={seed}"]), hydra)
+
+    return play_one
+
+
+def outcome(number=2):
+    return json.loads(Path(f"sweep/{number}/outcome.json").read_text())
+
+
+def test_a_job_gives_its_monitored_score(play):
+    assert play() == 0.625
+    assert isinstance(play(number=0), float)
+    assert outcome() == {
+        "overrides": ["seed=0"],
+        "code": 0,
+        "stopped": False,
+        "log": "sweep/2/log.txt",
+        "folder": "run",
+        "monitor": "val/accuracy",
+        "score": 0.625,
+    }
+
+
+def test_a_score_that_is_not_finite_is_told_as_such(play):
+    assert str(play(seed=4)) == "nan"
+    assert outcome()["score"] is None
+
+
+def test_a_job_that_fails_gives_none_and_its_code(play):
+    assert play(seed=3) is None
+    assert (outcome()["code"], outcome()["stopped"]) == (1, False)
+    assert "the reason" in Path("sweep/2/log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "overrides", "threads"),
+    [
+        ("JoblibLauncher", (), "1 of 1"),
+        ("SlurmLauncher", (), "1 of 1"),
+        ("JoblibLauncher", ("threads=2",), "2 of 2"),
+        ("BasicLauncher", (), "None of None"),
+        ("BasicLauncher", ("threads=2",), "2 of 2"),
+    ],
+)
+def test_jobs_side_by_side_have_one_thread_unless_one_says_so(
+    play, capfd, launcher, overrides, threads
+):
+    assert play(0, launcher, 2, *overrides) == 0.625
+    log = Path("sweep/2/log.txt")
+    assert log.exists() == (launcher != "BasicLauncher")  # those in turn print here
+    printed = log.read_text() if log.exists() else capfd.readouterr().out
+    assert f"threads {threads}\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("launcher", "devices", "overrides", "seen"),
+    [
+        ("JoblibLauncher", "0,1", (), ["0", "1", "0"]),
+        ("LocalLauncher", "4,7,9", (), ["4", "7", "9"]),
+        ("LocalLauncher", "0", (), ["0", "0", "0"]),  # submitit would hide it
+        ("JoblibLauncher", "", (), ["None", "None", "None"]),
+        ("JoblibLauncher", "0,1", ("trainer.devices=2",), ["0,1", "0,1", "0,1"]),
+        ("SlurmLauncher", "0,1", (), ["None", "None", "None"]),  # Slurm gives them out
+        ("BasicLauncher", "0,1", (), ["None", "None", "None"]),
+    ],
+)
+def test_jobs_side_by_side_have_a_gpu_each(
+    play, monkeypatch, capfd, launcher, devices, overrides, seen
+):
+    monkeypatch.setenv("ISOTRAIN_DEVICES", devices)
+    for number in range(3):
+        assert play(0, launcher, number, *overrides) == 0.625
+    logs = [Path(f"sweep/{n}/log.txt") for n in range(3)]
+    text = "".join(p.read_text() for p in logs) if logs[0].exists() else capfd.readouterr().out
+    assert re.findall(r"gpus (.*)", text) == seen
+
+
+def test_a_sweep_that_stops_ends_its_jobs_and_starts_no_other(play):
+    def stop():
+        while not Path("started").exists():
+            time.sleep(0.02)
+        Path("sweep/stop").write_text("1")
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert play(seed=7) is None
+    thread.join()
+    assert (outcome()["code"], outcome()["stopped"]) == (143, True)
+    assert "stopped" in Path("sweep/2/log.txt").read_text()
+    assert play(number=3) is None
+    assert not Path("sweep/3").exists()
+
+
+def test_a_job_is_killed_where_a_second_signal_asks_for_it(play):
+    def stop():
+        while not Path("started").exists():
+            time.sleep(0.02)
+        Path("sweep/stop").write_text("2")
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert play(seed=7) is None
+    thread.join()
+    assert outcome()["code"] == 128 + signal.SIGKILL
+
+
+# -------------------------------------------------------------------------------- the whole sweep
+
+HYDRA = """
+import json, os, sys, time
+from pathlib import Path
+sweep, codes = Path(os.environ["ISOTRAIN_SWEEP"]), json.loads(os.environ["CODES"])
+for number, code in enumerate(codes):
+    folder = sweep / str(number)
+    folder.mkdir()
+    (folder / "log.txt").write_text("first\\nthe reason\\n")
+    end = {"overrides": ["task=rte", f"seed={number}"], "code": code, "stopped": False}
+    end |= {"log": str(folder / "log.txt")}
+    end |= {} if code else {"folder": "run", "monitor": "val/accuracy", "score": 0.5}
+    (folder / "outcome.json").write_text(json.dumps(end))
+while "WAIT" in os.environ and not (sweep / "stop").exists():
+    time.sleep(0.02)
+sys.exit(int(os.environ.get("CODE", 0)))
+"""
+
+
+@pytest.fixture
+def hydra(tmp_path, monkeypatch):
+    """`hydra(codes)`: a sweep whose jobs have ended with these codes."""
+    (tmp_path / "hydra.py").write_text(HYDRA)
+
+    def start(_arguments, folder):
+        line = [sys.executable, str(tmp_path / "hydra.py")]
+        environment = {**os.environ, "ISOTRAIN_SWEEP": str(folder)}
+        return subprocess.Popen(line, stdin=subprocess.PIPE, env=environment, process_group=0)
+
+    monkeypatch.setattr(multirun, "_start_hydra", start)
+
+    def sweep(*codes):
+        monkeypatch.setenv("CODES", json.dumps(codes))
+        output_dir = tmp_path / f"runs{len(list(tmp_path.iterdir()))}"
+        return multirun.run_sweep(["-m", "task=rte", "seed=0,1,2"], output_dir)
+
+    return sweep
+
+
+def test_what_ended_is_told_and_a_failure_is_the_exit_code(hydra, capsys, monkeypatch):
+    assert hydra(0, 0) == 0
+    told = capsys.readouterr().out
+    assert "done 1 seed=1, val/accuracy 0.5000; " in told
+    assert "sweep: 2 jobs, 0 failed" in told
+    assert hydra(0, 2, 0) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"failed 1 seed=1; .*log.txt\n    first\n    the reason\n", told)
+    assert "sweep: 3 jobs, 1 failed" in told
+    assert "failed: 1 seed=1, exit code 2" in told
+    monkeypatch.setenv("CODE", "1")  # of a launcher
+    assert hydra(0) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_writes_the_stop_file_and_is_the_exit_code(hydra, monkeypatch, capsys, number):
+    monkeypatch.setenv("WAIT", "1")
+    timer = threading.Timer(1, os.kill, (os.getpid(), number))
+    timer.start()
+    assert hydra(0) == 128 + number
+    told = capsys.readouterr().out
+    assert "stopping the jobs of the sweep" in told
+    assert "the same command goes on" in told
+
+
+def train(folder, *arguments, **environment):
+    command = [sys.executable, "-m", "isotrain", "train", "-m", *arguments, "output_dir=my runs"]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
+def test_every_launcher_runs_a_process_a_job_and_a_failure_stops_none(tmp_path, small, launcher):
+    options = ["hydra.launcher.n_jobs=2"] * (launcher == "joblib")
+    line = [*small, f"hydra/launcher={launcher}", *options, "task=rte", "metric=[]"]
+    line += ["optimizer.lr=1e30,1e-3", "seed=0,1", "trainer.max_steps=3"]
+    process = train(tmp_path, *line)
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 1, out + err
+    results = [json.loads(p.read_text()) for p in tmp_path.glob("my runs/rte/*/result.json")]
+    ends = {(r["config"]["optimizer"]["lr"], r["seed"]): r["status"] for r in results}
+    assert ends == {
+        **{(1e30, seed): "failed" for seed in (0, 1)},
+        **{(1e-3, seed): "finished" for seed in (0, 1)},
+    }
+    assert "sweep: 4 jobs, 2 failed" in out
+    assert len(re.findall(r"failed: \d optimizer.lr=1e\+?30 seed=\d, exit code 1", out)) == 2
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["my runs"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_checkpoints(tmp_path, small, number):
+    """At Ctrl-C at once; where its first process is killed, by those that miss it."""
+    line = [*small, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "task=rte", "metric=[]"]
+    line += ["trainer.max_epochs=400", "seed=0,1,2", "checkpoint.every_steps=5"]
+    process = train(tmp_path, *line)
+    until = time.monotonic() + 120
+    while len(list(tmp_path.glob("my runs/rte/*/resume.ckpt"))) < 2:
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+
+    def statuses():
+        files = tmp_path.glob("my runs/rte/*/result.json")
+        return [json.loads(file.read_text())["status"] for file in files]
+
+    while statuses() != ["interrupted"] * 2:  # and the third is not begun
+        assert time.monotonic() < until + 60, statuses()
+        time.sleep(0.05)
+    assert len(list(tmp_path.glob("my runs/rte/*/resume.ckpt"))) == 2
+
+
+@pytest.mark.slow
+def test_each_trial_of_a_search_over_two_devices_has_one_set_of_values(toy_search, tmp_path, small):
+    """Were a rank to sweep for itself, the two would train with other seeds, or never meet."""
+    line = [*small, "hydra/sweeper=toy", "task=rte", "metric=[]", "trainer.devices=2"]
+    process = train(tmp_path, *line, "optimizer.lr=interval(1e-4,1e-3)", "trainer.max_steps=1")
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, out + err
+    results = [json.loads(p.read_text()) for p in tmp_path.glob("my runs/rte/*/result.json")]
+    scores = {r["seed"]: r["scores"]["val/accuracy"] for r in results}
+    assert {r["n_processes"] for r in results} == {2}
+    assert json.loads((tmp_path / "told.json").read_text()) == [scores[0], scores[1]]

@@ -1,0 +1,203 @@
+"""A search whose runs are a small script instead of a training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+import optuna
+import pytest
+from optuna.storages import RDBStorage
+
+from isotrain.config.command import check_command
+from isotrain.config.schema import NOT_CONTENT
+from isotrain.tune.definition import load_search
+from isotrain.tune.plan import plan_search
+from isotrain.tune.runner import run_search
+
+SEARCH = """
+overrides: [task=rte, encoder=tiny, source=demo]
+space:
+  optimizer.lr: {low: 1.0e-5, high: 1.0e-1, log: true}
+startup: 3
+pruner: none
+n_trials: 4
+"""
+# Plays `isotrain job FILE`: notes what it does, logs evaluations, and leaves a result. Its accuracy
+# is highest at a learning rate of 1e-3 and rises over the evaluations. It imports nothing of
+# isotrain, which takes longer than all else, and finds the folder of its run by itself.
+JOB = (
+    f"""
+NOT_CONTENT = {NOT_CONTENT}
+"""
+    + r"""
+import hashlib, json, math, os, re, signal, sys, threading, time
+from pathlib import Path
+
+def note(what):
+    with open(os.environ["JOURNAL"], "a") as journal:
+        journal.write(f"{what} {Path(sys.argv[1]).stem} {os.getpid()}\n")
+
+def stop(*_):
+    note("stop")
+    os._exit(143)
+
+def end_with_the_parent():
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+signal.signal(signal.SIGTERM, stop)
+threading.Thread(target=end_with_the_parent, daemon=True).start()
+note("start")
+text = Path(sys.argv[1]).read_text()
+job = json.loads(text)
+cfg = json.loads(text.replace('"${seed}"', str(job["config"]["seed"])))["config"]
+assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
+output_dir, lr, seed = cfg["output_dir"], cfg["optimizer"]["lr"], cfg["seed"]
+for key in NOT_CONTENT:
+    section, _, leaf = key.rpartition(".")
+    (cfg[section] if section else cfg).pop(leaf)
+digits = hashlib.sha256(json.dumps(cfg, sort_keys=True).encode()).hexdigest()[:10]
+name, folder = Path(sys.argv[1]).stem, Path(output_dir) / "rte" / f"{job['arm']}-{digits}"
+best = 0.9 - 0.1 * abs(math.log10(lr) + 3) - 0.01 * seed
+folder.mkdir(parents=True, exist_ok=True)
+deadline = time.monotonic() + 60
+held = name in os.environ.get("HOLD", "").split(",")
+while held and not Path(os.environ["JOURNAL"]).with_name("go").exists():
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+if name in os.environ.get("FAIL", "").split(","):
+    print("first line", "the reason | in words", sep="\n")
+    sys.exit(3)
+steps = int(os.environ.get("STEPS", 2))
+with open(folder / "metrics.jsonl", "w") as rows:
+    for step in range(steps + 1):
+        value = 0.5 + (best - 0.5) * step / steps
+        rows.write(json.dumps({"step": 10 * step, "time_s": 0.0, "val/accuracy": value}) + "\n")
+        rows.flush()
+        time.sleep(float(os.environ.get("PACE_S", 0)))
+score = None if name in os.environ.get("NAN", "").split(",") else best
+reason = "all one class" if name in os.environ.get("ALIKE", "").split(",") else ""
+(folder / "result.json").write_text(json.dumps({
+    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277},
+    "scores": {"val/accuracy": score, "val/loss": 1 - best, "test/accuracy": 0.123456},
+    "degenerate_reason": reason,
+    "environment": {"git": os.environ.get("CODE", "abc"), "isotrain": "0"},
+}))
+note("end")
+"""
+)
+
+
+class FakeSearch(NamedTuple):
+    """Where a fake search lives, and how to start it."""
+
+    file: Path
+    runs: Path
+    journal: Path
+    command: list[str]
+
+    @property
+    def folder(self) -> Path:
+        """Where its trials are kept."""
+        return self.runs / "tune" / "few"
+
+    def says(self, **changed: object) -> FakeSearch:
+        """The same with other keys of the yaml file, as text."""
+        text = SEARCH
+        for key, value in changed.items():
+            lines = [line for line in text.splitlines() if not line.startswith(f"{key}:")]
+            text = "\n".join([*lines, f"{key}: {value}"]) + "\n"
+        if "space" in changed:
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("  "))
+        self.file.write_text(text)
+        return self
+
+    def plan(self, *overrides: str, **given: object):
+        """As the command makes it."""
+        return plan_search(
+            load_search(str(self.file), **given), [f"output_dir={self.runs}", *overrides]
+        )
+
+    def run(self, n_jobs: int = 1, **given: object) -> int:
+        """`run_search` in this process."""
+        return run_search(self.plan(**given), n_jobs, self.command)
+
+    def trials(self):
+        """What the storage holds."""
+        storage = RDBStorage(f"sqlite:///{self.folder / 'study.db'}")
+        trials = optuna.load_study(study_name="few", storage=storage).get_trials()
+        storage.engine.dispose()
+        return trials
+
+    def noted(self, what: str) -> list[str]:
+        """The runs that noted `what`, in order."""
+        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(what)]
+
+    def pids(self) -> list[int]:
+        """The processes started so far."""
+        return [int(line.split()[2]) for line in self.journal.read_text().splitlines()]
+
+    def release(self) -> FakeSearch:
+        """Let the runs go on that are on hold."""
+        self.journal.with_name("go").touch()
+        return self
+
+    def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
+        """`run_search` in a process of its own."""
+        code = (
+            "import sys; from isotrain.tune.definition import load_search; "
+            "from isotrain.tune.plan import plan_search; "
+            "from isotrain.tune.runner import run_search; "
+            f"plan = plan_search(load_search({str(self.file)!r}), ['output_dir={self.runs}']); "
+            f"sys.exit(run_search(plan, {n_jobs}, {self.command!r}))"
+        )
+        line = [sys.executable, "-c", code]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
+
+
+def wait_until(condition):
+    """Wait for something another process does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def eventually():
+    """`wait_until`."""
+    return wait_until
+
+
+known = {}  # commands that were judged before, which takes long, without their output folder
+
+
+def judged(overrides, config_dir=None):
+    """`check_command`, once for each command."""
+    text = [override for override in overrides if not override.startswith("output_dir=")]
+    if tuple(text) not in known:
+        known[tuple(text)] = check_command(text, config_dir)
+    cfg, mistakes = deepcopy(known[tuple(text)])
+    for override in set(overrides) - set(text):
+        cfg.output_dir = override.partition("=")[2]
+    return cfg, mistakes
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A search for a learning rate, and the script that plays its runs."""
+    file, script = tmp_path / "few.yaml", tmp_path / "job.py"
+    file.write_text(SEARCH)
+    script.write_text(JOB)
+    command = [sys.executable, "-I", "-S", str(script)]
+    search = FakeSearch(file, tmp_path / "runs", tmp_path / "journal", command)
+    monkeypatch.setenv("JOURNAL", str(search.journal))
+    monkeypatch.setattr("isotrain.tune.plan.check_command", judged)
+    return search

@@ -1,0 +1,79 @@
+"""The command line of a search: exit codes, what is said, and what is not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from isotrain.tune import command, runner
+
+
+@pytest.fixture
+def tune(fake, monkeypatch):
+    def call(action, *more):
+        return command.main([action, str(fake.file), f"output_dir={fake.runs}", *more])
+
+    run = runner.run_search
+    monkeypatch.setattr(runner, "run_search", lambda plan, n: run(plan, n, fake.command))
+    return call
+
+
+def test_run_then_report(fake, tune, capsys):
+    assert tune("run", "--trials", "2", "--jobs", "2", "--name", "other") == 0
+    folder = fake.runs / "tune" / "other"
+    first = (folder / "table.md").read_bytes()
+    assert b"2 of 2 trials: 2 complete." in first
+    (folder / "table.md").unlink()
+    capsys.readouterr()
+    assert tune("report", "--trials", "2", "--name", "other") == 0
+    assert (folder / "table.md").read_bytes() == first
+    assert first.decode() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report"], "no trial of search few has been made"),
+        (["run", "sede=1"], "no key sede; did you mean seed?"),
+        (["run", "--jobs", "0"], "--jobs is the number of trials at a time, at least 1, got 0"),
+        (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
+    ],
+)
+def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, arguments, said):
+    assert tune(*arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("isotrain: this cannot run\n  ")
+    assert said in printed
+    assert not fake.runs.exists()
+
+
+def test_jobs_are_for_run(tune, capsys):
+    with pytest.raises(SystemExit) as ended:
+        tune("report", "--jobs", "2")
+    assert ended.value.code == 2
+    assert "--jobs is for run" in capsys.readouterr().err
+
+
+def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert tune("run") == 2
+    assert "pip install 'isotrain[tune]'" in capsys.readouterr().err
+
+
+def test_help_names_the_searches(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    assert "smoke" in capsys.readouterr().out
+
+
+def test_who_watches_trials_does_not_load_torch():
+    code = (
+        "import sys, isotrain.tune.command, isotrain.tune.runner; "
+        "print(*{'torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb'} "
+        "& set(sys.modules))"
+    )
+    line = [sys.executable, "-c", code]
+    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -1,0 +1,55 @@
+"""Searches over real trainings: processes of a run, and a power cut in the middle of one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+CODE = "import sys; from isotrain.tune.command import main; sys.exit(main(sys.argv[1:]))"
+pytestmark = pytest.mark.slow
+
+
+def start(folder, *more):
+    line = [sys.executable, "-c", CODE, "run", "smoke", f"output_dir={folder}", *more]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def results(folder):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("stsb/*/result.json"))]
+
+
+def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_path):
+    process = start(tmp_path, "--trials", "2", "trainer.devices=2")
+    text = process.communicate(timeout=280)[0]
+    assert process.returncode == 0, text
+    found = results(tmp_path)
+    assert [result["n_processes"] for result in found] == [2, 2]
+    assert {result["status"] for result in found} == {"finished"}
+    rates = {result["config"]["optimizer"]["lr"] for result in found}
+    assert len(rates) == 2
+    for rate in rates:
+        assert f"optimizer.lr={rate}" in text
+    assert "2 of 2 trials: 2 complete." in text
+
+
+def test_after_a_kill_a_run_goes_on_from_its_checkpoint(tmp_path):
+    more = ("--trials", "1", "trainer.max_steps=60", "checkpoint.every_steps=2")
+    process = start(tmp_path / "killed", *more)
+    deadline = time.monotonic() + 200
+    while not list(tmp_path.glob("killed/stsb/*/resume.ckpt")):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    again = start(tmp_path / "killed", *more)
+    text = again.communicate(timeout=280)[0]
+    assert again.returncode == 0, text
+    assert "go on with trial 0" in text
+    (result,) = results(tmp_path / "killed")
+    assert result["resumed_after_step"] > 0
+    assert result["steps"] == 60

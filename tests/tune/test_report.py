@@ -1,0 +1,145 @@
+"""The table of a search, and the study that confirms its best trial."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+
+import pytest
+from optuna.trial import TrialState
+
+from isotrain.study.definition import load_study
+from isotrain.tune.definition import TuneError
+from isotrain.tune.report import write_report
+from isotrain.tune.storage import next_trial, opened
+
+CLIP = "[task=rte, encoder=tiny, source=demo, isotropy=clip]"
+
+
+def tell(study, plan, score, **facts):
+    taken = next_trial(study, plan)
+    for key, value in facts.items():
+        taken.trial.set_user_attr(key, value)
+    if isinstance(score, TrialState):
+        study.tell(taken.trial, state=score)
+    else:
+        study.tell(taken.trial, score)
+    os.close(taken.lock)
+
+
+def table(fake):
+    return (fake.folder / "table.md").read_text()
+
+
+def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
+    fake.says(
+        space="{isotropy.n_components: {low: 1, high: 4}}",
+        overrides=CLIP,
+        sampler="grid",
+        seeds="[0, 3]",
+        n_trials=5,
+    )
+    plan = fake.plan()
+    with opened(plan) as study:
+        with pytest.raises(TuneError, match="no trial of search few has ended"):
+            write_report(plan, study)
+        tell(study, plan, 0.6, scores=[0.5, 0.7], code=["abc"], why="")
+        tell(study, plan, 0.7, scores=[0.8, 0.6], code=["abc"], why="")
+        tell(study, plan, TrialState.PRUNED, why="worse than the median")
+        tell(study, plan, TrialState.FAIL, why="exit | code 3")
+        write_report(plan, study)
+        first = table(fake)
+        write_report(plan, study)
+    assert table(fake) == first
+    assert first in capsys.readouterr().out
+    assert "4 of 4 trials: 2 complete, 1 pruned, 1 failed." in first
+    assert "Trial 1 is the best of 2 on dev (0.7000) and was chosen for that" in first
+    assert "mean over seeds 0, 3" in first
+    assert "different code" not in first
+    order = [line.split("|")[1].strip() for line in first.splitlines() if line.startswith("| ")]
+    assert order == ["trial", "-----", "1", "0", "2", "3"]
+    lines = list(csv.DictReader((fake.folder / "trials.csv").read_text().splitlines()))
+    assert [line["val/accuracy"] for line in lines] == ["0.6", "0.7", "", ""]
+    assert [line["seed_3"] for line in lines] == ["0.7", "0.6", "", ""]
+    assert [line["state"] for line in lines] == ["complete", "complete", "pruned", "failed"]
+    assert lines[3]["why"] == "exit | code 3"
+    path = fake.folder / "confirm_few_1.yaml"
+    assert f"isotrain study run {path}" in first
+    confirm = load_study(str(path))
+    assert confirm.arms == {"baseline": (), "winner": ("isotropy.n_components=2",)}
+    assert confirm.baseline == "baseline"
+    assert confirm.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
+    assert f"output_dir={fake.runs}" in confirm.overrides
+    assert confirm.tasks == {"rte": ()}
+
+
+def test_the_lowest_is_best_where_the_direction_says_so(fake):
+    fake.says(objective="val/loss", direction="min")
+    plan = fake.plan()
+    with opened(plan) as study:
+        for score in (0.6, 0.4, 0.5, 0.4):
+            tell(study, plan, score)
+        write_report(plan, study)
+    assert "Trial 1 is the best of 4" in table(fake), "the first of equals"
+    assert table(fake).index("| 1 ") < table(fake).index("| 2 ") < table(fake).index("| 0 ")
+
+
+def test_options_to_compare_are_arms_of_equal_standing(fake):
+    space = "{objective: [[], [simcse], [istar]], optimizer.lr: {low: 0.1, high: 0.2, step: 0.1}}"
+    fake.says(space=space, sampler="grid", compare="objective", n_trials=6)
+    plan = fake.plan()
+    with opened(plan) as study:
+        for score in (0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED):
+            tell(study, plan, score)
+        write_report(plan, study)
+    confirm = load_study(str(fake.folder / "confirm_few_1_2.yaml"))
+    assert confirm.arms == {
+        "none": ("objective=[]", "optimizer.lr=0.2"),
+        "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
+    }
+    assert confirm.baseline == "none"
+    assert "To compare none and simcse" in table(fake)
+
+
+def test_what_the_overrides_alone_give_needs_no_confirmation(fake):
+    fake.says(space="{isotropy.n_components: [3, 4]}", overrides=CLIP, sampler="grid")
+    plan = fake.plan()
+    with opened(plan) as study:
+        tell(study, plan, 0.9)
+        tell(study, plan, 0.8)
+        write_report(plan, study)
+    assert "there is nothing to confirm" in table(fake)
+    assert not list(fake.folder.glob("confirm*"))
+
+
+def test_importances_say_which_key_matters_once_there_are_enough_trials(fake):
+    fake.says(
+        space="{optimizer.lr: {low: 0.0, high: 1.0}, optimizer.eps: {low: 0.0, high: 1.0}}",
+        sampler="random",
+        n_trials=24,
+    )
+    plan = fake.plan()
+    with opened(plan) as study:
+        for number in range(24):
+            taken = next_trial(study, plan)
+            study.tell(taken.trial, taken.values["optimizer.lr"])
+            os.close(taken.lock)
+            if number == 18:
+                write_report(plan, study)
+                assert "PED-ANOVA" not in table(fake)
+        write_report(plan, study)
+    (line,) = [line for line in table(fake).splitlines() if "PED-ANOVA" in line]
+    assert "24 complete trials" in line
+    words = line.replace(",", "").replace(".\n", "").split()
+    share = float(words[words.index("optimizer.lr") + 1].rstrip("."))
+    assert share > 0.6, line
+
+
+def test_runs_of_different_code_are_told(fake):
+    plan = fake.plan()
+    with opened(plan) as study:
+        tell(study, plan, random.random(), code=["abc"])
+        tell(study, plan, random.random(), code=["def-dirty"])
+        write_report(plan, study)
+    assert "different code, whose scores may not compare: abc, def-dirty." in table(fake)

@@ -1,0 +1,118 @@
+"""Trials of a storage: how values are found, how a trial belongs to one process at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from isotrain.tune.definition import Search
+from isotrain.tune.locks import take
+from isotrain.tune.storage import next_trial, opened, sampler_of, still_running, trial_lock
+
+
+def ended(study, plan, score):
+    """Values and scores of all trials, each told as it is asked for."""
+    found = []
+    while (taken := next_trial(study, plan)) is not None:
+        value = score(taken.values)
+        study.tell(taken.trial, value)
+        os.close(taken.lock)
+        found.append((taken.values, value))
+    return found
+
+
+def bowl(values):
+    return -((math.log10(values["optimizer.lr"]) + 3) ** 2)
+
+
+def test_tpe_comes_closer_to_the_optimum_than_chance():
+    """After its trials at random, in the mean over trials and seeds."""
+
+    def later(sampler, seed):
+        search = Search("any", (), 28, sampler=sampler, startup=8, seed=seed)
+        study, scores = optuna.create_study(direction="maximize"), []
+        for number in range(search.n_trials):
+            study.sampler = sampler_of(search, number)
+            trial = study.ask()
+            scores.append(bowl({"optimizer.lr": trial.suggest_float("lr", 1e-5, 1e-1, log=True)}))
+            study.tell(trial, scores[-1])
+        return sum(scores[8:]) / 20
+
+    # A uniform exponent in [-5, -1] is 4/3 from -3 in the mean of squares.
+    assert sum(later("random", seed) for seed in range(6)) / 6 == pytest.approx(-4 / 3, abs=0.3)
+    assert sum(later("tpe", seed) for seed in range(6)) / 6 > -0.9
+
+
+def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):
+    def values(name, seed):
+        fake.says(sampler="random", seed=seed, n_trials=3)
+        plan = fake.plan(name=name)
+        with opened(plan) as study:
+            return [v["optimizer.lr"] for v, _ in ended(study, plan, bowl)]
+
+    first = values("a", 0)
+    assert len(set(first)) == 3
+    assert values("b", 0) == first
+    assert values("c", 1) != first
+
+
+def test_a_grid_is_gone_through_in_order(fake):
+    fake.says(
+        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 3, step: 2, "
+        "when: {isotropy: clip}}}",
+        sampler="grid",
+        n_trials=9,
+    )
+    plan = fake.plan()
+    with opened(plan) as study:
+        found = [values for values, _ in ended(study, plan, lambda values: random.random())]
+    assert found == [
+        {"isotropy": "none"},
+        {"isotropy": "clip", "isotropy.n_components": 1},
+        {"isotropy": "clip", "isotropy.n_components": 3},
+    ]
+
+
+def test_a_trial_belongs_to_who_holds_its_lock_and_is_taken_up_when_it_is_free(fake):
+    fake.says(n_trials=2)
+    plan = fake.plan()
+    with opened(plan) as study:
+        first, second = next_trial(study, plan), next_trial(study, plan)
+        assert next_trial(study, plan) is None, "both are at work"
+        assert take(trial_lock(plan, 0)) is None
+        os.close(first.lock)
+        again = next_trial(study, plan)
+        assert (again.trial.number, again.values, again.is_new) == (0, first.values, False)
+        again.trial.report(0.5, 1)
+        study.tell(again.trial, 0.5)
+        os.close(again.lock)
+        assert [trial.number for trial in still_running(study)] == [1]
+        study.tell(second.trial, state=TrialState.FAIL)
+        os.close(second.lock)
+        assert next_trial(study, plan) is None, "a failed trial counts"
+        assert study.trials[0].intermediate_values == {1: 0.5}
+
+
+def test_a_point_that_a_killed_process_had_put_in_line_is_used(fake):
+    fake.says(space="{optimizer.lr: [0.1, 0.2, 0.3]}", sampler="grid")
+    plan = fake.plan()
+    with opened(plan) as study:
+        study.enqueue_trial({"optimizer.lr": "0.1"})
+        found = [values["optimizer.lr"] for values, _ in ended(study, plan, lambda values: 0.0)]
+    assert found == ["0.1", "0.2", "0.3"]
+
+
+def test_a_trial_whose_values_were_not_all_drawn_gets_the_rest(fake):
+    fake.says(space="{isotropy: [none, mean], optimizer.lr: {low: 0.1, high: 0.2}}", n_trials=1)
+    plan = fake.plan()
+    with opened(plan) as study:
+        chosen = study.ask().suggest_categorical("isotropy", ("none", "mean"))
+        taken = next_trial(study, plan)
+        assert taken.values["isotropy"] == chosen
+        assert 0.1 <= taken.values["optimizer.lr"] <= 0.2
+        os.close(taken.lock)
