@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,32 +85,6 @@ def stop_job(process: subprocess.Popen[bytes], at_once: bool = False) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     else:
         process.terminate()
-
-
-def run_job(job: RunJob, environment: Mapping[str, str] | None = None) -> int:
-    """The exit code of a job in a process that prints where this one does, and ends with it.
-
-    0 when the run is finished; 128 + number after a signal, its own or one that this process was
-    sent meanwhile: SIGINT, SIGTERM and SIGHUP reach it as SIGTERM, a second one as SIGKILL.
-    """
-    sys.stdout.flush()
-    with (
-        stop_signals() as received,
-        start_job(job, environment=environment, ends_with_us=True) as process,
-    ):
-        n_told = 0
-        try:
-            while process.poll() is None:
-                for _ in received[n_told:]:
-                    stop_job(process, at_once=n_told > 0)
-                    n_told += 1
-                time.sleep(POLL_S)
-        finally:  # without an error it has ended
-            stop_job(process)
-    code = process.returncode
-    if received and code:
-        return 128 + received[0]
-    return code if code >= 0 else 128 - code
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from isotrain import jobs
 from isotrain.config.compose import RunJob, parse_job, read_job
-from isotrain.jobs import JOB, PARENT, run_job, start_job, stop_job
+from isotrain.jobs import JOB, PARENT, start_job, stop_job, stop_signals
 
 TELL = f"""
 import json, os, sys
@@ -103,35 +103,14 @@ def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(job, tmp_path, at_
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_run_job_passes_a_signal_on_and_says_which_it_was(number, tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text(
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        "print('ready', flush=True)\ntime.sleep(60)\n"
-    )
-    code = (
-        "import sys; from isotrain import jobs; from omegaconf import OmegaConf\n"
-        f"jobs.start_job.__kwdefaults__['command'] = ({sys.executable!r}, {str(script)!r})\n"
-        "job = jobs.RunJob(OmegaConf.create({'threads': 1}), 'none')\n"
-        "sys.exit(jobs.run_job(job))"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0
-    )
-    assert parent.stdout.readline() == "ready\n"
-    parent.send_signal(number)
-    parent.communicate(timeout=30)
-    assert parent.returncode == 128 + number
-
-
-@pytest.mark.parametrize(("line", "code"), [("", 0), ("sys.exit(2)", 2), ("os.abort()", 134)])
-def test_run_job_gives_the_exit_code(job, monkeypatch, line, code):
-    command = (sys.executable, "-c", f"import os, sys; {line}")
-    monkeypatch.setitem(start_job.__kwdefaults__, "command", command)
-    before = signal.getsignal(signal.SIGTERM)
-    assert run_job(job) == code
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_stop_signals_are_noted_and_end_nothing_while_listened_to(number):
+    before = signal.getsignal(number)
+    with stop_signals() as received:
+        assert received == []
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert received == [number, number]
+    assert signal.getsignal(number) is before
 
 
 def test_a_job_that_ends_with_us_stops_when_we_are_killed(tmp_path):
