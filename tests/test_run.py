@@ -354,6 +354,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "metrics.jsonl",
+        "predictions",
         "result.json",
         ".lock",
     }
