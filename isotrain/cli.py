@@ -24,9 +24,10 @@ from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
 from isotrain.config.sweep import check_sweep, is_search
 from isotrain.files import file_mistakes
-from isotrain.jobs import COMMAND, JOB, watch_parent
+from isotrain.jobs import COMMAND, JOB, own_environment, watch_parent
 from isotrain.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
-from isotrain.progress import working
+from isotrain.progress import launched, working
+from isotrain.whole_files import replace_text
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
@@ -81,7 +82,7 @@ def train() -> None:
         watch_the_sweep()
     else:
         sys.argv[1:], sweeps_to = _check(sys.argv[1:])
-        if sweeps_to is not None and not _is_launched():
+        if sweeps_to is not None and not launched():
             sys.exit(_sweep(sys.argv[1:], sweeps_to))
     register()
     hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
@@ -111,7 +112,7 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     cfg, overrides, mistakes = check_sweep(given.overrides, given.config_dir, multirun)
     if cfg is not None:
         mistakes += file_mistakes(cfg)
-    if multirun and is_search(overrides) and _is_launched():
+    if multirun and is_search(overrides) and launched():
         mistakes.append(
             "a search chooses other values in each process of torchrun or srun; start it once, and "
             "give each trial its processes by trainer.devices=..."
@@ -152,7 +153,7 @@ def _job(cfg: DictConfig) -> float | None:
     own = [s.path for s in hydra_config.runtime.config_sources if s.provider == "command-line"]
     given = [*(f"--config-dir={path}" for path in own), *hydra_config.overrides.task]
     job = RunJob(cfg, arm, given)
-    if _is_launched():
+    if launched():
         folder = _run(job)
         return None if folder is None else monitored(folder)[1]
     several = n_processes(cfg.trainer) > 1
@@ -181,7 +182,7 @@ def _job_of(arguments: Sequence[str]) -> None:
     folder = _run(job)
     for told in (text.removeprefix(FOLDER) for text in arguments if text.startswith(FOLDER)):
         if folder is not None:
-            Path(told).write_text(str(folder), encoding="utf-8")
+            replace_text(Path(told), str(folder))
 
 
 def _run(job: RunJob) -> Path | None:
@@ -219,13 +220,6 @@ def _failures_as_sentences() -> Iterator[None]:
         failures.append(FAILED)
 
 
-def _is_launched() -> bool:
-    """Whether a launcher (torchrun, srun) has started one process for each rank already."""
-    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
-    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
-
-
 def _share_cores(cfg: DictConfig) -> None:
     """Give each process of a run as many threads as there are for it, if no override says."""
     if cfg.threads is None:
@@ -238,14 +232,8 @@ def _become(job: RunJob) -> NoReturn:
     Its ranks are started with that process's command line. Were it this one's, each rank would
     compose, and with `-m` sweep, for itself. The job's text goes by the environment.
     """
-    root = str(Path(__file__).resolve().parents[1])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
-        JOB: job_text(job),
-    }
     sys.stdout.flush()
-    os.execve(sys.executable, COMMAND, environment)
+    os.execve(sys.executable, COMMAND, own_environment() | {JOB: job_text(job)})
 
 
 def n_cores() -> int:

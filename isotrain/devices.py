@@ -1,14 +1,27 @@
-"""Which CUDA device a job sees when several run at a time. Imports nothing heavy."""
+"""Which CUDA device a job sees where several are at work. Imports nothing heavy.
+
+A job holds the lock of a place on its device, a file under the system's temporary folder, until
+its process has ended: calls of studies, searches and sweeps see what the others have taken. They
+do so for one user on one machine, whose calls have one temporary folder and name devices alike
+(numbers, or slices of a divided GPU); a Slurm job has devices, and locks, of its own.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from isotrain.config.processes import number_asked_for
+from isotrain.locks import take
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TIMEOUT_S = 20.0  # of nvidia-smi, which waits for a driver that starts
@@ -35,20 +48,65 @@ def cuda_devices() -> list[str]:
     return slices or re.findall(r"^GPU (\d+):", listed, re.MULTILINE)
 
 
-def device_of(cfg: DictConfig, slot: int, devices: list[str]) -> dict[str, str]:
-    """What the environment of a job adds: `CUDA_VISIBLE_DEVICES`, the device of its slot.
+@contextmanager
+def device_for(
+    cfg: DictConfig, devices: Sequence[str], side_by_side: bool
+) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    """What the environment of a job adds, and the descriptors that its process is to be passed.
 
-    Device number `slot` mod their number. Nothing with fewer than two devices, on the CPU, and
-    where a run takes several devices or names its own.
+    A job of one device gets the first of those with the fewest jobs by `CUDA_VISIBLE_DEVICES`,
+    which is left alone where that is the first of all and this call has no other job: it is the
+    one that a run takes anyway. A run that takes several devices or names its own keeps them, and
+    others see that they are taken. Nothing on the CPU.
 
-    >>> cfg = DictConfig({"trainer": {"accelerator": "auto", "devices": 1}})
-    >>> device_of(cfg, 3, ["0", "1"]), device_of(cfg, 3, ["0"])
-    ({'CUDA_VISIBLE_DEVICES': '1'}, {})
+    Args:
+        cfg: of the run.
+        devices: `cuda_devices()`.
+        side_by_side: whether this call has several jobs at a time.
+
+    Raises:
+        OSError: nothing can be written below the system's temporary folder.
+
+    >>> from omegaconf import OmegaConf
+    >>> cfg = OmegaConf.create({"trainer": {"accelerator": "cpu", "devices": 1}})
+    >>> with device_for(cfg, ["0", "1"], side_by_side=True) as given:
+    ...     given
+    ({}, ())
     """
-    trainer = cfg.trainer
-    on_cuda = trainer.get("accelerator", "auto") in ("auto", "gpu", "cuda")
+    environment, locks = dict[str, str](), list[int]()
+    try:
+        for choices in _choices(cfg.trainer, devices):
+            device, lock = _take(choices)
+            locks.append(lock)
+            if len(choices) > 1 and (side_by_side or device != devices[0]):
+                environment = {VISIBLE: device}
+        yield environment, tuple(locks)
+    finally:
+        for lock in locks:  # the process of the job has its own
+            os.close(lock)
+
+
+def _choices(trainer: Mapping[str, Any], devices: Sequence[str]) -> list[Sequence[str]]:
+    """For each device that a run takes those that it may be."""
+    if not devices or trainer.get("accelerator", "auto") not in ("auto", "gpu", "cuda"):
+        return []
     given = trainer.get("devices", 1)
-    takes_one = isinstance(given, int | str) and number_asked_for(given) == 1
-    if len(devices) < 2 or not on_cuda or not takes_one:
-        return {}
-    return {VISIBLE: devices[slot % len(devices)]}
+    number = number_asked_for(given)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return [[devices[k]] for k in given if k < len(devices)]
+    if number == 1:
+        return [devices]
+    return [[device] for device in devices[:number]]
+
+
+def _take(choices: Sequence[str]) -> tuple[str, int]:
+    """The first device with the lowest place that is free, and the lock of that place."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    folder = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}" / f"devices{job and '-'}{job}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in count():
+        for device in choices:
+            name = re.sub(r"[^A-Za-z0-9-]", "_", device)
+            if (lock := take(folder / f"{name}.{place}")) is not None:
+                return device, lock
+    raise AssertionError  # places do not end

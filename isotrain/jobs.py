@@ -10,15 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from isotrain.config.compose import RunJob, job_text, write_job
+from isotrain.config.redaction import redacted
 
 COMMAND = (sys.executable, "-m", "isotrain", "job")
 JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
 POLL_S = 0.1  # between two looks at a process
+LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
 
 
 def start_job(
@@ -46,10 +48,9 @@ def start_job(
             (`watch_parent`): its input is a pipe, to be closed (`with start_job(...)`) when it
             has ended. Otherwise it then goes on to its end.
     """
-    given = dict(os.environ)
+    given = own_environment()
     given.pop(JOB, None)
     given.pop(PARENT, None)
-    given["PYTHONPATH"] = _with_this_package(given.get("PYTHONPATH"))
     if job.cfg.threads is not None:
         given["OMP_NUM_THREADS"] = str(job.cfg.threads)
     if ends_with_us:
@@ -114,16 +115,34 @@ def watch_parent() -> None:
     Where that process asked for it (`ends_with_us`); it holds the other end of our input.
     """
     if os.environ.pop(PARENT, ""):  # not for what this job starts
-        threading.Thread(target=_stop_at_the_end_of_input, daemon=True).start()
+        at_end_of_input(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def _stop_at_the_end_of_input() -> None:
-    while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+def at_end_of_input(act: Callable[[], None]) -> None:
+    """Call a function, in a thread, once the process that holds our input's other end has ended."""
+
+    def wait() -> None:
+        while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
+            pass
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def _with_this_package(path: str | None) -> str:
-    """A PYTHONPATH on which a process finds this very package, wherever it is started."""
-    root = str(Path(__file__).resolve().parents[1])
-    return os.pathsep.join(filter(None, [root, path]))
+def own_environment() -> dict[str, str]:
+    """A copy of our environment, in which a process finds this very package from any folder."""
+    root, given = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, given]))}
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a log that are not blank, at most `LAST_LINES`, without secrets.
+
+    None where there is no log.
+    """
+    if not log.is_file():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    return [str(redacted(line)) for line in lines if line.strip()][-LAST_LINES:]

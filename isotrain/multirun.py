@@ -1,7 +1,8 @@
 """A sweep of `isotrain train -m`: one process for Hydra, and behind any launcher one for each job.
 
 `<output_dir>/.multirun/<time>-<pid>/` has `<number>/job.json`, `log.txt` where jobs run side by
-side, and `outcome.json` of each job that has ended. Hydra's process stands in a process group of
+side, `outcome.json` of each job that has ended, and the lock `at_work` of the worker that waits for
+it: one that vanished holds none, and left no outcome. Hydra's process stands in a process group of
 its own, so that Ctrl-C reaches `run_sweep` alone; it writes the file `stop`, which every job looks
 for: launchers kill their workers, and those would take their runs along before a checkpoint.
 """
@@ -13,28 +14,40 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.utils import get_args_parser
-from omegaconf import DictConfig
 
 from isotrain.config.compose import RunJob
 from isotrain.config.redaction import redacted
-from isotrain.config.sweep import swept_keys
-from isotrain.devices import VISIBLE, cuda_devices, device_of
-from isotrain.jobs import COMMAND, POLL_S, start_job, stop_job, stop_signals
+from isotrain.config.sweep import n_jobs, swept_keys
+from isotrain.config.written import written
+from isotrain.devices import VISIBLE, cuda_devices, device_for
+from isotrain.jobs import (
+    COMMAND,
+    POLL_S,
+    at_end_of_input,
+    last_lines,
+    own_environment,
+    start_job,
+    stop_job,
+    stop_signals,
+)
+from isotrain.locks import held, take
 from isotrain.pages.summary import say
 from isotrain.results import read_result, write_json
+from isotrain.whole_files import replace_text
 
 SWEEP, DEVICES = "ISOTRAIN_SWEEP", "ISOTRAIN_DEVICES"  # environment: folder of a sweep, its GPUs
 ON_THIS_MACHINE = ("JoblibLauncher", "LocalLauncher")  # that start jobs side by side
 STOP = "stop"  # a file: 1 = every job stops with a checkpoint, 2 = at once
-LAST_LINES = 5  # of a failed job's log
+AT_WORK = "at_work"  # a file in the folder of a job, locked by its worker
+LOOK_S = 1.0  # between two looks at what has ended
 
 
 def run_sweep(arguments: Sequence[str], output_dir: Path) -> int:
@@ -48,30 +61,50 @@ def run_sweep(arguments: Sequence[str], output_dir: Path) -> int:
     """
     folder = output_dir / ".multirun" / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}"
     folder.mkdir(parents=True)
-    swept = swept_keys(get_args_parser().parse_intermixed_args(list(arguments)).overrides)
-    told: set[int] = set()
+    overrides = get_args_parser().parse_intermixed_args(list(arguments)).overrides
+    swept = swept_keys(overrides)
+    outcomes: dict[int, dict[str, Any]] = {}
     with stop_signals() as received, _start_hydra(arguments, folder) as process:
-        n_signals = 0
-        while process.poll() is None:
+        n_signals, look_at, at_work = 0, 0.0, True
+        while at_work:
             for number in received[n_signals:]:
                 n_signals += 1
-                (folder / STOP).write_text(str(min(n_signals, 2)), encoding="utf-8")
+                replace_text(folder / STOP, str(min(n_signals, 2)))
                 again = "; once more ends them at once" if n_signals == 1 else ""
                 say(f"{signal.Signals(number).name}: stopping the jobs of the sweep{again}")
                 if n_signals > 2:
-                    os.killpg(process.pid, signal.SIGKILL)
-            _tell_ends(folder, told, swept)
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
             time.sleep(POLL_S)
-    _tell_ends(folder, told, swept)
-    outcomes = _outcomes(folder)
+            ended = process.poll() is not None
+            if ended or time.monotonic() > look_at:
+                look_at = time.monotonic() + LOOK_S
+                at_work = not ended or _are_at_work(folder, outcomes)
+                _tell_ends(folder, outcomes, swept)
     if received:
         say("stopped; the same command goes on")
         return 128 + received[0]
-    failed = {number: outcome for number, outcome in outcomes.items() if outcome["code"]}
-    say(f"sweep: {len(outcomes)} jobs, {len(failed)} failed; {folder}")
+    return _summary(folder, outcomes, swept, n_jobs(overrides)) or int(process.returncode != 0)
+
+
+def _summary(
+    folder: Path, outcomes: dict[int, dict[str, Any]], swept: Collection[str], n_planned: int | None
+) -> int:
+    """1 when a job failed, or never began; all is told.
+
+    `n_planned` is None where a search made its jobs one by one.
+    """
+    vanished = {number: _vanished(folder / str(number)) for number in _lacking(folder, outcomes)}
+    ended = dict(sorted((outcomes | vanished).items()))
+    failed = {number: outcome for number, outcome in ended.items() if outcome["code"] != 0}
+    n_not_begun = max(0, (n_planned or 0) - len(ended))
+    counts = f"{len(ended) + n_not_begun} jobs, {len(failed)} failed"
+    say(f"sweep: {counts}{f', {n_not_begun} not begun' if n_not_begun else ''}; {folder}")
     for number, outcome in failed.items():
-        say(f"  failed: {number} {_name(outcome, swept)}, exit code {outcome['code']}")
-    return 1 if failed or process.returncode else 0
+        code = outcome["code"]
+        why = "its worker vanished" if code is None else f"exit code {code}"
+        say(f"  failed: {number} {_name(outcome, swept)}, {why}")
+    return 1 if failed or n_not_begun else 0
 
 
 def job_of_a_sweep(job: RunJob, hydra: Any) -> float | None:
@@ -94,27 +127,39 @@ def job_of_a_sweep(job: RunJob, hydra: Any) -> float | None:
         job.cfg.threads = 1
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.txt" if side_by_side else None
-    with start_job(
-        job,
-        folder / "job.json",
-        log,
-        command=(*COMMAND, f"--folder={folder / 'folder'}"),
-        environment=_device(job.cfg, number) if launcher in ON_THIS_MACHINE else {},
-        ends_with_us=True,
-    ) as process:
-        _wait(process, stop)
-    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    outcome: dict[str, Any] = {
-        "overrides": redacted([*job.overrides]),
-        "code": code,
-        "stopped": bool(code) and stop.exists(),
-        "log": log and str(log),
-    }
-    if not code:
-        outcome["folder"] = (folder / "folder").read_text(encoding="utf-8")
-        outcome |= dict(zip(("monitor", "score"), monitored(Path(outcome["folder"])), strict=True))
-    write_json(folder / "outcome.json", outcome)
+    with held(folder / AT_WORK):
+        with _start(job, folder, log, launcher in ON_THIS_MACHINE) as process:
+            _wait(process, stop)
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        outcome: dict[str, Any] = {
+            "overrides": redacted([*job.overrides]),
+            "code": code,
+            "stopped": bool(code) and stop.exists(),
+            "log": log and str(log),
+        }
+        if not code:
+            run = Path((folder / "folder").read_text(encoding="utf-8"))
+            monitor, score = monitored(run)
+            outcome |= {"folder": str(run), "monitor": monitor, "score": score}
+        write_json(folder / "outcome.json", outcome)
     return outcome.get("score")
+
+
+def _start(
+    job: RunJob, folder: Path, log: Path | None, on_this_machine: bool
+) -> subprocess.Popen[bytes]:
+    """The process of a job; on this machine it has one of several GPUs, or what there is."""
+    given = os.environ.get(DEVICES, "") if on_this_machine else ""
+    with device_for(job.cfg, given.split(",") if given else [], True) as (own, locks):
+        return start_job(
+            job,
+            folder / "job.json",
+            log,
+            command=(*COMMAND, f"--folder={folder / 'folder'}"),
+            environment=({VISIBLE: given} if given else {}) | own,
+            pass_fds=locks,
+            ends_with_us=True,
+        )
 
 
 def _wait(process: subprocess.Popen[bytes], stop: Path) -> None:
@@ -141,17 +186,10 @@ def monitored(folder: Path) -> tuple[str, float]:
 
 def watch_the_sweep() -> None:
     """In Hydra's process: stop every job when `run_sweep`, which holds our input, is killed."""
-    threading.Thread(target=_stop_at_the_end_of_input, daemon=True).start()
-
-
-def _stop_at_the_end_of_input() -> None:
-    while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
-        pass
-    (Path(os.environ[SWEEP]) / STOP).touch()
+    at_end_of_input((Path(os.environ[SWEEP]) / STOP).touch)
 
 
 def _start_hydra(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    root = str(Path(__file__).resolve().parents[1])
     sys.stdout.flush()
     return subprocess.Popen(
         [
@@ -160,54 +198,60 @@ def _start_hydra(arguments: Sequence[str], folder: Path) -> subprocess.Popen[byt
             "isotrain",
             "train",
             *arguments,
-            f"hydra.sweep.dir={_quoted(folder)}",
+            f"hydra.sweep.dir={written(str(folder))}",
         ],
         stdin=subprocess.PIPE,
         process_group=0,
         env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+            **own_environment(),
             SWEEP: str(folder),
             DEVICES: ",".join(cuda_devices()),  # submitit hides them from jobs on this machine
         },
     )
 
 
-def _quoted(path: Path) -> str:
-    """A path as an override holds it, whatever signs it has."""
-    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _lacking(folder: Path, outcomes: Collection[int]) -> list[int]:
+    """The numbers of the jobs that have begun, other than those whose outcomes are known."""
+    numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    return [n for n in numbers if n not in outcomes and (folder / str(n) / AT_WORK).exists()]
 
 
-def _device(cfg: DictConfig, number: int) -> dict[str, str]:
-    """The GPUs that a job sees: its own one of several, or what there is."""
-    given = os.environ.get(DEVICES, "")
-    if not given:
-        return {}
-    return {VISIBLE: given} | device_of(cfg, number, given.split(","))
+def _are_at_work(folder: Path, outcomes: Collection[int]) -> bool:
+    """Whether a worker waits for its job: some go on when Hydra's process has ended."""
+    for number in _lacking(folder, outcomes):
+        lock = take(folder / str(number) / AT_WORK)
+        if lock is None:
+            return True
+        os.close(lock)
+    return False
 
 
-def _outcomes(folder: Path) -> dict[int, dict[str, Any]]:
-    """What the jobs that have ended left, by their number."""
-    files = sorted(folder.glob("*/outcome.json"), key=lambda file: int(file.parent.name))
-    return {int(f.parent.name): json.loads(f.read_text(encoding="utf-8")) for f in files}
+def _vanished(folder: Path) -> dict[str, Any]:
+    """In place of the outcome of a job whose worker ended without leaving one."""
+    overrides: list[str] = []
+    with suppress(OSError, ValueError, KeyError):  # it may have ended before it wrote that
+        overrides = json.loads((folder / "job.json").read_text(encoding="utf-8"))["overrides"]
+    return {"overrides": redacted(overrides), "code": None}
 
 
-def _tell_ends(folder: Path, told: set[int], swept: Collection[str]) -> None:
-    """Say which jobs have ended since, of those that print into a log."""
-    for number, outcome in _outcomes(folder).items():
-        if number in told or not outcome["log"]:
+def _tell_ends(folder: Path, outcomes: dict[int, dict[str, Any]], swept: Collection[str]) -> None:
+    """Read the outcomes that are new; say which jobs have ended, of those that print into a log."""
+    for number in _lacking(folder, outcomes):
+        file = folder / str(number) / "outcome.json"
+        if not file.is_file():
             continue
-        told.add(number)
-        score = f", {outcome['monitor']} {outcome['score']:.4f}" if outcome.get("score") else ""
+        outcomes[number] = outcome = json.loads(file.read_text(encoding="utf-8"))
+        if not outcome["log"]:
+            continue
+        known = outcome.get("score") is not None
+        score = f", {outcome['monitor']} {outcome['score']:.4f}" if known else ""
         end = "stopped" if outcome["stopped"] else "failed" if outcome["code"] else "done"
         say(f"{end} {number} {_name(outcome, swept)}{score}; {outcome['log']}")
-        if end == "failed":
-            text = Path(outcome["log"]).read_text(encoding="utf-8", errors="replace")
-            for line in [line for line in text.splitlines() if line.strip()][-LAST_LINES:]:
-                say(f"    {line}")
+        for line in last_lines(Path(outcome["log"])) if end == "failed" else ():
+            say(f"    {line}")
 
 
-def _name(outcome: dict[str, Any], swept: Collection[str]) -> str:
+def _name(outcome: Mapping[str, Any], swept: Collection[str]) -> str:
     """What a job differs in from the others; all of it where a search has not said what varies."""
     own = [text for text in outcome["overrides"] if text.partition("=")[0] in swept]
     return " ".join(own or outcome["overrides"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from isotrain.whole_files import replace_text
 
 COLUMNS = ("index", "label", "prediction")
 
@@ -26,9 +27,7 @@ def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     columns = (x[order].tolist() for x in (found.index, found.label, found.prediction))
     lines = (f"{i:.0f},{label:.9g},{p:.9g}\n" for i, label, p in zip(*columns, strict=True))
     (folder / "predictions").mkdir(parents=True, exist_ok=True)
-    part = path_of(folder, split).with_suffix(".part")
-    part.write_text(",".join(COLUMNS) + "\n" + "".join(lines), encoding="utf-8")
-    os.replace(part, path_of(folder, split))
+    replace_text(path_of(folder, split), ",".join(COLUMNS) + "\n" + "".join(lines))
 
 
 def read_predictions(folder: Path, split: str) -> Predictions | None:

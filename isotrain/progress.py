@@ -27,6 +27,13 @@ def is_watched() -> bool:
     return rank == "0" and sys.stdout.isatty()
 
 
+def launched() -> bool:
+    """Whether a launcher (torchrun, srun) has started one process for each rank, this one too."""
+    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
+    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
+
+
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """A function that changes the text of a line `what`, shown with its time while a block lasts.

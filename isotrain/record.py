@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import platform
 import subprocess
@@ -16,6 +17,7 @@ import torch
 from filelock import FileLock, Timeout
 
 CODE = ("isotrain", "git")  # of the environment: what may change the numbers of a run
+PATIENCE_S = 2.0  # for a lock: `isotrain study status` shares it for a moment when it looks
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
@@ -72,7 +74,7 @@ def storage_failure(error: OSError, folder: Path) -> str | None:
 
 @contextmanager
 def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
-    """Make the folder and own it: a second process with the same run is refused.
+    """Make the folder and own it: a second process with the same run is refused, in 2 s.
 
     Raises:
         CannotRunError: another process is at this run.
@@ -83,7 +85,7 @@ def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=PATIENCE_S, poll_interval=0.01)
     except Timeout as error:
         raise CannotRunError(
             f"another process is at this run ({folder}); wait for it, or stop it"
@@ -95,12 +97,23 @@ def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
 
 
 def _git_state() -> str | None:
-    """Commit of the checkout the package runs from, with `-dirty` for changes; else None."""
+    """Commit of the checkout the package runs from, None without one.
+
+    With changes that are not committed, `-dirty-` and eight digits that name them follow.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        state = _git(root, "describe", "--always", "--dirty", "--abbrev=12").decode().strip()
+        if not state.endswith("-dirty"):
+            return state
+        diff = _git(root, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff")
+        return f"{state}-{hashlib.sha256(diff).hexdigest()[:8]}"
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout

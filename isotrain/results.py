@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
+
+from isotrain.whole_files import replace_text
 
 HIDDEN = "<redacted>"  # stands for a secret in whatever is recorded
 
@@ -35,10 +36,7 @@ def is_finished(folder: Path) -> bool:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replace a JSON file in one step, so that no half of it can be read."""
-    part = path.with_suffix(".part")
-    text = json.dumps(as_json(content), indent=2, allow_nan=False)
-    part.write_text(text + "\n", encoding="utf-8")
-    os.replace(part, path)
+    replace_text(path, json.dumps(as_json(content), indent=2, allow_nan=False) + "\n")
 
 
 def as_json(content: Any) -> Any:

@@ -28,7 +28,9 @@ from isotrain.training.loggers import close_loggers, open_loggers
 from isotrain.training.phase_report import describe
 
 
-def run(cfg: DictConfig, arm: str, overrides: Sequence[str] = ()) -> dict[str, float]:
+def run(
+    cfg: DictConfig, arm: str, overrides: Sequence[str] = (), search: str = ""
+) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
@@ -36,7 +38,8 @@ def run(cfg: DictConfig, arm: str, overrides: Sequence[str] = ()) -> dict[str, f
     `figures/`. A run that was stopped goes on from `resume.ckpt`. Processes other than the first
     of a distributed run write nothing and return nothing.
 
-    `overrides`, those that gave the configuration, are kept for the record.
+    `overrides`, those that gave the configuration, are kept for the record, and so is `search`,
+    the name of one that the run is a trial of.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
@@ -52,7 +55,7 @@ def run(cfg: DictConfig, arm: str, overrides: Sequence[str] = ()) -> dict[str, f
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = _start(cfg)
         revision = data_revision(cfg) + (f"; init_from {start['sha256'][:12]}" if start else "")
-        folder = RunFolder(cfg, arm, revision, overrides)
+        folder = RunFolder(cfg, arm, revision, overrides, search)
         if stored := folder.stored():
             return stored
         quiet()

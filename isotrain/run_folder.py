@@ -42,12 +42,19 @@ class RunFolder:
         arm: first part of the name.
         revision: what the source holds of the data set now.
         overrides: of `isotrain train` that gave `cfg`, for the record.
+        search: name of the one that it is a trial of, for the record; empty for any other run.
     """
 
     def __init__(
-        self, cfg: DictConfig, arm: str, revision: str, overrides: Sequence[str] = ()
+        self,
+        cfg: DictConfig,
+        arm: str,
+        revision: str,
+        overrides: Sequence[str] = (),
+        search: str = "",
     ) -> None:
         self.cfg, self.arm, self.revision, self.overrides = cfg, arm, revision, list(overrides)
+        self.search = search
         self.path, self.now = run_folder(cfg, arm), environment()
         self.is_first = process_rank() == 0
         self.record: dict[str, Any] = {}  # of this try, as `result.json` has it
@@ -143,9 +150,11 @@ class RunFolder:
             "arm": self.arm,
             "seed": self.cfg.seed,
             "overrides": redacted(self.overrides),
+            "search": self.search,
             "config": redacted(plain(self.cfg)),
             "data": self.revision,
             "environment": self.now,
+            "earlier_environments": [] if point is None else _environments(earlier, self.now),
             "resumed_after_step": None if point is None else point["step"],
             **facts,
         }
@@ -207,6 +216,13 @@ class RunFolder:
 
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)
+
+
+def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of the tries that a run goes on from, each where it differs from the one after it."""
+    known = list(earlier.get("earlier_environments", []))
+    last = earlier.get("environment")
+    return known if last in (None, now) else [*known, last]
 
 
 def _last_values(rows: list[dict[str, float]]) -> dict[str, float]:

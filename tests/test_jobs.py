@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from isotrain import jobs
 from isotrain.config.compose import RunJob, parse_job, read_job
-from isotrain.jobs import JOB, PARENT, start_job, stop_job, stop_signals
+from isotrain.jobs import JOB, PARENT, last_lines, start_job, stop_job, stop_signals
 
 TELL = f"""
 import json, os, sys
@@ -138,3 +138,18 @@ def test_a_job_file_is_read_again_as_it_was(job, tmp_path):
     start_job(job, tmp_path / "job.json", tmp_path / "log", command=["true"]).wait(30)
     again = read_job(tmp_path / "job.json")
     assert (again.arm, list(again.overrides), again.cfg.seed) == ("none", ["seed=1"], 1)
+
+
+def test_the_end_of_a_log(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    assert last_lines(log) == []
+    monkeypatch.setenv("MY_API_KEY", "very-secret-value")
+    many = "".join(f"line {k}\n\n" for k in range(20_000))
+    log.write_bytes(many.encode() + b"\xff half\n  very-secret-value\n\n \n")
+    assert last_lines(log) == [
+        *(f"line {k}" for k in (19_997, 19_998, 19_999)),
+        "\ufffd half",
+        "  <redacted>",
+    ]
+    log.write_text("one\n")
+    assert last_lines(log) == ["one"]

@@ -13,7 +13,7 @@ import termios
 
 import pytest
 
-from isotrain.progress import duration, is_watched, working
+from isotrain.progress import duration, is_watched, launched, working
 
 WIDTH = 70
 HEAD = (
@@ -188,3 +188,23 @@ def test_nothing_is_written_where_there_is_no_terminal(capsys, monkeypatch):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"RANK": "0"}, True),
+        ({"LOCAL_RANK": "1"}, True),
+        ({"SLURM_NTASKS": "4"}, True),
+        ({"SLURM_NTASKS": "1"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash", "RANK": "0"}, True),
+    ],
+)
+def test_whether_a_launcher_started_this_process(monkeypatch, environment, expected):
+    for name in ("RANK", "LOCAL_RANK", "SLURM_NTASKS", "SLURM_JOB_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert launched() is expected

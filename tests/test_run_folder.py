@@ -65,6 +65,22 @@ def test_a_try_that_goes_on_keeps_what_it_goes_on_from(folder, capsys):
     assert "going on after step 4" in capsys.readouterr().out
 
 
+def test_a_try_that_goes_on_keeps_the_code_of_those_before(folder, monkeypatch):
+    def go_on(git, point):
+        monkeypatch.setattr(folder, "now", {"isotrain": "0.1.0", "git": git})
+        folder.begin(FACTS, point)
+        kept = [read_result(folder.path)["environment"]]
+        kept += read_result(folder.path)["earlier_environments"]
+        return [environment["git"] for environment in kept]
+
+    assert go_on("one", None) == ["one"]
+    assert go_on("one", POINT) == ["one"]
+    assert go_on("two", POINT) == ["two", "one"]
+    assert go_on("two", POINT) == ["two", "one"]
+    assert go_on("one", POINT) == ["one", "one", "two"]
+    assert go_on("three", None) == ["three"], "anew"
+
+
 def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
     folder.begin(FACTS, None)
     (folder.path / "resume.ckpt").touch()

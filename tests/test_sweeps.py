@@ -18,7 +18,8 @@ from omegaconf import OmegaConf
 
 from isotrain import multirun
 from isotrain.config.compose import RunJob
-from isotrain.config.sweep import check_sweep, with_sweeps
+from isotrain.config.sweep import check_sweep, n_jobs, with_sweeps
+from isotrain.devices import device_for
 
 CONF = Path(__file__).parents[1] / "conf" / "sweep"
 BASE = ["encoder=tiny", "source=demo"]
@@ -87,6 +88,7 @@ def test_two_files_are_crossed_and_the_command_line_wins(tmp_path):
         ("sweep=items", True, "sweep=items must map keys to lists"),
         ("sweep=broken", True, "sweep=broken cannot be read"),
         ("sweep=none_given", True, "gives seed the value []"),
+        ("sweep=mapping", True, "sweep=mapping: {'a': 1} is no value that an override can give"),
         ("sweep=key", True, "no key sede; did you mean seed?"),
         ("sweep=value", True, "seed must be at least 0, got -1"),
         ("sweep=[", True, "sweep="),
@@ -100,6 +102,7 @@ def test_what_is_wrong_is_told_with_every_other_mistake(tmp_path, override, mult
         items="- seed",
         broken="seed: [",
         none_given="seed: []",
+        mapping="seed: [{a: 1}]",
         key="sede: [1, 2]",
         value="seed: [0, -1]",
     )
@@ -133,6 +136,31 @@ def test_both_ends_of_an_interval_are_judged_where_a_search_takes_one(toy_search
         assert found.stdout == "[]\n"
     mistakes = check_sweep(line[:-1], None, True)[2]  # Hydra's own sweeper takes none
     assert any("a sweep needs values" in mistake for mistake in mistakes)
+
+
+@pytest.mark.parametrize("key", ["hydra.sweep.dir", "+hydra.sweep.dir", "hydra.sweep.subdir"])
+def test_the_folder_of_a_sweep_is_not_the_users(key):
+    line = [*BASE, f"{key}=mine", "seed=0,1"]
+    (told,) = [m for m in check_sweep(line, None, True)[2] if m.startswith(key)]
+    assert "leave it out, or use output_dir=" in told
+    assert not any("output_dir" in m for m in check_sweep([*BASE, "seed=0,1"], None, True)[2])
+
+
+@pytest.mark.parametrize(
+    ("line", "n"),
+    [
+        (["task=rte"], 1),
+        (["seed=0,1,2", "site=[tokens],[pooled,layer_1]", "x='a,b'"], 6),
+        (["seed=range(0,10,2)", "a=choice(1,2)", "b=shuffle(1,2,3)"], 30),
+        (["task=glob(*)", "seed=0,1"], None),
+        (["lr=interval(0,1)"], None),
+        (["seed=0,1", "hydra/sweeper=toy"], None),
+        (["seed=0,1", "hydra/sweeper=basic"], 2),
+        (["seed=0,1", "+hydra.sweeper.params.task='rte,wic'"], None),
+    ],
+)
+def test_the_number_of_jobs_of_a_grid(line, n):
+    assert n_jobs(line) == n
 
 
 def test_a_search_within_ranks_is_refused(toy_search):
@@ -295,8 +323,8 @@ def test_jobs_side_by_side_have_one_thread_unless_one_says_so(
 @pytest.mark.parametrize(
     ("launcher", "devices", "overrides", "seen"),
     [
-        ("JoblibLauncher", "0,1", (), ["0", "1", "0"]),
-        ("LocalLauncher", "4,7,9", (), ["4", "7", "9"]),
+        ("JoblibLauncher", "0,1", (), ["0", "0", "0"]),  # free again: they run in turn here
+        ("LocalLauncher", "4,7,9", (), ["4", "4", "4"]),
         ("LocalLauncher", "0", (), ["0", "0", "0"]),  # submitit would hide it
         ("JoblibLauncher", "", (), ["None", "None", "None"]),
         ("JoblibLauncher", "0,1", ("trainer.devices=2",), ["0,1", "0,1", "0,1"]),
@@ -305,14 +333,23 @@ def test_jobs_side_by_side_have_one_thread_unless_one_says_so(
     ],
 )
 def test_jobs_side_by_side_have_a_gpu_each(
-    play, monkeypatch, capfd, launcher, devices, overrides, seen
+    play, monkeypatch, capfd, tmp_path, launcher, devices, overrides, seen
 ):
     monkeypatch.setenv("ISOTRAIN_DEVICES", devices)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # of the locks
     for number in range(3):
         assert play(0, launcher, number, *overrides) == 0.625
     logs = [Path(f"sweep/{n}/log.txt") for n in range(3)]
     text = "".join(p.read_text() for p in logs) if logs[0].exists() else capfd.readouterr().out
     assert re.findall(r"gpus (.*)", text) == seen
+
+
+def test_a_job_takes_a_gpu_that_no_other_holds(play, monkeypatch, composed, tmp_path):
+    monkeypatch.setenv("ISOTRAIN_DEVICES", "4,7")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with device_for(composed(*BASE), ["4", "7"], True):
+        assert play() == 0.625
+    assert "gpus 7\n" in Path("sweep/2/log.txt").read_text()
 
 
 def test_a_sweep_that_stops_ends_its_jobs_and_starts_no_other(play):
@@ -347,17 +384,36 @@ def test_a_job_is_killed_where_a_second_signal_asks_for_it(play):
 # -------------------------------------------------------------------------------- the whole sweep
 
 HYDRA = """
-import json, os, sys, time
+import fcntl, json, os, subprocess, sys, time
 from pathlib import Path
 sweep, codes = Path(os.environ["ISOTRAIN_SWEEP"]), json.loads(os.environ["CODES"])
-for number, code in enumerate(codes):
+def end(number, code):
     folder = sweep / str(number)
-    folder.mkdir()
-    (folder / "log.txt").write_text("first\\nthe reason\\n")
     end = {"overrides": ["task=rte", f"seed={number}"], "code": code, "stopped": False}
     end |= {"log": str(folder / "log.txt")}
-    end |= {} if code else {"folder": "run", "monitor": "val/accuracy", "score": 0.5}
+    score = float(os.environ.get("SCORE", 0.5))
+    end |= {} if code else {"folder": "run", "monitor": "val/accuracy", "score": score}
     (folder / "outcome.json").write_text(json.dumps(end))
+for number, code in enumerate(codes):
+    folder = sweep / str(number)
+    folder.mkdir()  # as Hydra does, for a job that has not begun too
+    if code == "not begun":
+        continue
+    (folder / "log.txt").write_text("first\\nthe reason\\n")
+    (folder / "at_work").touch()
+    if code == "vanished":
+        text = json.dumps({"overrides": ["task=rte", f"seed={number}"]})
+        (folder / "job.json").write_text(text)
+    elif code == "late":  # a worker of its own, which goes on when its launcher has ended
+        lock = (folder / "at_work").open()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fork() == 0:
+            time.sleep(1.5)
+            end(number, 0)
+            os._exit(0)
+    else:
+        end(number, code)
+time.sleep(float(os.environ.get("TAKES", 0)))
 while "WAIT" in os.environ and not (sweep / "stop").exists():
     time.sleep(0.02)
 sys.exit(int(os.environ.get("CODE", 0)))
@@ -376,10 +432,11 @@ def hydra(tmp_path, monkeypatch):
 
     monkeypatch.setattr(multirun, "_start_hydra", start)
 
-    def sweep(*codes):
+    def sweep(*codes, seeds=None):
         monkeypatch.setenv("CODES", json.dumps(codes))
         output_dir = tmp_path / f"runs{len(list(tmp_path.iterdir()))}"
-        return multirun.run_sweep(["-m", "task=rte", "seed=0,1,2"], output_dir)
+        seeds = seeds or f"seed=range({len(codes)})"
+        return multirun.run_sweep(["-m", "task=rte", seeds], output_dir)
 
     return sweep
 
@@ -396,6 +453,41 @@ def test_what_ended_is_told_and_a_failure_is_the_exit_code(hydra, capsys, monkey
     assert "failed: 1 seed=1, exit code 2" in told
     monkeypatch.setenv("CODE", "1")  # of a launcher
     assert hydra(0) == 1
+
+
+def test_a_score_of_nought_is_shown(hydra, capsys, monkeypatch):
+    monkeypatch.setenv("SCORE", "0.0")
+    assert hydra(0) == 0
+    assert "done 0 seed=0, val/accuracy 0.0000; " in capsys.readouterr().out
+
+
+def test_jobs_that_left_no_outcome_have_failed_and_those_planned_count(hydra, capsys):
+    assert hydra(0, "vanished", "not begun", seeds="seed=range(5)") == 1
+    told = capsys.readouterr().out
+    assert "sweep: 5 jobs, 1 failed, 3 not begun; " in told
+    assert "  failed: 1 seed=1, its worker vanished" in told
+    assert hydra(0, seeds="task=glob(*)") == 0  # not known beforehand
+    assert "sweep: 1 jobs, 0 failed; " in capsys.readouterr().out
+
+
+def test_workers_that_go_on_without_their_launcher_are_waited_for(hydra, capsys, monkeypatch):
+    monkeypatch.setenv("CODE", "1")
+    assert hydra("vanished", "late") == 1
+    told = capsys.readouterr().out
+    assert "done 1 seed=1, val/accuracy 0.5000; " in told
+    assert "sweep: 2 jobs, 1 failed; " in told
+    assert "failed: 0 seed=0, its worker vanished" in told
+
+
+def test_an_outcome_is_read_once_and_the_folder_once_a_second(hydra, monkeypatch):
+    read, looks = [], []
+    monkeypatch.setenv("TAKES", "2.5")
+    loads, lacking = json.loads, multirun._lacking
+    monkeypatch.setattr(multirun.json, "loads", lambda text: read.append(1) or loads(text))
+    monkeypatch.setattr(multirun, "_lacking", lambda *x: looks.append(1) or lacking(*x))
+    assert hydra(0, 0, 0) == 0
+    assert len(read) == 3
+    assert 3 <= len(looks) <= 8
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -67,6 +67,7 @@ class RunJob(NamedTuple):
     cfg: DictConfig
     arm: str
     overrides: Sequence[str] = ()  # of `isotrain train` that give this configuration, if known
+    search: str = ""  # that the run is a trial of: it is chosen by its score, and no result
 
 
 def write_job(job: RunJob, path: Path) -> None:
@@ -78,7 +79,7 @@ def job_text(job: RunJob) -> str:
     """A job as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     content = {"arm": job.arm, "config": keys, "overrides": list(job.overrides)}
-    return json.dumps(content, indent=2)
+    return json.dumps(content | {"search": job.search}, indent=2)
 
 
 def read_job(path: Path) -> RunJob:
@@ -101,4 +102,4 @@ def parse_job(text: str) -> RunJob:
     job = json.loads(text)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
-    return RunJob(cfg, job["arm"], job.get("overrides") or ())
+    return RunJob(cfg, job["arm"], job.get("overrides") or (), job.get("search") or "")

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from omegaconf import DictConfig
 
 from isotrain.config.binding import nearest
 from isotrain.config.command import check_command
-from isotrain.config.compose import conf_folder
+from isotrain.config.several_runs import content_of, names, text_of
+from isotrain.config.written import written
 
+GROUP = "sweep"  # folder of its files
 SWEEP, SWEEPER = "sweep=", "hydra/sweeper="
+FOLDER_KEY = r"[+~]*hydra\.sweep\b"  # of overrides that would move the folder of a sweep
 
 
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
 ) -> tuple[DictConfig | None, list[str], list[str]]:
     """As `check_command`, and between its two the overrides with each `sweep=NAME` spelled out."""
-    mistakes = []
+    mistakes = [
+        f"{text} is not yours to choose: a sweep has a folder of its own, "
+        "<output_dir>/.multirun/<time>, with one for each job; leave it out, or use output_dir=..."
+        for text in overrides
+        if multirun and re.match(FOLDER_KEY, text)
+    ]
     try:
         overrides = with_sweeps(overrides, multirun, config_dir)
     except ValueError as error:
@@ -65,8 +71,8 @@ def with_sweeps(
             raise ValueError(
                 f"{text} is to be one name, or several that are crossed: 'sweep=[a,b]'"
             )
-        names = override.value()
-        for name in names if isinstance(names, list) else [names]:
+        chosen_names = override.value()
+        for name in chosen_names if isinstance(chosen_names, list) else [chosen_names]:
             found |= _read(str(name), config_dir)
     given = {text.lstrip("+~").partition("=")[0] for text in own}
     return [*(f"{key}={value}" for key, value in found.items() if key not in given), *own]
@@ -91,6 +97,24 @@ def swept_keys(overrides: Sequence[str]) -> list[str]:
     return [override.get_key_element() for override in parsed if override.is_sweep_override()]
 
 
+def n_jobs(overrides: Sequence[str]) -> int | None:
+    """The number of jobs of a grid; None where it shows later, as in a search.
+
+    >>> n_jobs(["seed=range(5)", "site=[tokens],[pooled]", "task=rte"]), n_jobs(["task=glob(*)"])
+    (10, None)
+    """
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    swept = [override for override in parsed if override.is_sweep_override()]
+    known = all(isinstance(o.value(), ChoiceSweep | RangeSweep) for o in swept)
+    if (
+        not known
+        or is_search(overrides)
+        or any("hydra.sweeper.params" in text for text in overrides)
+    ):
+        return None
+    return math.prod(len(list(override.sweep_string_iterator())) for override in swept)
+
+
 def ends_of_intervals(overrides: Sequence[str]) -> list[str]:
     """The overrides of a search with an interval's two ends in its place, which can be judged.
 
@@ -111,29 +135,10 @@ def ends_of_intervals(overrides: Sequence[str]) -> list[str]:
 
 def _read(name: str, config_dir: str | None) -> dict[str, str]:
     """The keys of a file with their values as a command line has them."""
-    folder = conf_folder()
-    package = folder.removeprefix("pkg://")
-    shipped: Any = Path(folder) if package == folder else files(package)
-    places = (
-        [shipped / "sweep"]
-        if config_dir is None
-        else [Path(config_dir) / "sweep", shipped / "sweep"]
-    )
-    options = {
-        file.name.removesuffix(".yaml"): file
-        for place in reversed(places)
-        if place.is_dir()
-        for file in place.iterdir()
-        if file.name.endswith(".yaml")
-    }
-    if name not in options:
-        raise ValueError(
-            f"sweep={name} does not exist; {nearest(name, sorted(options), 'there are')}"
-        )
-    try:
-        content: Any = OmegaConf.to_container(OmegaConf.create(options[name].read_text("utf-8")))
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"sweep={name} cannot be read: {error}") from error
+    own = {} if config_dir is None else {p.stem: p for p in Path(config_dir, GROUP).glob("*.yaml")}
+    if name not in (known := sorted({*own, *names(GROUP)})):
+        raise ValueError(f"sweep={name} does not exist; {nearest(name, known, 'there are')}")
+    content = content_of(text_of(GROUP, str(own.get(name, name))), f"sweep={name}")
     if not isinstance(content, dict) or not content:
         raise ValueError(f"sweep={name} must map keys to lists of values, such as seed: [0, 1, 2]")
     for key, values in content.items():
@@ -142,20 +147,10 @@ def _read(name: str, config_dir: str | None) -> dict[str, str]:
                 f"sweep={name} gives {key} the value {values!r}; give a list such as [{values}], "
                 "or a text as on the command line, such as range(5)"
             )
-    return {
-        str(key): values if isinstance(values, str) else ",".join(map(_text, values))
-        for key, values in content.items()
-    }
-
-
-def _text(value: Any) -> str:
-    """A value as an override has it.
-
-    >>> _text(["tokens", "layer_3"]), _text(None), _text(True), _text(1e-5)
-    ('[tokens,layer_3]', 'null', 'true', '1e-05')
-    """
-    if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
+    try:
+        return {
+            str(key): values if isinstance(values, str) else ",".join(map(written, values))
+            for key, values in content.items()
+        }
+    except ValueError as error:
+        raise ValueError(f"sweep={name}: {error}") from error

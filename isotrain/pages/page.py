@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from isotrain.pages.svg import inline, svg_text
+from isotrain.whole_files import replace_text, replacing
 
 HERE = Path(__file__).parent
 PNG_DPI = 200
@@ -57,8 +57,9 @@ class Figures:
         """Write the files of a figure, which need not be in the page."""
         if self.folder is not None:
             self.folder.mkdir(exist_ok=True)
-            (self.folder / f"{name}.svg").write_text(svg or svg_text(figure), encoding="utf-8")
-            figure.savefig(self.folder / f"{name}.png", dpi=PNG_DPI)
+            replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
+            with replacing(self.folder / f"{name}.png") as file:
+                figure.savefig(file, format="png", dpi=PNG_DPI)
 
 
 def piece(name: str, **values: Any) -> Markup:
@@ -100,7 +101,5 @@ def page(
 
 def write_page(path: Path, text: str) -> Path:
     """Replace a file in one go; the path."""
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    replace_text(path, text)
     return path

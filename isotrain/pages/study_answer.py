@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from isotrain.keys import VIEWS, place_of
 from isotrain.pages.study_content import ScoreRow, StudyContent
 from isotrain.pages.study_words import (
+    best_of_text,
     difference_text,
     interval,
     is_score,
@@ -108,7 +109,10 @@ def task_answers(content: StudyContent) -> list[TaskAnswer]:
         known = f"no finished run of the baseline {content.baseline}"
         if base:
             own = f"baseline {content.baseline} {value_text(base[0].own.mean, key)}"
-            parts = rows_text(base[0].n_rows), f"n = {_count(base[0].own.n, 'seed')}", own
+            best = best_of_text({row.arm: row.best_of for row in _rows(content, task.name, key)})
+            lost = _failed(base[0], content)
+            seeds = f"n = {_count(base[0].own.n, 'seed')}"
+            parts = rows_text(base[0].n_rows), best, seeds, own, lost
             known = ", ".join(filter(None, parts))
         items = _score_items(content, task.name) + _isotropy_items(content, task.name)
         found.append(TaskAnswer(f"{task.name}: {score_name(key)} ({known})", items))
@@ -119,7 +123,7 @@ def faults(content: StudyContent) -> list[str]:
     """What makes a study no whole one, or its runs not comparable."""
     found, runs = [], content.runs
     if (lost := content.n_planned - len(runs)) > 0:
-        found.append(f"{lost} of {content.n_planned} runs are missing: the study is not finished.")
+        found.append(f"{lost} of {content.n_planned} runs have no result.")
     if bad := [run for run in runs if run.degenerate]:
         arms = _listed(list(dict.fromkeys(run.arm for run in bad)))
         found.append(
@@ -174,24 +178,31 @@ def _score_items(content: StudyContent, task: str) -> list[str]:
 def _told(row: ScoreRow, content: StudyContent) -> str:
     """An arm with its difference, and what belongs to its verdict."""
     if verdict(row) == "untested" or row.difference is None:
-        return f"{row.arm} ({_why_untested(row)})"
+        reasons = filter(None, [_why_untested(row), _failed(row, content)])
+        return f"{row.arm} ({', '.join(reasons)})"
     found, kind = row.difference, verdict(row)
     text = f"{row.arm} {difference_text(found.estimate, row.score)}"
     if kind == "equivalent":
-        return f"{text}, equivalence p {_equals(found.p_equivalent)}"
-    text += f", p {_equals(found.p_holm)}"
-    if kind == "undecided":
-        own, n = found.estimate.n, found.n_for_a_point
-        if n is not None:
-            text += f", {n} seeds would show {POINT:g}"
-            text += f", and {own} were run" if n <= own else ""
-        return text
-    if _is_equivalent(row):
-        text += f", yet within ±{content.margin:g}"
-    if row.items and row.items.low <= 0 <= row.items.high:
-        ends = found.estimate._replace(low=row.items.low, high=row.items.high)
-        text += f", but {interval(ends, row.score, sign=True)} over items and seeds"
-    return text
+        text += f", equivalence p {_equals(found.p_equivalent)}"
+    else:
+        text += f", p {_equals(found.p_holm)}"
+    if kind == "undecided" and (n := found.n_for_a_point) is not None:
+        text += f", about {n} seeds would show {POINT:g}"
+        text += f", and {found.estimate.n} were run" if n <= found.estimate.n else ""
+    if kind in ("higher", "lower"):
+        text += f", yet within ±{content.margin:g}" if _is_equivalent(row) else ""
+        if (over := row.over_rows) and over.low <= 0 <= over.high:
+            ends = found.estimate._replace(low=over.low, high=over.high)
+            text += f", but {interval(ends, row.score, sign=True)} over rows and seeds"
+    return ", ".join(filter(None, [text, _failed(row, content)]))
+
+
+def _failed(row: ScoreRow, content: StudyContent) -> str:
+    """How many seeds a number is not of because training failed."""
+    if not row.n_failed:
+        return ""
+    n = len(content.seeds)
+    return f"{row.n_failed} of {_count(n, 'seed')} failed: these numbers are of the others"
 
 
 def _isotropy_items(content: StudyContent, task: str) -> list[str]:

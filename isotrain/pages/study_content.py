@@ -36,16 +36,16 @@ class Difference(NamedTuple):
     p_holm: float | None = None  # adjusted for the arms of this task and score
     method: str = ""  # of p: t | permutation
     p_equivalent: float | None = None  # that it lies outside ± margin; None without a margin
-    n_for_a_point: int | None = None  # seeds that would show 0.01 with power .8 at this sd
+    n_for_a_point: int | None = None  # seeds that would show 0.01 with power .8 at this sd, about
 
 
-class Items(NamedTuple):
-    """A difference with its 95 % interval over items × seeds, resampled two ways."""
+class OverRows(NamedTuple):
+    """A difference with its 95 % interval for other rows and other seeds."""
 
     mean: float
     low: float
     high: float
-    n_items: int
+    n_rows: int
     n_seeds: int
 
 
@@ -58,8 +58,11 @@ class ScoreRow(NamedTuple):
     n_rows: str  # N that the value is of, as text: 638, or "638 or 640" where runs differ
     own: Estimate
     difference: Difference | None = None  # None for the baseline, and where no seed is shared
-    items: Items | None = None
+    over_rows: OverRows | None = None
     published: float | None = None  # the value of somebody else, in the same unit
+    n_failed: int = 0  # seeds without this value because training failed
+    best_of: str = ""  # evaluations that each run's value is the best of; "" where not selected
+    notes: tuple[str, ...] = ()  # said of the arm below the table
 
 
 class StudyRun(NamedTuple):
@@ -93,7 +96,7 @@ class Curve(NamedTuple):
     place: Place
     points: tuple[Point, ...]
     n_rows: int = 0  # N of each evaluation; 0 where it is not known
-    end: Point | None = None  # of the weights that each run kept; without it the last point
+    end: Estimate | None = None  # of the weights that the runs kept
 
 
 class StudyContent(NamedTuple):
@@ -117,7 +120,6 @@ class StudyContent(NamedTuple):
     published_source: str = ""
     missing: tuple[str, ...] = ()  # a line for each run or score that is not there
     n_planned: int = 0  # runs that the study has, finished or not
-    warnings: tuple[str, ...] = ()  # what forbids to compare the runs, such as mixed code
-    notes: tuple[str, ...] = ()  # how to read it, beside what the page says itself
+    warnings: tuple[str, ...] = ()  # to know before the numbers: what failed, mixed code, changes
     methods: tuple[str, ...] = ()  # works that layers and objectives follow
     is_causal: bool = False  # the encoder sees only what is to the left

@@ -16,7 +16,7 @@ from isotrain.pages.arm_looks import Look
 from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import label
 from isotrain.pages.study_answer import LEVEL
-from isotrain.pages.study_content import Curve, Point, ScoreRow, StudyRun
+from isotrain.pages.study_content import Curve, Estimate, Point, ScoreRow, StudyRun
 from isotrain.pages.study_words import difference_text, place_name, rows_text, score_name
 
 Looks = Mapping[str, Look]
@@ -36,7 +36,7 @@ def differences(
 
     `rows` are those of one task and score that have a finite difference, `runs` those of the
     task. A full marker is a difference that Holm's test finds at 5 %. Faint dots are single seeds,
-    the thin line below is the interval over items × seeds; a cross is the `published` difference
+    the thin line below is the interval over rows × seeds; a cross is the `published` difference
     of an arm, the grey band is the equivalence margin.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
@@ -80,9 +80,9 @@ def _draw_difference(
     if own.low is not None and own.high is not None:
         axis.plot([own.low, own.high], [place + 0.6] * 2, linewidth=1.8, **line)
         reached += [own.low, own.high]
-    if row.items:
-        axis.plot([row.items.low, row.items.high], [place + 0.8] * 2, linewidth=0.8, **line)
-        reached += [row.items.low, row.items.high]
+    if over := row.over_rows:
+        axis.plot([over.low, over.high], [place + 0.8] * 2, linewidth=0.8, **line)
+        reached += [over.low, over.high]
     found = row.difference.p_holm is not None and row.difference.p_holm < LEVEL
     fill = look.colour if found else "white"
     axis.plot([own.mean], [place + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
@@ -132,9 +132,9 @@ def against_isotropy(
 def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[str, str]) -> Figure:
     """A metric at the end over layers, a line for each arm with its band over seeds."""
     figure, axis = panel()
-    own = [curve for curve in curves if curve.place.view == view and curve.points]
+    own = [curve for curve in curves if curve.place.view == view and curve.end]
     for look in looks.values():
-        ends = {layer_number(c.place.where): _end(c) for c in own if c.arm == look.name}
+        ends = {layer_number(c.place.where): c.end for c in own if c.arm == look.name and c.end}
         layers = sorted(ends)
         _line(axis, layers, [ends[layer] for layer in layers], look)
     _finish(axis, own, titles[view], "layer")
@@ -147,10 +147,10 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
     Arms without a layer there have what the head reads, behind.
     """
     figure, axis = panel()
-    own = [curve for curve in curves if curve.place.where == site and curve.points]
+    own = [curve for curve in curves if curve.place.where == site and curve.end]
     step = 0.5 / max(1, len(looks) - 1)
     for number, look in enumerate(looks.values()):
-        ends = {c.place.view: _end(c) for c in own if c.arm == look.name}
+        ends = {c.place.view: c.end for c in own if c.arm == look.name and c.end}
         shift = step * number - 0.25 * (len(looks) > 1)
         xs = [SIDES.index(side) + shift for side in SIDES if side in ends]
         points = [ends[side] for side in SIDES if side in ends]
@@ -187,12 +187,12 @@ def _finish(axis: Axes, own: Sequence[Curve], where: str, xlabel: str) -> None:
         axis.yaxis.set_label_coords(-0.17, 0.5)
 
 
-def _end(curve: Curve) -> Point:
-    return curve.end or curve.points[-1]
-
-
 def _line(
-    axis: Axes, xs: Sequence[float], points: Sequence[Point], look: Look, small: bool = False
+    axis: Axes,
+    xs: Sequence[float],
+    points: Sequence[Point | Estimate],
+    look: Look,
+    small: bool = False,
 ) -> None:
     """Means with their band; gaps where a mean is not finite."""
     if not any(math.isfinite(point.mean) for point in points):

@@ -18,7 +18,7 @@ from isotrain.pages.study_sections import (
     scatter_section,
     training_section,
 )
-from isotrain.pages.study_tables import override_table, run_tables, value_tables
+from isotrain.pages.study_tables import notes_below, override_table, run_tables, value_tables
 
 MOST_OPEN = 40  # lines of a table that is not folded
 
@@ -90,6 +90,8 @@ def _numbers(content: StudyContent, rows: Sequence[ScoreRow]) -> Markup:
             if found := value_tables(rows, content, task.name, of_scores):
                 tables = piece("tables", found=found, compact=True)
                 title = f"Isotropy on {task.name}"
+                if notes := notes_below(rows, task.name, of_scores):
+                    tables += piece("items", texts=notes)
                 body += tables if of_scores else piece("folded", title=title, body=tables)
     texts = [
         "n: seeds; N: rows of a value; sd: standard deviation (n − 1); p, equivalence: of "
@@ -133,22 +135,33 @@ def _how(content: StudyContent) -> Markup:
     )
     texts = [
         f"Differences are paired: an arm less {content.baseline} on each seed that both have. p is "
-        "that of the paired t test below 8 seeds, and of all flips of signs from 8 on; Holm's "
-        "method corrects it for the arms of one task and one value.",
+        "that of all flips of signs for 8 to 40 pairs, and of the paired t test otherwise; Holm's "
+        "method corrects it for the arms of one task and one value, those that were left out after "
+        "they were run among them.",
         equivalence,
-        f"Seeds for {POINT:g}: the fewest with which a paired t test at {LEVEL:.0%} would find a "
-        f"difference of {POINT:g} (one point of accuracy) four times in five, at the spread seen "
-        "here; that spread is itself uncertain with few seeds.",
-        "The interval over items and seeds also draws the evaluated rows anew, and so is about "
+        f"Seeds for {POINT:g}: about the fewest with which a difference of {POINT:g} (one point of "
+        f"accuracy) has p below {LEVEL:g}/m four times in five, at the spread seen here; m "
+        "comparisons of a task and value, Holm's first step. By the power of the paired t test, "
+        "which is near that of flips of signs. The spread is itself uncertain with few seeds.",
+        "The interval over rows and seeds also draws the evaluated rows anew, and so is about "
         "other rows too; t intervals are about the rows that were used.",
-        "A score is the one on test where test has labels. One that is best of several is never "
-        "shown; every seed counts.",
+        f"A score is the one on test where test has labels. {_selected(content)}",
         *(
             f"{label(m)}: range {r.span}; {r.says} ({r.source})."
             for m in content.metrics
             if (r := READINGS.get(base_of(m)))
         ),
         *([f"Methods of this study: {'; '.join(content.methods)}."] if content.methods else []),
-        *content.notes,
     ]
     return piece("items", texts=texts)
+
+
+def _selected(content: StudyContent) -> str:
+    """Whether a score is the best of several."""
+    if not any(row.best_of for row in content.rows):
+        return "None is the best of several; every finished run counts."
+    return (
+        "The weights of a run were selected on dev: a score of dev is the best of its evaluations, "
+        "higher than that of the same weights on other rows; one of test selected nothing. Every "
+        "finished run counts."
+    )

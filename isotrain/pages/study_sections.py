@@ -23,7 +23,7 @@ from isotrain.pages.study_figures import (
     through_training,
     with_names,
 )
-from isotrain.pages.study_words import is_score, place_name, score_name
+from isotrain.pages.study_words import best_of_text, is_score, place_name, score_name
 
 BAND = "Bands are 95 % t intervals over seeds; one seed has none."
 
@@ -56,10 +56,13 @@ def difference_section(drawn: Figures, content: StudyContent, looks: Looks) -> S
         "Thick line: 95 % t interval of the mean difference over seeds. Full marker: different by "
         "Holm's test at 5 %; an interval is of one arm alone, and may leave out 0 where Holm's "
         "test finds nothing. Faint dots: single seeds. Thin line below, where there is one: 95 % "
-        f"interval over items and seeds{margin}."
+        f"interval over rows and seeds{margin}."
     )
     if any(row.published is not None for row in content.rows):
         text += " Grey cross: the published difference."
+    scores = [row for row in content.rows if _is_drawn(row)]
+    if best := best_of_text({row.arm: row.best_of for row in scores if row.best_of}):
+        text += f" Scores of {best}."
     note = piece("note", text=text) if parts else Markup()
     return Section("Differences in the score", body + note)
 
@@ -119,7 +122,7 @@ def layer_section(drawn: Figures, content: StudyContent, looks: Looks) -> Sectio
     for metric in content.metrics:
         panels = Markup()
         for task in content.tasks:
-            curves = _curves(content, task.name, metric)
+            curves = [c for c in _curves(content, task.name, metric) if c.end]
             parts = []
             for view in [v for v in VIEWS if any(c.place.view == v for c in curves)]:
                 figure = by_layer(curves, view, looks, titles)
@@ -152,7 +155,7 @@ def training_section(drawn: Figures, content: StudyContent, looks: Looks) -> Sec
     body = Markup()
     for metric in content.metrics:
         for task in content.tasks:
-            curves = _curves(content, task.name, metric)
+            curves = [c for c in _curves(content, task.name, metric) if c.points]
             parts = []
             for place in _few(dict.fromkeys(curve.place for curve in curves)):
                 figure = through_training(curves, place, looks)
@@ -183,7 +186,7 @@ def _named(
 
 
 def _curves(content: StudyContent, task: str, metric: str) -> list[Curve]:
-    return [c for c in content.curves if c.task == task and c.place.metric == metric and c.points]
+    return [c for c in content.curves if c.task == task and c.place.metric == metric]
 
 
 def _places(content: StudyContent, metric: str) -> list[Place]:

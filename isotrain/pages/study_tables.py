@@ -9,6 +9,8 @@ from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import POINT, task_score
 from isotrain.pages.study_content import Named, ScoreRow, StudyContent, StudyRun
 from isotrain.pages.study_words import (
+    best_of_text,
+    by_arm,
     interval,
     is_score,
     p_text,
@@ -34,9 +36,20 @@ def value_tables(
         sizes = " or ".join(dict.fromkeys(row.n_rows for row in of_key if row.n_rows))
         head = _head(content, key)
         lines = [_cells(row) for row in of_key]
-        caption = ", ".join(filter(None, [task, score_name(key), rows_text(sizes)]))
+        best = best_of_text({row.arm: row.best_of for row in of_key})
+        caption = ", ".join(filter(None, [task, score_name(key), rows_text(sizes), best]))
         found.append(Table(caption, *_without_empty(head, lines), key))
     return found
+
+
+def notes_below(rows: Sequence[ScoreRow], task: str, of_scores: bool) -> list[str]:
+    """What is said below these tables, each text with the value and the arms that it is of."""
+    own = [row for row in rows if row.task == task and is_score(row.score) == of_scores]
+    notes = []
+    for key in dict.fromkeys(row.score for row in own):
+        told = by_arm({row.arm: row.notes for row in own if row.score == key})
+        notes += [f"{score_name(key)}: {text}." for text in told]
+    return notes
 
 
 def _head(content: StudyContent, key: str) -> list[str]:
@@ -57,7 +70,7 @@ def _head(content: StudyContent, key: str) -> list[str]:
             "p,\u00a0Holm",
             within,
             f"seeds for {POINT:g}",
-            "95 % interval, items × seeds",
+            "95 % interval, rows × seeds",
             "published",
         ),
     ]
@@ -74,9 +87,11 @@ def _cells(row: ScoreRow) -> list[str]:
         cells += [signed(about.mean, key), interval(about, key, sign=True), str(about.n)]
         cells += [f"{p} ({method})" if p and method else p, p_text(found.p_holm)]
         needed = found.n_for_a_point if is_score(key) else None  # a point is one of a score
-        cells += [p_text(found.p_equivalent) if is_score(key) else "", str(needed or "")]
-    ends = own._replace(low=row.items.low, high=row.items.high) if row.items else own
-    cells.append(interval(ends, key, sign=True) if row.items else "")
+        cells.append(p_text(found.p_equivalent) if is_score(key) else "")
+        cells.append(f"about {needed}" if needed else "")
+    over = row.over_rows
+    ends = own._replace(low=over.low, high=over.high) if over else own
+    cells.append(interval(ends, key, sign=True) if over else "")
     return [*cells, "" if row.published is None else value_text(row.published, key)]
 
 

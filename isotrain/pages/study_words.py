@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 
 from isotrain.keys import Place, place_of
 from isotrain.pages.readings import TITLES, label
@@ -110,6 +111,33 @@ def rows_text(n_rows: str) -> str:
     ('N = 638 or 1,400', '')
     """
     return "N = " + re.sub(r"\d+", lambda found: f"{int(found[0]):,}", n_rows) if n_rows else ""
+
+
+def best_of_text(best_of: Mapping[str, str]) -> str:
+    """Of how many evaluations dev took the best, by arm; empty where no score was selected.
+
+    >>> best_of_text({"none": "7", "mean": "7"}), best_of_text({"none": "", "mean": "7"})
+    ('dev: best of 7 evaluations of each run', 'dev: best of 7 evaluations of each run of mean')
+    """
+    chosen = {arm: n for arm, n in best_of.items() if n}
+    if not chosen:
+        return ""
+    whose = f" of {', '.join(chosen)}" if len(chosen) < len(best_of) else ""
+    counts = " or ".join(dict.fromkeys(chosen.values()))
+    return f"dev: best of {counts} evaluations of each run{whose}"
+
+
+def by_arm(notes: Mapping[str, Iterable[str]]) -> list[str]:
+    """Each text once, behind the arms that have it.
+
+    >>> by_arm({"mean": ["no predictions"], "zca": ["3 failed", "no predictions"]})
+    ['mean, zca: no predictions', 'zca: 3 failed']
+    """
+    found: dict[str, list[str]] = {}
+    for arm, texts in notes.items():
+        for text in texts:
+            found.setdefault(text, []).append(arm)
+    return [f"{', '.join(arms)}: {text}" for text, arms in found.items()]
 
 
 def p_text(p: float | None) -> str:

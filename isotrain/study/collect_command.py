@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from isotrain.pages.summary import say
 from isotrain.progress import working
 from isotrain.results import read_result
-from isotrain.study.groups import Found, differing, flat_config, groups_markdown
+from isotrain.study.groups import (
+    Found,
+    differing,
+    flat_config,
+    groups_markdown,
+    without_seeds,
+)
 from isotrain.study.markdown import mixed
 from isotrain.study.report import replace_files
 from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
@@ -34,18 +43,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
     given = parser.parse_args(arguments)
     with working(f"reading {given.folder}"):
-        found, told = find_runs(given.folder)
+        found, told, tried = find_runs(given.folder)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)
         print(f"isotrain: no finished run below {given.folder}{reasons}", file=sys.stderr)
         return 2
     runs = [one.run for one in found]
     keys = differing(found)
-    lines = [f"# Runs: {len(runs)} finished", ""]
+    if tried:
+        keys = [{"search": one.search, **own} for one, own in zip(found, keys, strict=True)]
+    results = [one for one in found if not one.search]
+    n_trials = len(runs) - len(results)
+    trials = f", {n_trials} of them trials of searches" if n_trials else ""
+    lines = [f"# Runs: {len(runs)} finished{trials}", ""]
     if told:
         lines += ["Left out:", "", *(f"- {line}" for line in told), ""]
-    lines += mixed(runs)
-    text = "\n".join([*lines, "", groups_markdown(found, keys)]) + LEGEND
+    lines += [*mixed(runs), ""]
+    if results:
+        lines += [groups_markdown(results, differing(results))]
+    lines += _trials(found, tried)
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + LEGEND)
     out = given.out or given.folder / "collected"
     files = {
         "groups.md": text.encode(),
@@ -62,27 +79,40 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def find_runs(root: Path) -> tuple[list[Found], list[str]]:
-    """The finished runs below a folder by task, arm and seed, and a line for every other one.
+class Collected(NamedTuple):
+    """What stands below a folder."""
+
+    runs: list[Found]  # the finished ones, by task, arm and seed
+    told: list[str]  # a line for every other one
+    tried: Mapping[tuple[str, str], int]  # task and search: configurations, however they ended
+
+
+def find_runs(root: Path) -> Collected:
+    """The runs below a folder.
 
     Of two runs with equal configuration, data and seed the one that finished last counts.
     """
     found: dict[tuple[object, ...], Found] = {}
     told: list[str] = []
+    tried = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
     for folder in _run_folders(root, told):
         name = folder.relative_to(root)
         try:
             result = read_result(folder)
-            if result["status"] != "finished":
+            task, search = folder.parent.name, str(result.get("search") or "")
+            is_finished = result["status"] == "finished"
+            keys = flat_config(result["config"]) if search or is_finished else {}
+            if search:
+                tried[task, search].add(without_seeds(keys))
+            if not is_finished:
                 told.append(f"{name}: {unfinished(result)}")
                 continue
             arm, seed = str(result["arm"]), int(result["seed"])
-            run = run_of(result, folder, folder.parent.name, arm, seed)
-            one = Found(run, flat_config(result["config"]))
+            one = Found(run_of(result, folder, task, arm, seed), keys, search)
         except DAMAGE as error:
             told.append(f"{name}: {damaged(error)}")
             continue
-        same = (run.task, run.arm, run.data, *sorted(one.keys.items()))
+        same = (task, arm, one.run.data, *sorted(keys.items()))
         twin = found.get(same)
         if twin is not None:
             older, one = sorted((twin, one), key=lambda one: one.run.finished_at)
@@ -92,7 +122,21 @@ def find_runs(root: Path) -> tuple[list[Found], list[str]]:
             )
         found[same] = one
     runs = sorted(found.values(), key=lambda one: (*one.run[:3], one.run.name))
-    return runs, sorted(told)
+    return Collected(runs, sorted(told), {name: len(tried[name]) for name in sorted(tried)})
+
+
+def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> list[str]:
+    """The trials of searches, apart from all else: their scores are what they were chosen by."""
+    if not tried:
+        return []
+    lines = ["## Trials of searches, chosen by this score: no results", ""]
+    lines += ["The best of many dev scores lies beyond what the same configuration reaches again."]
+    for (task, search), n in tried.items():
+        own = [one for one in found if (one.run.task, one.search) == (task, search)]
+        of = "configuration" if n == 1 else "configurations"
+        lines += ["", f"### {task}, {search}: {n} {of} tried", ""]
+        lines.append(groups_markdown(own, differing(own)) if own else "No run is finished.")
+    return lines
 
 
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:

@@ -1,14 +1,18 @@
-"""`isotrain study run | report | status NAME`, and `isotrain study list`."""
+"""`isotrain study run | report | status NAME`, and `isotrain study list [NAME]`."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from isotrain.config.redaction import redacted
 from isotrain.pages.summary import say
+from isotrain.progress import launched
 from isotrain.study.definition import (
+    Study,
     StudyError,
     load_study,
     question_of,
@@ -16,10 +20,12 @@ from isotrain.study.definition import (
     study_text,
 )
 from isotrain.study.identity import check_identity, write_identity
-from isotrain.study.plan import plan_jobs, study_folder
+from isotrain.study.plan import Job, plan_jobs, study_folder
+from isotrain.study.preview import preview
 from isotrain.study.report import write_report
-from isotrain.study.runner import run_study
+from isotrain.study.runner import owned_tables, run_study
 from isotrain.study.status import show_status
+from isotrain.study.stored import stored
 
 ACTIONS = {  # and what they take beside a study and overrides
     "run": ("jobs",),
@@ -30,11 +36,11 @@ ACTIONS = {  # and what they take beside a study and overrides
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code of `isotrain study ...`; 2 for a command that cannot run."""
+    """The exit code of `isotrain study ...`: 2 for a command that cannot run, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="isotrain study",
         description="Run what is missing of a study (tasks × arms × seeds), tabulate what is "
-        "finished, show how far it is, or list the studies there are.",
+        "finished, show how far it is, list the studies there are, or show what one would run.",
         epilog=f"studies: {', '.join(study_names())}, or the path of a yaml file of that form",
     )
     parser.add_argument("action", choices=tuple(ACTIONS))
@@ -49,13 +55,18 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--jobs is for run and status; a report starts nothing")
     if given.watch and "watch" not in ACTIONS[given.action]:
         parser.error("--watch is for status")
-    if (given.study is None) != (given.action == "list"):
-        parser.error("list takes no study" if given.study else "a study is required: its name")
+    if given.study is None and given.action != "list":
+        parser.error("a study is required: its name")
     n_jobs = 1 if given.jobs is None else given.jobs
     try:
-        if given.action == "list":
+        if given.study is None:
             return _list()
         if given.action == "run":
+            if launched():
+                raise StudyError(
+                    "a study starts a process for each run, and this is a process of torchrun or "
+                    "srun; start it once, without them (in a job of Slurm: --ntasks=1)"
+                )
             return run_study(
                 *(given.study, given.overrides, n_jobs),
                 config_dir=given.config_dir,
@@ -64,18 +75,44 @@ def main(arguments: Sequence[str]) -> int:
         if n_jobs < 1:
             raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
         study = load_study(given.study, given.name)
+        if given.action == "list":
+            for line in preview(study, question_of(study_text(given.study)), given.overrides):
+                say(line)
         jobs = plan_jobs(study, given.overrides, given.config_dir)
+        if given.action == "list":  # and it can run
+            return 0
         folder = study_folder(study, jobs)
-        check_identity(study, jobs, folder)
+        check_identity(study, jobs, folder, given.overrides)
         if given.action == "status":
-            return show_status(study, jobs, folder, n_jobs, given.watch)
-        write_report(study, jobs, given.overrides)
-        write_identity(study, jobs, folder, given.study, given.overrides)
+            return show_status(study, jobs, folder, given.jobs, given.watch)
+        _report(study, jobs, given.study, given.overrides)
         return 0
     except StudyError as mistakes:
-        text = str(redacted(str(mistakes)))
-        print("isotrain: this cannot run", *text.splitlines(), sep="\n  ", file=sys.stderr)
-        return 2
+        return _refused(str(mistakes))
+    except OSError as error:
+        return _refused(f"{error.filename or 'the storage'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _report(study: Study, jobs: Sequence[Job], file: str, overrides: Sequence[str]) -> None:
+    """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
+    folder = study_folder(study, jobs)
+    is_begun = any(stored(job.folder).is_finished for job in jobs)
+    if is_begun:
+        folder.mkdir(parents=True, exist_ok=True)
+    with owned_tables(folder, study.name) if is_begun else nullcontext():
+        if is_begun:
+            # Again: another call may have been here first.
+            check_identity(study, jobs, folder, overrides)
+            write_identity(study, jobs, folder, file, overrides)
+        write_report(study, jobs, overrides)
+
+
+def _refused(text: str) -> int:
+    lines = str(redacted(text)).splitlines()
+    print("isotrain: this cannot run", *lines, sep="\n  ", file=sys.stderr)
+    return 2
 
 
 def _list() -> int:

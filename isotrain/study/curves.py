@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from isotrain.keys import DEV, Place
-from isotrain.pages.study_content import Curve, Point
+from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.row_file import read_rows
 from isotrain.study.results import DAMAGE, Run, read_place
 from isotrain.study.statistics import summarize
@@ -16,8 +16,9 @@ from isotrain.study.statistics import summarize
 def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve]:
     """A curve for every task, arm and place of some metrics, from each run's `metrics.jsonl`.
 
-    Each point is the mean over the seeds that were measured at that step, with its t interval. A
-    file that cannot be read gives nothing.
+    Each point is the mean over the seeds that were measured at that step, with its t interval; the
+    end is that over the scores of the runs, which are of the weights that they kept. A file that
+    cannot be read gives no points.
     """
     curves = []
     for task, arm in dict.fromkeys((run.task, run.arm) for run in runs):
@@ -26,11 +27,22 @@ def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve
         for run in own:
             for (place, step), value in _values(run, metrics).items():
                 found[place][step].append(value)
-        for place, by_step in sorted(found.items()):
-            points = tuple(_point(step, values) for step, values in sorted(by_step.items()))
+        at_end = {p for run in own for key in run.scores if (p := read_place(key))}
+        for place in sorted(
+            {*found, *(p for p in at_end if p.rows == DEV and p.metric in metrics)}
+        ):
+            points = tuple(_point(step, values) for step, values in sorted(found[place].items()))
             n_rows = max(run.n_rows(place.key) or 0 for run in own)
-            curves.append(Curve(task, arm, place, points, n_rows))
+            curves.append(Curve(task, arm, place, points, n_rows, _end(own, place)))
     return curves
+
+
+def _end(runs: Sequence[Run], place: Place) -> Estimate | None:
+    values = [run.scores[place.key] for run in runs if place.key in run.scores]
+    if not values:
+        return None
+    found = summarize(values)
+    return Estimate(found.n, found.mean, found.sd, found.low, found.high)
 
 
 def _values(run: Run, metrics: Collection[str]) -> dict[tuple[Place, float], float]:

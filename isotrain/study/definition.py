@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
-
+from isotrain.config import several_runs
 from isotrain.config.binding import nearest
-from isotrain.config.compose import conf_folder
+from isotrain.config.several_runs import NAME
 from isotrain.study.grid import grid_arms, grid_mistakes
 
 NEEDED = ("tasks", "arms", "baseline", "seeds")
 KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "published")
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
 
 
 class StudyError(ValueError):
@@ -48,8 +43,7 @@ def study_names() -> list[str]:
     >>> "smoke" in study_names()
     True
     """
-    names = (file.name for file in _shipped().iterdir())
-    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+    return several_runs.names("study")
 
 
 def load_study(name_or_path: str, name: str | None = None) -> Study:
@@ -66,11 +60,11 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise StudyError(f"--name {name} names a folder; use letters, digits, _ and .")
-    path, text = Path(name_or_path), study_text(name_or_path)
+    path = Path(name_or_path)
     try:
-        content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise StudyError(f"{name_or_path} cannot be read: {error}") from error
+        content = several_runs.read("study", name_or_path)
+    except ValueError as error:
+        raise StudyError(str(error)) from error
     if mistakes := _mistakes(content):
         raise StudyError("\n".join(f"study {path.stem}: {mistake}" for mistake in mistakes))
     assert isinstance(content, dict)
@@ -93,16 +87,12 @@ def study_text(name_or_path: str) -> str:
     """The yaml of a study.
 
     Raises:
-        StudyError: there is none of that name, or no such file.
+        StudyError: there is none of that name, no such file, or it cannot be read.
     """
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise StudyError(f"there is no file {path}; {_listed(path.stem)}")
-        return path.read_text(encoding="utf-8")
-    if name_or_path not in study_names():
-        raise StudyError(f"there is no study {name_or_path}; {_listed(name_or_path)}")
-    return str((_shipped() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
+    try:
+        return several_runs.text_of("study", name_or_path)
+    except ValueError as error:
+        raise StudyError(str(error)) from error
 
 
 def question_of(text: str) -> str:
@@ -113,17 +103,6 @@ def question_of(text: str) -> str:
     """
     found = re.match(r"# Question:(.*(?:\n#(?! \w+:).*)*)", text)
     return " ".join(found[1].replace("\n#", " ").split()) if found else ""
-
-
-def _shipped() -> Any:
-    """The folder of the studies, on disk or inside the installed package."""
-    folder = conf_folder()
-    root = files(folder.removeprefix("pkg://")) if folder.startswith("pkg://") else Path(folder)
-    return root / "study"
-
-
-def _listed(given: str) -> str:
-    return f"{nearest(given, study_names(), 'there are')} (or give the path of a .yaml file)"
 
 
 def _mistakes(content: Any) -> list[str]:
@@ -172,10 +151,9 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
     mistakes = []
     for name, overrides in group.items():
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
-            mistakes.append(
-                f"{key} has the name {name!r}; use letters, digits, _ and . (yaml reads off, on, "
-                "no, yes and numbers as values: put them in quotes)"
-            )
+            values = " (yaml reads off, on, no, yes and numbers as values: put them in quotes)"
+            hint = "" if isinstance(name, str) else values
+            mistakes.append(f"{key} has the name {name!r}; use letters, digits, _ and .{hint}")
         elif not _are_overrides(overrides):
             mistakes.append(
                 f"{key}.{name} must be a list of overrides such as [isotropy=none, "

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from isotrain.config.written import written
+
 KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override that gives a value
-WORD = r"[A-Za-z_][\w./-]*"  # a text that an override holds without quotes
-READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # unless they are quoted
 
 
 def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, ...]]]:
@@ -74,21 +74,6 @@ def _part(key: str, value: Any) -> str:
     said = re.sub(r"[^A-Za-z0-9_.]+", "_", said).strip("_") or "none"
     alone = "." not in key and bool(items) and all(isinstance(v, str) for v in items)
     return said if alone else f"{leaf}_{said}"
-
-
-def written(value: Any) -> str:
-    r"""A value as an override holds it.
-
-    >>> written([1e-5, True, None, "a b", "it's", "true"])
-    "[1e-05,true,null,'a b','it\\'s','true']"
-    """
-    if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
-    if isinstance(value, str):
-        if re.fullmatch(WORD, value) and value.lower() not in READ_AS_VALUES:
-            return value
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return _plain(value)
 
 
 def _plain(value: Any) -> str:

@@ -12,7 +12,7 @@ from isotrain.study.markdown import aligned
 from isotrain.study.results import Run
 from isotrain.study.statistics import summarize
 
-HEADING = ("task", "arm", "score", "N", "n", "mean", "sd", "95 % interval", "what differs")
+HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "what differs")
 
 
 class Found(NamedTuple):
@@ -20,6 +20,7 @@ class Found(NamedTuple):
 
     run: Run
     keys: Mapping[str, str]
+    search: str = ""  # that it is a trial of
 
 
 def flat_config(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
@@ -62,7 +63,7 @@ def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -
     keys that tell it from others of its task and arm.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for k, (run, _) in enumerate(found):
+    for k, (run, *_) in enumerate(found):
         group = (run.task, run.arm, tuple(keys[k].items()), run.data)
         groups.setdefault(group, []).append(k)
     lines = []
@@ -73,6 +74,17 @@ def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -
         scored = _scored([found[k].run for k in members])
         lines.append((task, arm, *scored, ", ".join(tells)))
     return "\n".join(aligned([HEADING, *lines])) + "\n"
+
+
+def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """What a run computes but for its seed, and for the seeds of parts that are the same.
+
+    >>> without_seeds({"seed": "3", "isotropy.seed": "3", "lr": "1"})
+    frozenset({('lr', '1')})
+    """
+    seed = keys.get("seed")
+    own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
+    return frozenset(own)
 
 
 def _is_the_seed(name: str, found: Sequence[Found]) -> bool:

@@ -3,94 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import TextWrapper, wrap
 
 from isotrain.study.cells import (
     HEADING,
     PUBLISHED,
     collapsed,
     detail_cells,
+    heading,
     main_cells,
     monitor_of,
-    n_rows_of,
+    names_of,
     published_cells,
+    told_below,
 )
 from isotrain.study.definition import Study
+from isotrain.study.findings import Findings
 from isotrain.study.mixture import mixtures
 from isotrain.study.results import Run
-from isotrain.study.table import Row
+from isotrain.study.statistics import LEVEL
+from isotrain.study.table import Line
+
+WIDTH = 120
 
 
-def markdown(
-    study: Study,
-    tables: Mapping[str, Sequence[Row]],
-    runs: Sequence[Run],
-    missing: Sequence[str],
-    n_planned: int,
-    overrides: Iterable[str],
-) -> str:
-    """What was run, of how many planned runs; what is missing or mixed; the tables; a legend.
-
-    `tables` maps `all`, and `without degenerate` where there are such runs, to rows.
-    """
+def markdown(found: Findings, overrides: Iterable[str]) -> str:
+    """What was run, of how many planned runs; what is missing or mixed; the tables; a legend."""
+    study, runs = found.study, found.runs
     sizes = f"{len(study.tasks)} × {len(study.arms)} × {len(study.seeds)}"
+    names = names_of(study)
     lines = [f"# Study {study.name}", ""]
-    lines += [f"Tasks × arms × seeds: {sizes}; {len(runs)} of {n_planned} runs finished."]
-    lines += ["", f"- every run: `{' '.join(overrides)}`"]
-    for kind, group in (("task", study.tasks), ("arm", study.arms)):
-        lines += [f"- {kind} {name}: `{' '.join(own)}`" for name, own in group.items()]
-    lines += [f"- seeds: {', '.join(map(str, study.seeds))}", ""]
-    if missing:
-        lines += ["Missing:", "", *(f"- {line}" for line in missing), ""]
+    lines += [f"Tasks × arms × seeds: {sizes}; {len(runs)} of {found.n_planned} runs finished."]
+    told = [f"every run: `{' '.join(overrides)}`"]
+    told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items()]
+    for name, own in study.arms.items():
+        called = name if names[name] == name else f"{name}, in the tables {names[name]}"
+        told.append(f"arm {called}: `{' '.join(own)}`")
+    lines += ["", *bullets([*told, f"seeds: {', '.join(map(str, study.seeds))}"]), ""]
+    lines += _listed("Changed since the first run started", found.changes)
+    failed = [str(gap) for gap in found.gaps if gap.has_failed]
+    lines += _listed("Failed; the numbers of an arm are of the other seeds", failed)
+    lines += _listed("Missing", [str(gap) for gap in found.gaps if not gap.has_failed])
     lines += mixed(runs)
-    if told := collapsed(runs):
-        lines += ["", "Degenerate runs; each table of their tasks stands with and without them:"]
-        lines += ["", *(f"- {line}" for line in told), ""]
+    degenerate = "Degenerate runs; each table of their tasks stands with and without them"
+    lines += _listed(degenerate, collapsed(runs))
     touched = {run.task for run in runs if run.degenerate}
-    for task in dict.fromkeys(row.task for row in tables["all"]):
+    for task in dict.fromkeys(line.task for line in found.tables["all"]):
         lines += ["", f"## {task}", ""]
-        for name, rows in tables.items():
-            if name == "all" or task in touched:
-                aside = "" if name == "all" else f", {name} runs"
-                lines += _tables([row for row in rows if row.task == task], aside)
-        lines += _published(study, task, [row for row in tables["all"] if row.task == task])
-    lines += legend(study)
+        for kind, table in found.tables.items():
+            if kind == "all" or task in touched:
+                aside = "" if kind == "all" else f", {kind} runs"
+                lines += _tables([li for li in table if li.task == task], names, study, aside)
+        lines += _published(study, task, [li for li in found.tables["all"] if li.task == task])
+    lines += legend(found)
     kept = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
     return "\n".join(kept) + "\n"  # never two blank lines
 
 
-def legend(study: Study) -> list[str]:
+def legend(found: Findings) -> list[str]:
     """How to read the tables: which number is of what, and by which method."""
-    lines = [
-        "N: rows a score was computed on; n: seeds. Mean, standard deviation (n − 1) and two-sided",
-        "95 % t interval over seeds, which holds the spread between trainings, not that of the N",
-        f"rows. Difference: the arm − {study.baseline}, paired over the seeds that both have, with",
-        "its t interval. One seed, or seeds that all agree, give no interval and no p. Every",
-        "finished run counts; nothing is the best of several.",
-        "",
-        "p: two-sided, of no difference; by all flips of signs (permutation) for 8 to 40 pairs, by",
-        "the paired t test (t) otherwise. p Holm: p adjusted for the arms of one task and one",
-        "score; not for several tasks or scores. Intervals are not adjusted.",
-        "",
-        "Seeds for a point: the fewest whose paired t test sees 0.01 with power 0.8, two-sided at",
-        "5 %, at the sd of the differences here. Over rows and seeds: 95 % interval of the",
-        "difference for other rows and other seeds (N × n), by a bootstrap of the rows and the",
-        "spread over seeds; empty where runs kept no predictions of the same rows.",
+    study, all_lines = found.study, found.tables["all"]
+    counted = "Every finished run counts; nothing is the best of several."
+    if any(line.best_of for line in all_lines):
+        counted = (
+            "Every finished run counts. The weights of a run were selected on dev: a score of dev "
+            "is the best of its evaluations, higher than that of the same weights on other rows; "
+            "one of test is of the selected weights, and selected nothing."
+        )
+    if any(gap.has_failed for gap in found.gaps):
+        counted += " Failed runs have no score, and do not count: that may flatter their arm."
+    texts = [
+        "N: rows a score was computed on; n: seeds. Mean, standard deviation (n − 1) and two-sided "
+        "95 % t interval over seeds, which holds the spread between trainings, not that of the N "
+        f"rows. Difference: the arm − {study.baseline}, paired over the seeds that both have, with "
+        "its t interval. One seed, or seeds that all agree, give no interval and no p. " + counted,
+        "p: two-sided, of no difference; by all flips of signs (permutation) for 8 to 40 pairs, by "
+        "the paired t test (t) otherwise. p Holm: p adjusted for the arms of one task and one "
+        "score, those that were left out after they were run among them; not for several tasks or "
+        "scores. Intervals are not adjusted.",
+        "Seeds for a point: about the fewest with which a difference of 0.01 has p < "
+        f"{LEVEL:g}/m with power 0.8 at the sd of the differences here; m comparisons, Holm's "
+        "first step. By the power of the paired t test, which is near that of the flips of signs. "
+        "Over rows and seeds: 95 % interval of the difference for other rows and other seeds, by a "
+        "bootstrap of the rows and the spread over seeds.",
     ]
     if study.margin is not None:
-        lines += [
-            "",
-            "p equivalent: the larger p of two one-sided t tests against the margin of",
-            f"±{study.margin:g}; a small one says that the difference is smaller than that.",
-        ]
-    return lines
+        texts.append(
+            "p equivalent: the larger p of two one-sided t tests against the margin of "
+            f"±{study.margin:g}; a small one says that the difference is smaller than that."
+        )
+    return [line for text in texts for line in ["", *wrap(text, 96)]]
 
 
 def mixed(runs: Sequence[Run]) -> list[str]:
     """What is mixed among the runs, as a list below a heading each."""
-    lines: list[str] = []
-    for what, own in mixtures(runs).items():
-        lines += ["", f"Mixed {what}:", "", *(f"- {line}" for line in own), ""]
-    return lines
+    return [line for what, own in mixtures(runs).items() for line in _listed(what, own)]
+
+
+def bullets(texts: Iterable[str]) -> list[str]:
+    """A Markdown list whose lines are no wider than the tables.
+
+    >>> bullets(["arm none: `isotropy=none`"])
+    ['- arm none: `isotropy=none`']
+    """
+    wrapper = TextWrapper(
+        WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return [line for text in texts for line in wrapper.wrap(f"- {text}")]
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -107,21 +126,26 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _tables(rows: Sequence[Row], aside: str) -> list[str]:
-    """For each score of a task a table of the arms, and one of what else is known."""
-    lines: list[str] = []
-    for score in dict.fromkeys(row.score for row in rows):
-        own = [row for row in rows if row.score == score]
-        lines += ["", f"### {score}, N = {n_rows_of(own)}{aside}", ""]
-        lines += aligned([HEADING, *map(main_cells, own)])
-        if details := detail_cells(own):
-            lines += ["", *aligned(details)]
-    return [*lines, ""]
+def _listed(title: str, texts: Sequence[str]) -> list[str]:
+    return ["", f"{title}:", "", *bullets(texts), ""] if texts else []
 
 
-def _published(study: Study, task: str, rows: Sequence[Row]) -> list[str]:
-    if not (cells := published_cells(study, task, rows)):
+def _tables(lines: Sequence[Line], names: Mapping[str, str], study: Study, aside: str) -> list[str]:
+    """For each score of a task a table of the arms, one of what else is known, and notes."""
+    found: list[str] = []
+    for score in dict.fromkeys(line.score for line in lines):
+        own = [line for line in lines if line.score == score]
+        found += ["", f"### {heading(own)}{aside}", ""]
+        found += aligned([HEADING, *(main_cells(line, names[line.arm]) for line in own)])
+        if details := detail_cells(own, names):
+            found += ["", *aligned(details)]
+        found += ["", *bullets(told_below(own, len(study.seeds)))]
+    return [*found, ""]
+
+
+def _published(study: Study, task: str, lines: Sequence[Line]) -> list[str]:
+    if not (cells := published_cells(study, task, lines)):
         return []
-    heading = f"### Published, beside {monitor_of(rows) or 'what is finished'} here"
-    source = f"Published: {study.published_source}"
-    return ["", heading, "", *aligned([PUBLISHED, *cells]), "", source, ""]
+    title = f"### Published, beside {monitor_of(lines) or 'what is finished'} here"
+    source = wrap(f"Published: {study.published_source}", WIDTH)
+    return ["", title, "", *aligned([PUBLISHED, *cells]), "", *source, ""]

@@ -9,19 +9,29 @@ from isotrain.study.results import Run
 
 
 def mixtures(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """What is mixed, with a line for the runs of each version; empty where nothing is.
+    """What is mixed, with a text for the runs of each version; empty where nothing is.
 
-    Judged are the code over all runs, and the revision of the data set within a task.
+    Judged are the code over all runs, and the revision of the data set within a task. One version
+    of the code is told, too, where it had changes that were not committed: nobody can get it back.
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
-    >>> mixtures([one, one._replace(seed=1), one._replace(arm="mean", code="2c3d")])
-    {'code (+ = with changes not committed)': ['0a1b+: rte none 0, 1', '2c3d: rte mean 0']}
+    >>> mixtures([one, one._replace(seed=1)])
+    {'Code with changes not committed (+)': ['0a1b+: rte none 0, 1']}
+    >>> mixtures([one, one._replace(arm="mean", code="2c3d")])
+    {'Mixed code (+ = with changes not committed)': ['0a1b+: rte none 0', '2c3d: rte mean 0']}
     """
-    found = {"code (+ = with changes not committed)": _told(runs, lambda run: run.code)}
+    found = {}
+    code = _told(runs, lambda run: run.code)
+    names = {name for run in runs for name in run.code.split(" > ")}  # of a run that was resumed
+    if len(names) > 1:
+        found["Mixed code (+ = with changes not committed)"] = code
+    elif any("+" in name for name in names):
+        found["Code with changes not committed (+)"] = code
     for task in dict.fromkeys(run.task for run in runs):
-        of_task = [run for run in runs if run.task == task]
-        found[f"revisions of the data of {task}"] = _told(of_task, lambda run: run.data)
-    return {what: lines for what, lines in found.items() if len(lines) > 1}
+        data = _told([run for run in runs if run.task == task], lambda run: run.data)
+        if len(data) > 1:
+            found[f"Mixed revisions of the data of {task}"] = data
+    return found
 
 
 def _told(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:

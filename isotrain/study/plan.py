@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, run_folder
+from isotrain.config.written import written
 from isotrain.files import file_mistakes
 from isotrain.study.definition import Study, StudyError
-from isotrain.study.grid import written
 
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
 
@@ -86,6 +86,15 @@ def plan_jobs(
     if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise StudyError(f"output_dir must be one for all runs of a study, got {folders}")
     return jobs
+
+
+def in_force(overrides: Iterable[str]) -> list[str]:
+    """Each key once, with the value that counts: the last.
+
+    >>> in_force(["threads=1", "encoder=tiny", "threads=2"])
+    ['threads=2', 'encoder=tiny']
+    """
+    return list({text.lstrip("+~").partition("=")[0]: text for text in overrides}.values())
 
 
 def study_folder(study: Study, jobs: Sequence[Job]) -> Path:

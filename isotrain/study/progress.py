@@ -67,8 +67,22 @@ def is_owned(folder: Path) -> bool:
     return is_locked(folder / ".lock")
 
 
+def at_a_time(lock: Path) -> int | None:
+    """Runs at a time of the call that holds the lock of a study, or held it last; None if unknown.
+
+    >>> at_a_time(Path("nowhere"))
+    """
+    try:
+        return int(lock.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
 def is_locked(lock: Path) -> bool:
-    """Whether a process holds a lock file; none is made."""
+    """Whether a process holds a lock file; none is made.
+
+    The look itself shares the lock for some microseconds: who wants to own it tries for longer.
+    """
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed

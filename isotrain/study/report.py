@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,13 +13,14 @@ from isotrain.config.schema import NOT_CONTENT
 from isotrain.pages.summary import say
 from isotrain.progress import working
 from isotrain.study.definition import Study, StudyError, question_of, study_text
+from isotrain.study.findings import Findings, find
 from isotrain.study.latex import latex
 from isotrain.study.markdown import markdown
-from isotrain.study.plan import SHARED, Job, study_folder
-from isotrain.study.results import Run, collect
-from isotrain.study.table import Row, table_rows
+from isotrain.study.plan import SHARED, Job, in_force, study_folder
+from isotrain.study.results import NOT_RUN
 from isotrain.study.tidy import runs_csv, runs_parquet, table_csv
 from isotrain.study.wandb_report import send, wandb_options
+from isotrain.whole_files import replace_bytes
 
 
 def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:
@@ -33,31 +33,26 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     Raises:
         StudyError: no run has finished; nothing is written then.
     """
-    with working(f"reading the runs of {study.name}"):
-        runs, missing = collect(jobs)
     folder = study_folder(study, jobs)
-    if not runs:
-        told = "".join(f"\n{line}" for line in missing if "damaged" in line)
+    with working(f"reading and comparing the runs of {study.name}"):
+        found = find(study, jobs, folder)
+    if not found.runs:
+        told = "".join(f"\n{gap}" for gap in found.gaps if gap.why != NOT_RUN)
         raise StudyError(
             f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
         )
-    with working(f"comparing the arms of {study.name}"):
-        tables = {"all": table_rows(study, runs)}
-        if any(run.degenerate for run in runs):
-            sound = [run for run in runs if not run.degenerate]
-            tables["without degenerate"] = table_rows(study, sound)
     shared = _shared(study, overrides)
     files = {
-        "table.md": markdown(study, tables, runs, missing, len(jobs), shared).encode(),
-        "table.csv": table_csv(study, tables).encode(),
-        "table.tex": latex(study, tables).encode(),
-        "runs.csv": runs_csv(runs).encode(),
-        "runs.parquet": runs_parquet(runs),
+        "table.md": markdown(found, shared).encode(),
+        "table.csv": table_csv(study, found.tables).encode(),
+        "table.tex": latex(found).encode(),
+        "runs.csv": runs_csv(found.runs).encode(),
+        "runs.parquet": runs_parquet(found.runs),
     }
     replace_files(folder, files)
     say(files["table.md"].decode())
     say(f"{folder}: {', '.join(files)}")
-    _draw(study, tables, runs, missing, jobs, overrides)
+    _draw(found, jobs, folder, overrides)
     if options := wandb_options(jobs):
         send(folder, study.name, options)
     return folder
@@ -67,28 +62,19 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files, each at once: nobody reads half a table."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        part = folder / f"{name}.part"
-        part.write_bytes(content)
-        os.replace(part, folder / name)
+        replace_bytes(folder / name, content)
 
 
-def _draw(
-    study: Study,
-    tables: Mapping[str, Sequence[Row]],
-    runs: Sequence[Run],
-    missing: Sequence[str],
-    jobs: Sequence[Job],
-    overrides: Sequence[str],
-) -> None:
+def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]) -> None:
     """The page; what goes wrong here costs no table."""
-    folder = study_folder(study, jobs)
+    study = found.study
     file = _file(study, folder)
     try:
         with working("drawing study.html"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
             from isotrain.study.page_content import page_content
 
-            content = page_content(study, tables, runs, missing, jobs)._replace(
+            content = page_content(found, jobs)._replace(
                 overrides=tuple(_shared(study, overrides)),
                 commands=(_command(study, file, overrides),),
                 question=_question(file),
@@ -120,7 +106,7 @@ def _question(file: str) -> str:
 
 def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
     """The overrides of every run that say what is computed."""
-    return [text for text in (*SHARED, *study.overrides, *overrides) if _counts(text)]
+    return [text for text in in_force((*SHARED, *study.overrides, *overrides)) if _counts(text)]
 
 
 def _counts(override: str) -> bool:

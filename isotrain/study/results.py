@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from isotrain.results import read_result
 from isotrain.study.plan import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
+NOT_RUN = "not run"
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what a damaged file raises
 
 
@@ -31,6 +33,8 @@ class Run(NamedTuple):
     finished_at: str = ""
     data: str = ""  # revision of the data set
     sizes: Mapping[str, int] = {}  # rows of each split
+    select: str = ""  # last | best | holdout: which weights the scores are of
+    n_evaluations: int = 0  # that the weights were selected from
 
     @property
     def monitor(self) -> str:
@@ -53,6 +57,29 @@ class Run(NamedTuple):
             return None if n is None else int(n)
         return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
+    def is_best_of(self, key: str) -> bool:
+        """Whether a score selected the weights that it is of: it is then the best of several.
+
+        >>> run = Run("rte", "none", 0, {}, {}, select="best", n_evaluations=7)
+        >>> run.is_best_of("val/accuracy"), run.is_best_of("test/accuracy")
+        (True, False)
+        """
+        return self.select == "best" and self.n_evaluations > 1 and key.startswith("val/")
+
+
+class Gap(NamedTuple):
+    """A run without scores, or without one of them."""
+
+    task: str
+    arm: str
+    seed: int
+    why: str
+    has_failed: bool = False  # by what it computes: it is not only late
+    score: str = ""  # the one that is missing; "" for all
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.arm}, seed {self.seed}: {self.why}"
+
 
 read_place = cache(place_of)  # a thousand runs have the same thousand keys
 
@@ -63,28 +90,29 @@ def counted_by(place: Place) -> str:
     return place._replace(metric="n_rows").key
 
 
-def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[str]]:
-    """The finished runs in plan order, and a line for every score that is missing.
+def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
+    """The finished runs in plan order, and every score that is missing.
 
     A score that is not finite counts as missing, and so does a run whose `result.json` is damaged;
     that file stays as it is.
     """
-    runs, missing = [], []
+    runs, gaps = [], []
     for job in jobs:
-        place = f"{job.task}, {job.arm}, seed {job.seed}"
+        place = (job.task, job.arm, job.seed)
         try:
             result = read_result(job.folder)
             if not result:
-                missing.append(f"{place}: not run")
+                gaps.append(Gap(*place, NOT_RUN))
             elif result["status"] != "finished":
-                missing.append(f"{place}: {unfinished(result)}")
+                gaps.append(Gap(*place, unfinished(result), result["status"] == "failed"))
             else:
-                run = run_of(result, job.folder, job.task, job.arm, job.seed)
-                missing += [f"{place}: no finite {k}" for k in run.shown if k not in run.scores]
+                run = run_of(result, job.folder, *place)
+                lost = [key for key in run.shown if key not in run.scores]
+                gaps += [Gap(*place, f"no finite {key}", True, key) for key in lost]
                 runs.append(run)
         except DAMAGE as error:
-            missing.append(f"{place}: {damaged(error)}")
-    return runs, missing
+            gaps.append(Gap(*place, damaged(error)))
+    return runs, gaps
 
 
 def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
@@ -99,10 +127,12 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         *(task, arm, seed, scores, _shown(result, scores, sizes)),
         degenerate=str(result.get("degenerate_reason", "")),
         folder=folder,
-        code=_code(result.get("environment", {})),
+        code=_code(result),
         finished_at=str(result.get("finished_at", "")),
         data=_without_folders(str(result.get("data", ""))),
         sizes=sizes,
+        select=str(result.get("select", "")),
+        n_evaluations=int(result.get("n_evaluations", 0)),
     )
 
 
@@ -149,14 +179,28 @@ def _shown(
     return shown
 
 
-def _code(environment: Mapping[str, Any]) -> str:
-    """Which code made a run: the commit, or the version of a package without one.
+def _code(result: Mapping[str, Any]) -> str:
+    """Which code made a run: of each try that it went on from, then of the last one.
 
-    >>> _code({"git": "409ac3058d23-dirty"}), _code({"git": None, "isotrain": "0.1.0"}), _code({})
-    ('409ac3058d23+', 'isotrain 0.1.0', '')
+    >>> now = {"git": "77aa0b1c2d3e-dirty-5e6f7a8b", "isotrain": "0.1.0"}
+    >>> _code({"environment": now, "earlier_environments": [{"git": "409ac3058d23"}]})
+    '409ac3058d23 > 77aa0b1c2d3e+5e6f7a8b'
+    """
+    environments = [*result.get("earlier_environments", []), result.get("environment", {})]
+    codes = [_version(environment) for environment in environments]
+    return " > ".join(code for code, _ in groupby(codes))
+
+
+def _version(environment: Mapping[str, Any]) -> str:
+    """The commit, + and what names the changes where there were any; without one the version.
+
+    >>> _version({"git": "409ac3058d23-dirty"}), _version({"git": None, "isotrain": "0.1.0"})
+    ('409ac3058d23+', 'isotrain 0.1.0')
+    >>> _version({})
+    ''
     """
     if git := environment.get("git"):
-        return str(git).removesuffix("-dirty") + "+" * str(git).endswith("-dirty")
+        return re.sub(r"-dirty-?(\w*)$", r"+\1", str(git))
     return f"isotrain {environment['isotrain']}" if "isotrain" in environment else ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -17,9 +17,11 @@ from rich.table import Table
 from isotrain.pages.summary import say
 from isotrain.progress import duration, is_watched
 from isotrain.study.definition import Study
+from isotrain.study.history import listed
 from isotrain.study.plan import Job
 from isotrain.study.progress import (
     ENDED,
+    at_a_time,
     checkpoint_step,
     is_locked,
     is_owned,
@@ -40,8 +42,8 @@ class State(NamedTuple):
     state: str  # one of STATES
     step: int | None = None  # the newest one, or that of the checkpoint it goes on from
     n_steps: int | None = None  # of the whole training, at most
-    reason: str = ""  # of a failure, or which file is damaged
-    took_s: float | None = None  # a finished run that was never stopped
+    reason: str = ""  # of a failure, or which file is damaged or lacks something
+    took_s: float | None = None  # a finished run that was never stopped, with start-up and page
 
     @property
     def share_left(self) -> float:
@@ -51,22 +53,29 @@ class State(NamedTuple):
         return max(0.0, 1 - self.step / self.n_steps)
 
 
-def show_status(study: Study, jobs: Sequence[Job], folder: Path, n_jobs: int, watch: bool) -> int:
+def show_status(
+    study: Study, jobs: Sequence[Job], folder: Path, n_jobs: int | None, watch: bool
+) -> int:
     """1 where a run has failed, otherwise 0; nothing is started and nothing is written.
 
-    With `watch`, on a terminal, the table is drawn anew until every run has finished or failed.
+    With `watch` the table is drawn anew until every run has finished or failed; without a terminal
+    it is printed once, which is told.
 
     Args:
         study: whose runs.
         jobs: they, as planned.
         folder: the study's.
-        n_jobs: runs at a time, where none is at work to count.
+        n_jobs: runs at a time where no call is at work, which says how many it has; None = as many
+            as the last call had, or 1.
         watch: as above.
     """
     states = [state_of(job, folder) for job in jobs]
 
     def drawn() -> Group:
-        return status_table(study, states, n_jobs, is_locked(folder / "lock"))
+        lock = folder / "lock"
+        is_at_work, known = is_locked(lock), at_a_time(lock)
+        given = known if is_at_work else n_jobs
+        return status_table(study, states, given or known or n_jobs or 1, is_at_work)
 
     if watch and is_watched():
         with Live(drawn(), transient=True) as live:
@@ -74,6 +83,8 @@ def show_status(study: Study, jobs: Sequence[Job], folder: Path, n_jobs: int, wa
                 time.sleep(REDRAW_S)
                 states = [s if s.state == "finished" else state_of(s.job, folder) for s in states]
                 live.update(drawn(), refresh=True)
+    if watch and not is_watched():
+        say("--watch redraws on a terminal, and this is none: the status once")
     for part in drawn().renderables:
         say(part)
     return int(any(s.state == "failed" for s in states))
@@ -81,17 +92,18 @@ def show_status(study: Study, jobs: Sequence[Job], folder: Path, n_jobs: int, wa
 
 def state_of(job: Job, folder: Path) -> State:
     """How far a run is, by what its folder and the study's `folder` hold."""
-    record, damage = stored(job.folder)
-    own = is_owned(job.folder) if record.get("status") != "finished" else False
+    record, damage, lack = stored(job.folder)
+    log = folder / "logs" / f"{job.name}.log"  # locked from the first moment of a process on
+    own = record.get("status") != "finished" and (is_owned(job.folder) or is_locked(log))
     if damage:
         return State(job, "running" if own else "waiting", reason=f"{damage}; it is done again")
     if not record:
-        if own or not (code := _exit_code(folder / "logs" / f"{job.name}.log")):
+        if own or not (code := _exit_code(log)):
             return State(job, "running" if own else "waiting")
         return State(job, "failed", reason=f"exit code {code}; logs/{job.name}.log tells why")
     if record["status"] == "finished":
-        took = None if record.get("resumed_after_step") is not None else _total_s(record)
-        return State(job, "finished", took_s=took)
+        took = _took_s(record, folder / "jobs" / f"{job.name}.json", log)
+        return State(job, "finished", reason=f"{lack}; no table has it" * bool(lack), took_s=took)
     of_all = _n_steps(job, record)
     if own:
         return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
@@ -123,7 +135,10 @@ def seconds_left(states: Sequence[State], n_jobs: int) -> float | None:
 def status_table(
     study: Study, states: Sequence[State], n_jobs: int, is_at_work: bool = True
 ) -> Group:
-    """A row for each task and arm, the seeds in each state; reasons and the time left below."""
+    """A row for each task and arm, the seeds in each state; reasons and the time left below.
+
+    `n_jobs` runs are done at a time, as long as there are so many.
+    """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in ("task", "arm", *STATES):
         table.add_column(heading)
@@ -136,11 +151,11 @@ def status_table(
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
     line = f"study {study.name}: {len(states)} runs, {', '.join(told)}"
-    if counts["finished"] < len(states):
-        at_a_time = counts["running"] or n_jobs
-        left = seconds_left(states, at_a_time)
+    if n_left := len(states) - counts["finished"]:
+        n_at_once = min(n_jobs, n_left)
+        left = seconds_left(states, n_at_once)
         known = "time left unknown: none has finished" if left is None else ""
-        line += f"; {known or f'about {duration(left or 0)} left'}, {at_a_time} at a time"
+        line += f"; {known or f'about {duration(left or 0)} left'}, {n_at_once} at a time"
         line += "" if is_at_work else "; no process is at it, and `isotrain study run` goes on"
     return Group(table, *reasons, line)
 
@@ -149,16 +164,17 @@ def _cell(states: Iterable[State]) -> str:
     """Seeds, with the step of each that has one; those without in ranges."""
     found = list(states)
     parts = []
-    for _, seeds in groupby(
-        enumerate(s.job.seed for s in found if s.step is None), lambda pair: pair[1] - pair[0]
-    ):
-        own = [seed for _, seed in seeds]
-        parts += [f"{own[0]}-{own[-1]}"] if len(own) > 2 else [str(seed) for seed in own]
-    for s in found:
-        if s.step is not None:
-            of_all = f" of {s.n_steps}" if s.n_steps else ""
-            parts.append(f"{s.job.seed} (step {s.step}{of_all})")
+    if seeds := [s.job.seed for s in found if not (at := _at(s))]:
+        parts.append(listed(seeds))
+    parts += [f"{s.job.seed} ({at})" for s in found if (at := _at(s))]
     return ", ".join(parts)
+
+
+def _at(state: State) -> str:
+    """Where a run is, empty where there is nothing to tell."""
+    if state.step is None:
+        return "starting" if state.state == "running" else ""
+    return f"step {state.step} of {state.n_steps}" if state.n_steps else f"step {state.step}"
 
 
 def _by_task(states: Sequence[State]) -> dict[str, list[State]]:
@@ -173,9 +189,20 @@ def _n_steps(job: Job, record: dict[str, Any]) -> int | None:
     return n_steps(job.of_pair.trainer, int(n_rows), int(job.of_pair.data.batch_size))
 
 
-def _total_s(record: dict[str, Any]) -> float | None:
-    total = (record.get("timings_s") or {}).get("total")
-    return None if total is None else float(total)
+def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | None:
+    """Seconds of a finished run; None if it was resumed, or where nothing tells.
+
+    From its job file, written at the start of its process, to the last line of its log, written at
+    the end: the run itself counts neither its imports nor its page. A run of another study has
+    only what it counts.
+    """
+    if record.get("resumed_after_step") is not None:
+        return None
+    own = float((record.get("timings_s") or {}).get("total") or 0)
+    try:
+        return max(own, log.stat().st_mtime - job_file.stat().st_mtime)
+    except OSError:
+        return own or None
 
 
 def _exit_code(log: Path) -> str:

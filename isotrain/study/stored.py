@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.results import read_result
-from isotrain.study.results import DAMAGE, run_of
+from isotrain.study.definition import StudyError
+from isotrain.study.results import run_of
 
 STATES = ("running", "finished", "failed", "interrupted")  # status of a result.json
 ASIDE = ".damaged"  # appended to the name of a file that is put aside
@@ -17,45 +19,82 @@ class Stored(NamedTuple):
     """The record of a run; empty where there is none, or where it is damaged."""
 
     result: dict[str, Any]
-    damage: str = ""  # which file, and why it cannot be read
+    damage: str = ""  # which file, and why it is no record
+    lack: str = ""  # of a finished run: which file, and what keeps it out of the tables
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end, with a result that can be tabulated."""
+        """Whether the run came to its end: nobody trains it again, whatever its record lacks."""
         return self.result.get("status") == "finished"
 
 
 def stored(folder: Path) -> Stored:
     """The `result.json` of a run folder, judged; nothing is written.
 
+    Raises:
+        StudyError: the file is there and cannot be read now, which says nothing of what it holds.
+
     >>> stored(Path("nowhere"))
-    Stored(result={}, damage='')
+    Stored(result={}, damage='', lack='')
     """
     path = folder / "result.json"
     try:
-        if not path.is_file():
+        content = read_json(path)
+        if content is None:
             return Stored({})
-        result = read_result(folder)
-        if result["status"] not in STATES:
-            raise ValueError(f"no status {result['status']!r}")
-        if result["status"] == "finished":
-            run_of(result, folder, "", "", 0)
-    except DAMAGE as error:
+        if not isinstance(content, dict) or content.get("status") not in STATES:
+            raise ValueError(f"a record has a status, one of {', '.join(STATES)}")
+    except StudyError:
+        raise
+    except ValueError as error:
         empty = path.is_file() and not path.stat().st_size
         reason = "it is empty" if empty else f"{type(error).__name__}: {error}"
         return Stored({}, f"{path} is damaged ({reason})")
+    if content["status"] != "finished":
+        return Stored(content)
+    try:
+        result = read_result(folder)
+        run_of(result, folder, "", "", 0)
+    except OSError as error:
+        raise cannot_be_read(path, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        lack = f"{path} is of a finished run and lacks something ({type(error).__name__}: {error})"
+        return Stored(content, lack=lack)
     return Stored(result)
 
 
-def put_aside(folder: Path) -> list[Path]:
-    """Rename what a run with a damaged record cannot begin with; the new names.
+def read_json(path: Path) -> Any:
+    """What a JSON file has; None where there is no file.
 
-    That is `result.json`, and the checkpoint that only goes with what the record said. A file that
-    was put aside before is never replaced.
+    Raises:
+        StudyError: it is there and cannot be read now.
+        ValueError: it is no JSON.
+
+    >>> read_json(Path("nowhere.json"))
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise cannot_be_read(path, error) from error
+
+
+def cannot_be_read(path: Path, error: OSError) -> StudyError:
+    """What is told of a file whose storage fails: it may be whole, and stays as it is."""
+    return StudyError(
+        f"{path} cannot be read now ({error.strerror or error}); it stays as it is, and the same "
+        "command goes on when it can be read"
+    )
+
+
+def put_aside(*paths: Path) -> list[Path]:
+    """Rename those of these files that are there; the new names.
+
+    A file that was put aside before is never replaced.
     """
     moved = []
-    for name in ("result.json", "resume.ckpt"):
-        path = folder / name
+    for path in paths:
         if path.is_file():
             free = next(aside for k in count() if not (aside := _aside(path, k)).exists())
             moved.append(path.rename(free))

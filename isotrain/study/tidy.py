@@ -15,23 +15,23 @@ import numpy as np
 
 from isotrain.study.definition import Study
 from isotrain.study.results import Run
-from isotrain.study.table import Row
+from isotrain.study.table import Line
 
 COLUMNS = (
-    *("runs", "task", "score", "arm", "N", "n", "mean", "sd", "low", "high", "baseline"),
-    *("diff_mean", "diff_sd", "diff_n", "diff_low", "diff_high", "p", "method", "p_holm"),
-    *("margin", "p_equivalent", "n_for_a_point"),
-    *("items_mean", "items_low", "items_high", "items_N", "items_n"),
+    *("runs", "task", "score", "arm", "N", "n", "mean", "sd", "low", "high", "best_of", "failed"),
+    *("baseline", "diff_mean", "diff_sd", "diff_n", "diff_low", "diff_high", "p", "method"),
+    *("p_holm", "comparisons", "margin", "p_equivalent", "n_for_a_point"),
+    *("rows_mean", "rows_low", "rows_high", "rows_N", "rows_n", "rows_undefined", "why_no_rows"),
 )
 OF_A_RUN = ("task", "arm", "seed", "degenerate", "code", "data", "folder")
 
 
-def table_csv(study: Study, tables: Mapping[str, Sequence[Row]]) -> str:
+def table_csv(study: Study, tables: Mapping[str, Sequence[Line]]) -> str:
     """A line per table, task, score and arm, with `COLUMNS`; empty where nothing is defined.
 
     `tables` maps `all`, and `without degenerate` where there are such runs, to rows.
     """
-    lines = [_line(study, name, row) for name, rows in tables.items() for row in rows]
+    lines = [_cells(study, name, line) for name, own in tables.items() for line in own]
     return _csv([COLUMNS, *lines])
 
 
@@ -90,23 +90,24 @@ def _of_a_run(run: Run) -> tuple[str, ...]:
     return (run.task, run.arm, str(run.seed), *made)
 
 
-def _line(study: Study, name: str, row: Row) -> list[str]:
-    own, found, items = row.own, row.comparison, row.items
-    line = [name, row.task, row.score, row.arm, row.n_rows, str(own.n)]
-    line += map(number, (own.mean, own.sd, own.low, own.high))
-    line.append(study.baseline)
+def _cells(study: Study, name: str, line: Line) -> list[str]:
+    own, found, rows = line.own, line.comparison, line.rows
+    cells = [name, line.task, line.score, line.arm, line.n_rows, str(own.n)]
+    cells += map(number, (own.mean, own.sd, own.low, own.high))
+    cells += [line.best_of, str(line.n_failed), study.baseline]
     if found is None:
-        line += [""] * 11
+        cells += [""] * 12
     else:
         difference = found.difference
         margin = study.margin if found.p_equivalent is not None else None
-        line += [number(difference.mean), number(difference.sd), str(difference.n)]
-        line += map(number, (difference.low, difference.high, found.p))
-        line += [found.method, number(row.p_holm), number(margin), number(found.p_equivalent)]
-        line.append(number(found.n_for_a_point))
-    if items is None:
-        return [*line, *[""] * 5]
-    return [*line, *map(number, (items.mean, items.low, items.high, items.n_items, items.n_seeds))]
+        cells += [number(difference.mean), number(difference.sd), str(difference.n)]
+        cells += map(number, (difference.low, difference.high, found.p))
+        cells += [found.method, number(line.p_holm), str(line.n_comparisons)]
+        cells += map(number, (margin, found.p_equivalent, line.n_for_a_point))
+    if rows is None:
+        return [*cells, *[""] * 6, line.why_no_rows]
+    numbers = (rows.mean, rows.low, rows.high, rows.n_rows, rows.n_seeds, rows.n_undefined)
+    return [*cells, *map(number, numbers), ""]
 
 
 def _csv(lines: Iterable[Sequence[str]]) -> str:

@@ -13,7 +13,7 @@ from isotrain.study.plan import Job
 
 TABLES = ("table.csv", "runs.csv")
 TEXT = {"runs", "task", "score", "arm", "N", "baseline", "method"}  # columns of words
-TEXT |= {"degenerate", "code", "data", "folder"}
+TEXT |= {"best_of", "why_no_rows", "degenerate", "code", "data", "folder"}
 
 
 def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:

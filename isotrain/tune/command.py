@@ -28,8 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, metavar="N", help="trials at a time (1)")
     parser.add_argument("--name", metavar="NAME", help="of the search's folder (that of its file)")
     given = parser.parse_intermixed_args(arguments)
-    if given.action == "report" and given.jobs is not None:
-        parser.error("--jobs is for run; a report starts nothing")
+    for name in ("jobs", "trials"):
+        if given.action == "report" and getattr(given, name) is not None:
+            parser.error(f"--{name} is for run; a report starts nothing, and has every trial")
     try:
         search = load_search(given.search, given.trials, given.name)
         if find_spec("optuna") is None:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         with opened(plan, must_exist=True) as study:
             write_report(plan, study)
         return 0
-    except TuneError as mistakes:
+    except (TuneError, OSError) as mistakes:
         text = str(redacted(str(mistakes)))
         print("isotrain: this cannot run", *text.splitlines(), sep="\n  ", file=sys.stderr)
         return 2

@@ -23,6 +23,7 @@ class Confirmation(NamedTuple):
     file: str
     yaml: str
     arms: Sequence[str]  # the first is the baseline
+    searched: Sequence[str]  # how hard each arm was searched for, where that may differ; lines
 
 
 def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
@@ -43,8 +44,9 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
         return None
     chosen = _best_of_each(plan, trials)
     arms: dict[str, Mapping[str, Value]] = {name: trial.params for name, trial in chosen.items()}
+    searched = _searched(plan, trials, chosen)
     if len(arms) < 2:
-        chosen, arms = {"winner": best}, {"baseline": {}, "winner": best.params}
+        chosen, arms, searched = {"winner": best}, {"baseline": {}, "winner": best.params}, []
     runs = [runs_of(plan, values)[0] for values in arms.values()]
     computed = [content_hash(jobs[0].cfg) for jobs in runs if jobs]
     if len(set(computed)) < len(computed):
@@ -55,6 +57,7 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
         f"# Question: does what search {plan.search.name} found hold on seeds it has not used?",
         f"# Of {len(trials)} trials {' and '.join(map(str, numbers))} stood out by their scores on",
         "# dev, so those scores cannot answer. A baseline that is no trial was not searched for.",
+        *(f"# {line}" for line in searched),
         f"overrides: {json.dumps(list(plan.overrides))}",
         f"tasks: {{{json.dumps(plan.task)}: []}}",
         "arms:",
@@ -63,7 +66,20 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
         f"seeds: {seeds}",
     ]
     name = "_".join(["confirm", plan.search.name, *map(str, numbers)])
-    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(arms))
+    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(arms), searched)
+
+
+def _searched(
+    plan: Plan, trials: Sequence[FrozenTrial], chosen: Mapping[str, FrozenTrial]
+) -> list[str]:
+    """How many trials each option had: the best of many is the better for their number."""
+    key = str(plan.search.compare)
+    parts = []
+    for name, best in chosen.items():
+        own = [trial for trial in trials if trial.params.get(key) == best.params[key]]
+        n_complete = sum(trial.state == TrialState.COMPLETE for trial in own)
+        parts.append(f"{name} {n_complete} of {len(own)}")
+    return [f"Each arm is the best of its complete trials: {', '.join(parts)}."] if parts else []
 
 
 def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
-
+from isotrain.config import several_runs
 from isotrain.config.binding import nearest
-from isotrain.config.compose import conf_folder
+from isotrain.config.several_runs import NAME
 from isotrain.tune.space import Parameter, grid, parameters, space_mistakes
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
 CHOICES = {
     "sampler": ("tpe", "random", "grid"),
     "pruner": ("median", "none"),
@@ -56,8 +51,7 @@ def search_names() -> list[str]:
     >>> "smoke" in search_names()
     True
     """
-    names = (file.name for file in _shipped().iterdir())
-    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+    return several_runs.names("tune")
 
 
 def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
@@ -72,18 +66,10 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     'tpe'
     """
     path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise TuneError(f"there is no file {path}; {_listed(path.stem)}")
-        text = path.read_text(encoding="utf-8")
-    elif name_or_path in search_names():
-        text = (_shipped() / f"{name_or_path}.yaml").read_text(encoding="utf-8")
-    else:
-        raise TuneError(f"there is no search {name_or_path}; {_listed(name_or_path)}")
     try:
-        content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # of a bare number
-        raise TuneError(f"{name_or_path} cannot be read: {error}") from error
+        content = several_runs.read("tune", name_or_path)
+    except ValueError as error:
+        raise TuneError(str(error)) from error
     if isinstance(content, dict) and n_trials is not None:
         content["n_trials"] = n_trials
     found = _mistakes(content)
@@ -107,17 +93,6 @@ def _search(name: str, content: Any) -> Search:
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
     own: dict[str, Any] = {**given, "name": name, "space": parameters(content["space"])}
     return Search(**own)
-
-
-def _shipped() -> Any:
-    """The folder of the searches, on disk or inside the installed package."""
-    folder = conf_folder()
-    root = files(folder.removeprefix("pkg://")) if folder.startswith("pkg://") else Path(folder)
-    return root / "tune"
-
-
-def _listed(given: str) -> str:
-    return f"{nearest(given, search_names(), 'there are')} (or give the path of a .yaml file)"
 
 
 def _mistakes(content: Any) -> list[str]:

@@ -30,6 +30,11 @@ class Plan(NamedTuple):
     folder: Path  # <output_dir>/tune/<name>
     identity: Mapping[str, Any]  # what trials of one storage have in common
 
+    @property
+    def is_grid(self) -> bool:
+        """Whether its trials are the points of a grid."""
+        return self.search.sampler == "grid"
+
 
 def plan_search(
     search: Search, overrides: Sequence[str] = (), config_dir: str | None = None
@@ -98,7 +103,7 @@ def runs_of(plan: Plan, values: Mapping[str, Value]) -> tuple[list[RunJob], list
     for seed in plan.search.seeds:
         seeded = deepcopy(cfg)
         seeded.seed = seed
-        jobs.append(RunJob(seeded, plan.search.name, [*own, f"seed={seed}"]))
+        jobs.append(RunJob(seeded, plan.search.name, [*own, f"seed={seed}"], plan.search.name))
     return jobs, []
 
 

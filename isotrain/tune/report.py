@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import shlex
 import warnings
 from collections import Counter
@@ -15,13 +14,15 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
+from isotrain.locks import held
 from isotrain.pages.summary import say
+from isotrain.study.markdown import aligned
 from isotrain.tune.confirm import Confirmation, best_trial, confirmation
 from isotrain.tune.definition import TuneError
-from isotrain.tune.locks import held
 from isotrain.tune.plan import Plan
 from isotrain.tune.space import Parameter
-from isotrain.tune.storage import main_lock
+from isotrain.tune.storage import main_lock, n_tried
+from isotrain.whole_files import replace_text
 
 NAMES = {
     TrialState.COMPLETE: "complete",
@@ -30,6 +31,8 @@ NAMES = {
     TrialState.RUNNING: "not ended",
     TrialState.WAITING: "not begun",
 }
+ASKED = "n_trials"  # of the storage: how many trials the last call asked for
+BAD = ("degenerate", "diverged")  # endings for which the values are to blame
 ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
 QUARTER = 0.25
 
@@ -45,37 +48,50 @@ def write_report(plan: Plan, study: optuna.Study) -> None:
         if not any(trial.state.is_finished() for trial in trials):
             raise TuneError(f"no trial of search {plan.search.name} has ended in {plan.folder}")
         texts = {"trials.csv": _csv(plan, trials)}
-        lines = [*_head(plan, trials), *_table(plan, trials), *_importances(plan, study, trials)]
+        lines = [
+            *_head(plan, study, trials),
+            *_table(plan, trials),
+            *_importances(plan, study, trials),
+        ]
         study_to_run = confirmation(plan, trials)
         if study_to_run is not None:
             texts[study_to_run.file] = study_to_run.yaml
         lines += _best(plan, trials, study_to_run)
         texts["table.md"] = "\n".join(lines) + "\n"
         for name, text in texts.items():
-            part = plan.folder / f"{name}.part"
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, plan.folder / name)  # at once: nobody reads half a table
+            replace_text(plan.folder / name, text)
     say(texts["table.md"])
     say(f"{plan.folder}: {', '.join(texts)}")
 
 
-def _head(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
-    search, states = plan.search, Counter(NAMES[trial.state] for trial in trials)
-    counts = ", ".join(f"{states[name]} {name}" for name in NAMES.values() if states[name])
+def ending(trial: FrozenTrial) -> str:
+    """How a trial ended, in a word."""
+    return str(trial.user_attrs.get("bad") or NAMES[trial.state])
+
+
+def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
+    search, states = plan.search, Counter(map(ending, trials))
+    names = ("complete", *BAD, *list(NAMES.values())[1:])
+    counts = ", ".join(f"{states[name]} {name}" for name in names if states[name])
+    n_asked = study.user_attrs.get(ASKED, search.n_trials)
+    asked = f"{len(trials)} of {n_asked} trials"
+    if plan.is_grid:
+        asked = f"{n_tried(trials, plan)} of {n_asked} points, {len(trials)} trials"
+    side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
     how = {
         "tpe": f"tpe after {search.startup} trials at random",
         "random": "random",
         "grid": "grid, in order",
     }
     pruner = (
-        f"worse than the median of at least {search.startup} complete trials at an evaluation of "
-        f"seed {search.seeds[0]}, from number {search.warmup + 1} on"
+        f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
+        f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
     )
-    lines = [f"# Search {search.name}", "", f"{len(trials)} of {search.n_trials} trials: {counts}."]
+    lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
     lines += ["", f"- every run: `{' '.join(plan.overrides)}`"]
     lines += [f"- {parameter.key}: {_spelled(parameter)}" for parameter in search.space]
     lines.append(
-        f"- score: {plan.objective}, {'highest' if plan.direction == 'max' else 'lowest'} best"
+        f"- score: {plan.objective}, the {end} is best"
         + (
             f", mean over seeds {', '.join(map(str, search.seeds))}"
             if len(search.seeds) > 1
@@ -107,19 +123,13 @@ def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
         (
             str(trial.number),
             f"{trial.values[0]:z.4f}" if _is_good(trial) else "",
-            NAMES[trial.state],
+            ending(trial),
             *(_short(trial.params.get(key, "")) for key in keys),
             str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
         )
         for trial in ordered
     ]
-    lines = [("trial", plan.objective, "state", *keys, "why"), *lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, tuple("-" * width for width in widths))
-    return [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |"
-        for line in lines
-    ] + [""]
+    return [*aligned([("trial", plan.objective, "state", *keys, "why"), *lines]), ""]
 
 
 def _is_good(trial: FrozenTrial) -> bool:
@@ -155,8 +165,9 @@ def _best(
         return ["No trial is complete, so there is no best one."]
     text = (
         f"Trial {best.number} is the best of {sum(map(_is_good, trials))} on dev "
-        f"({best.values[0]:z.4f}) and was chosen for that: the best of several scores lies above "
-        "what the same values reach again, so this is no result."
+        f"({best.values[0]:z.4f}) and was chosen for that: the best of several scores lies "
+        f"{'above' if plan.direction == 'max' else 'below'} what the same values reach again, so "
+        "this is no result."
     )
     if study_to_run is None:
         return [text, "Its values are those of the overrides alone: there is nothing to confirm."]
@@ -164,6 +175,7 @@ def _best(
     return [
         f"{text} To compare {' and '.join(study_to_run.arms)}, on dev and test, over seeds that "
         "the search has not used:",
+        *(f"\n{line}" for line in study_to_run.searched),
         "",
         f"    isotrain study run {shlex.quote(str(plan.folder / study_to_run.file))}{config}",
     ]
@@ -178,7 +190,7 @@ def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
         lines.append(
             (
                 str(trial.number),
-                NAMES[trial.state],
+                ending(trial),
                 f"{trial.values[0]:.8g}" if _is_good(trial) else "",
                 *scores,
                 *[""] * (len(seeds) - len(scores)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -11,16 +10,22 @@ from dataclasses import dataclass, field
 import optuna
 from optuna.trial import TrialState
 
-from isotrain.devices import cuda_devices, device_of
+from isotrain.devices import cuda_devices
 from isotrain.jobs import COMMAND, POLL_S, stop_signals
 from isotrain.pages.summary import say
-from isotrain.progress import is_watched, working
+from isotrain.progress import is_watched, launched, working
 from isotrain.tune.confirm import best_trial
 from isotrain.tune.definition import TuneError
 from isotrain.tune.plan import Plan, runs_of
-from isotrain.tune.report import NAMES, write_report
+from isotrain.tune.report import ASKED, NAMES, write_report
 from isotrain.tune.space import overrides_of
-from isotrain.tune.storage import next_trial, opened, still_running
+from isotrain.tune.storage import (
+    enqueue_failed_points,
+    n_tried,
+    next_trial,
+    opened,
+    still_running,
+)
 from isotrain.tune.trial import LOOK_S, End, TrialAtWork
 
 HOPELESS = 3  # failed trials, and no other, after which a call stops
@@ -32,8 +37,9 @@ def run_search(plan: Plan, n_jobs: int = 1, command: Sequence[str] = COMMAND) ->
     Trials are taken from the storage one by one, `n_jobs` at a time, each run as `command <job
     file>` in a process of its own; several calls share the trials of one storage, and each returns
     when all have ended. A trial that a killed call has left is taken up again; a finished run is
-    read, not trained again. Failed trials are told as failed, with the reason; after `HOPELESS` of
-    them and no other a call stops. SIGINT and SIGTERM are passed on as SIGTERM, a second one as
+    read, not trained again. A run that fails is tried once more, and its trial then told as failed,
+    with the reason; a later call tries the point of a grid again. After `HOPELESS` failed trials
+    and no other a call stops. SIGINT and SIGTERM are passed on as SIGTERM, a second one as
     SIGKILL.
 
     Raises:
@@ -41,17 +47,20 @@ def run_search(plan: Plan, n_jobs: int = 1, command: Sequence[str] = COMMAND) ->
     """
     if n_jobs < 1:
         raise TuneError(f"--jobs is the number of trials at a time, at least 1, got {n_jobs}")
-    if launched := [name for name in ("RANK", "LOCAL_RANK") if name in os.environ]:
+    if launched():
         raise TuneError(
-            f"{launched[0]} is set: a launcher such as torchrun started this for each rank, and "
-            "each would try values of its own; start isotrain tune once, with trainer.devices=N"
+            "a launcher such as torchrun or srun started this for each rank, and each would try "
+            "values of its own; start isotrain tune once, with trainer.devices=N"
         )
     with stop_signals() as received, opened(plan) as study:
-        ended = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
+        ended = n_tried(study.get_trials(deepcopy=False), plan)
         say(
-            f"search {plan.search.name}: {plan.search.n_trials} trials, {len(ended)} ended before, "
+            f"search {plan.search.name}: {plan.search.n_trials} trials, {ended} ended before, "
             f"{n_jobs} at a time; {plan.folder}"
         )
+        study.set_user_attr(ASKED, plan.search.n_trials)
+        if n_again := enqueue_failed_points(study, plan):
+            say(f"points whose trial failed, tried again: {n_again}")
         call = _Call(plan, study, n_jobs, command, received)
         with working(f"search {plan.search.name}") as now:
             call.work(now)
@@ -61,7 +70,7 @@ def run_search(plan: Plan, n_jobs: int = 1, command: Sequence[str] = COMMAND) ->
         if call.is_hopeless:
             say(
                 f"stopped: all {call.n_failed} trials of this call failed; correct the cause, then "
-                "give the same command again, with more --trials"
+                f"give the same command again{', with more --trials' * (not plan.is_grid)}"
             )
         write_report(plan, study)
         return 1 if call.n_failed or call.n_left else 0
@@ -131,9 +140,9 @@ class _Call:
             number, values = taken.trial.number, " ".join(overrides_of(taken.values))
             say(f"{'start' if taken.is_new else 'go on with'} trial {number}: {values}")
             jobs, mistakes = runs_of(self.plan, taken.values)
-            slot = next(k for k in range(self.n_jobs) if k not in {t.slot for t in self.at_work})
-            environment = device_of(jobs[0].cfg, slot, self.devices) if jobs else {}
-            trial = TrialAtWork(taken, jobs, self.plan, self.command, environment, slot)
+            trial = TrialAtWork(
+                taken, jobs, self.plan, self.command, self.devices, side_by_side=self.n_jobs > 1
+            )
             if mistakes:
                 self._tell(trial, End(TrialState.FAIL, why=f"cannot run: {'; '.join(mistakes)}"))
             else:
@@ -148,26 +157,27 @@ class _Call:
 
     def _tell(self, trial: TrialAtWork, end: End) -> None:
         """Tell the storage and the user how a trial ended, and give it back."""
-        facts = trial.facts() | {"why": end.why}
+        facts = trial.facts() | {"why": end.why, "bad": end.bad}
         if end.state is None:
             self.n_left += not self.received
             say(f"stopped trial {trial.number}{f': {end.why}' if end.why else ''}")
         else:
             for key, value in facts.items():
                 trial.kept.set_user_attr(key, value)
+            if end.bad and not trial.kept.constraints:  # a killed call may have got this far
+                trial.kept.set_constraint("can be ranked", 1.0)  # broken
             self.study.tell(trial.kept, end.score, end.state)
             self.n_good += end.state != TrialState.FAIL
             self.n_failed += end.state == TrialState.FAIL
             score = "" if end.score is None else f"{self.plan.objective} {end.score:.4f}"
-            say(f"{NAMES[end.state]} trial {trial.number}: {score}{end.why}")
+            say(f"{end.bad or NAMES[end.state]} trial {trial.number}: {score}{end.why}")
         trial.close()
         self.look_at = 0.0
 
     def _state(self) -> str:
         """How many trials have ended, the best so far, and what is at work."""
         trials = self.study.get_trials(deepcopy=False)
-        ended = sum(trial.state.is_finished() for trial in trials)
-        text = f"{ended} of {self.plan.search.n_trials} trials"
+        text = f"{n_tried(trials, self.plan)} of {self.plan.search.n_trials} trials"
         if (best := best_trial(trials, self.plan)) is not None:
             text += f", best {best.value:.4f}"
         return "; ".join([text, *(trial.name for trial in self.at_work)])

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from isotrain.config.written import written
+
 Value = int | float | str
 FORMS = (
     "a list of options such as [none, clip], or a range such as {low: 1.0e-5, high: 1.0e-3, "
@@ -67,27 +69,26 @@ def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     found = []
     for key, given in space.items():
         if isinstance(given, list):
-            found.append(Parameter(key, tuple(map(override_text, given))))
+            found.append(Parameter(key, tuple(map(written, given))))
             continue
+        known = {parameter.key: parameter.options for parameter in found}
         when = {
-            other: tuple(map(override_text, options if isinstance(options, list) else [options]))
-            for other, options in given.get("when", {}).items()
+            other: tuple(_among(known[other], o) for o in (n if isinstance(n, list) else [n]))
+            for other, n in given.get("when", {}).items()
         }
-        options = tuple(map(override_text, given.get("options", ())))
+        options = tuple(map(written, given.get("options", ())))
         numbers = {name: given[name] for name in RANGE_KEYS if name in given}
         found.append(Parameter(key, options, **numbers, when=when))
     return tuple(found)
 
 
-def override_text(value: Any) -> str:
-    """A value as an override spells it.
+def _among(options: Sequence[str], named: Any) -> str:
+    """An option that `when` names, by its value or as an override spells it.
 
-    >>> override_text(None), override_text(True), override_text(["a", 1]), override_text("x")
-    ('null', 'true', '[a,1]', 'x')
+    >>> _among(["[a,b]", "null"], "[a,b]"), _among(["[a,b]", "null"], None)
+    ('[a,b]', 'null')
     """
-    if isinstance(value, list):
-        return f"[{','.join(map(override_text, value))}]"
-    return "null" if value is None else str(value).lower() if type(value) is bool else str(value)
+    return named if named in options else written(named)
 
 
 def overrides_of(values: Mapping[str, Value]) -> list[str]:
@@ -164,11 +165,11 @@ def space_mistakes(space: Any) -> list[str]:
 def _option_mistakes(options: Any) -> list[str]:
     if not isinstance(options, list) or len(options) < 2:
         return [f"needs at least two options, got {options!r}; put one alone into overrides"]
-    texts = [override_text(option) for option in options]
-    mistakes = [f"has the option {t} twice" for t in dict.fromkeys(texts) if texts.count(t) > 1]
-    if any(isinstance(option, dict) for option in options):
-        mistakes.append("has an option that is a mapping; write options as in an override")
-    return mistakes
+    try:
+        texts = [written(option) for option in options]
+    except ValueError as error:
+        return [f"has an option that no override can give: {error}"]
+    return [f"has the option {t} twice" for t in dict.fromkeys(texts) if texts.count(t) > 1]
 
 
 def _range_mistakes(given: Mapping[str, Any]) -> list[str]:
@@ -210,12 +211,16 @@ def _when_mistakes(when: Any, earlier: Mapping[str, Any]) -> list[str]:
         if not isinstance(there, list):
             mistakes.append(f"when.{key}: a list of options of that name must stand before it")
             continue
-        texts = [override_text(option) for option in there]
-        wanted = options if isinstance(options, list) else [options]
+        try:
+            texts = [written(option) for option in there]
+            wanted = [
+                _among(texts, o) for o in (options if isinstance(options, list) else [options])
+            ]
+        except ValueError as error:
+            mistakes.append(f"when.{key}: {error}")
+            continue
         mistakes += [
-            f"when.{key}={override_text(o)} is none of {', '.join(texts)}"
-            for o in wanted
-            if override_text(o) not in texts
+            f"when.{key}={o} is none of {', '.join(texts)}" for o in wanted if o not in texts
         ]
         if not wanted:
             mistakes.append(f"when.{key} names no option of {', '.join(texts)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +19,13 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from isotrain.locks import held, take
 from isotrain.tune.definition import Search, TuneError
-from isotrain.tune.locks import held, take
 from isotrain.tune.plan import Plan
 from isotrain.tune.space import Parameter, Value, grid
 
 DATABASE, IDENTITY = "study.db", "identity"
+POINT = "point"  # of a grid, that a trial was made for
 WAIT_S = 60.0  # for another process that writes
 
 
@@ -93,7 +94,8 @@ def next_trial(study: optuna.Study, plan: Plan) -> Taken | None:
     """A trial that was left behind, else a new one; None where all were made.
 
     Values depend on the seed of the sampler, the number of the trial and the trials that have
-    ended: with one at a time a search gives the same trials however often it was stopped.
+    ended: with one at a time a search gives the same trials however often it was stopped. Of a
+    grid a new trial has the first point that no trial has.
     """
     with held(main_lock(plan)):
         trials = study.get_trials(deepcopy=False)
@@ -106,15 +108,39 @@ def next_trial(study: optuna.Study, plan: Plan) -> Taken | None:
                     trial = Trial(study, old._trial_id)
                     return Taken(trial, _values(trial, plan.search.space), lock, is_new=False)
         waiting = any(trial.state == TrialState.WAITING for trial in trials)
-        if not waiting and len(trials) >= plan.search.n_trials:
+        if plan.is_grid and not waiting:
+            tried = set(map(_point_of, trials))
+            new = next((point for key, point in _points(plan).items() if key not in tried), None)
+            if new is None:
+                return None
+            study.enqueue_trial(new, user_attrs={POINT: new})
+        elif not waiting and len(trials) >= plan.search.n_trials:
             return None
-        if plan.search.sampler == "grid" and not waiting:
-            study.enqueue_trial(grid(plan.search.space)[len(trials)])
         study.sampler = sampler_of(plan.search, len(trials))
         trial = study.ask()
         lock = take(trial_lock(plan, trial.number))
         assert lock is not None
         return Taken(trial, _values(trial, plan.search.space), lock, is_new=True)
+
+
+def enqueue_failed_points(study: optuna.Study, plan: Plan) -> int:
+    """How many points of a grid are put in line again: those whose trials have all failed."""
+    if not plan.is_grid:
+        return 0
+    with held(main_lock(plan)):
+        trials = study.get_trials(deepcopy=False)
+        failed = {_point_of(trial) for trial in trials if trial.state == TrialState.FAIL}
+        failed -= {_point_of(trial) for trial in trials if trial.state != TrialState.FAIL}
+        points = [point for key, point in _points(plan).items() if key in failed]
+        for point in points:
+            study.enqueue_trial(point, user_attrs={POINT: point})
+        return len(points)
+
+
+def n_tried(trials: Sequence[FrozenTrial], plan: Plan) -> int:
+    """How much of `n_trials` is done: trials that have ended, or points of a grid that have one."""
+    ended = [trial for trial in trials if trial.state.is_finished()]
+    return len(set(map(_point_of, ended)) if plan.is_grid else ended)
 
 
 def trial_lock(plan: Plan, number: int) -> Path:
@@ -139,6 +165,18 @@ def _refuse_another(study: optuna.Study, plan: Plan) -> None:
             f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
             f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
         )
+
+
+def _points(plan: Plan) -> dict[frozenset[tuple[str, Value]], dict[str, Value]]:
+    """The points of a grid to try, in order, by what tells them apart."""
+    points = grid(plan.search.space)[: plan.search.n_trials]
+    return {frozenset(point.items()): point for point in points}
+
+
+def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
+    """What tells the point of a trial from others; that of one in line is in its attributes."""
+    point: Mapping[str, Value] = trial.params or trial.user_attrs.get(POINT, {})
+    return frozenset(point.items())
 
 
 def _values(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
@@ -169,5 +207,7 @@ def _pruner(search: Search) -> optuna.pruners.BasePruner:
     if search.pruner == "none":
         return optuna.pruners.NopPruner()
     return optuna.pruners.MedianPruner(
-        n_startup_trials=search.startup, n_warmup_steps=search.warmup + 1
+        n_startup_trials=search.startup,
+        n_warmup_steps=search.warmup + 1,
+        n_min_trials=search.startup,  # that have the evaluation, too
     )

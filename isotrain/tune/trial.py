@@ -7,32 +7,39 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from optuna.trial import TrialState
 
 from isotrain.config.compose import RunJob, run_folder
-from isotrain.config.redaction import redacted
-from isotrain.jobs import start_job, stop_job
+from isotrain.devices import device_for
+from isotrain.jobs import last_lines, start_job, stop_job
+from isotrain.locks import take
 from isotrain.pages.summary import say
 from isotrain.results import is_finished, read_result
+from isotrain.study.progress import is_owned
 from isotrain.tune.evaluations import evaluations
-from isotrain.tune.locks import take
 from isotrain.tune.plan import Plan
 from isotrain.tune.storage import Taken
 
 LOOK_S = 1.0  # between two looks at what a run has logged
-LAST_LINES = 5  # of a failed run's log
+REFUSED = 2  # exit code of a job that cannot run: it would not the next time
 
 
 class End(NamedTuple):
-    """How a trial ended; without a state it is left to the next call."""
+    """How a trial ended; without a state it is left to the next call.
+
+    `bad` says what its values are bad for: a trial whose training left the numbers ("diverged") or
+    whose predictions are all alike ("degenerate") is no failure of the machine. The sampler is told
+    of it as of a pruned trial that breaks a constraint, which it takes for worse than any other.
+    """
 
     state: TrialState | None
     score: float | None = None
     why: str = ""
+    bad: str = ""
 
 
 class TrialAtWork:
@@ -43,8 +50,8 @@ class TrialAtWork:
         jobs: its runs, one a seed.
         plan: of the search.
         command: what runs a job.
-        environment: variables of its processes, such as the device they see.
-        slot: which of the trials at a time it is.
+        devices: the CUDA devices that its processes may use.
+        side_by_side: whether other trials are at work with it.
     """
 
     def __init__(
@@ -53,19 +60,20 @@ class TrialAtWork:
         jobs: Sequence[RunJob],
         plan: Plan,
         command: Sequence[str],
-        environment: Mapping[str, str],
-        slot: int,
+        devices: Sequence[str],
+        side_by_side: bool,
     ) -> None:
-        self.kept, self.number, self.slot = taken.trial, taken.trial.number, slot
+        self.kept, self.number = taken.trial, taken.trial.number
         self.scores: list[float] = []  # of the runs that are finished
         self._trial_lock, self._jobs, self._plan = taken.lock, jobs, plan
         self._folders = [run_folder(job.cfg, job.arm) for job in jobs]
-        self._command, self._environment = command, environment
+        self._command, self._devices, self._side_by_side = command, devices, side_by_side
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None  # of the run, held by its process too
         self._log = Path()
         self._pruned = ""
         self._looked_at = 0.0
+        self._told: set[str] = set()  # said once
 
     @property
     def name(self) -> str:
@@ -124,20 +132,27 @@ class TrialAtWork:
         }
 
     def _start(self) -> None:
-        """Start the next run, unless a process of another call is still at it."""
+        """Start the next run, unless another process is still at it."""
         self._lock = take(self._plan.folder / "locks" / self.folder.name)
         if self._lock is None:
             return
+        if is_owned(self.folder):  # by a command that is no search
+            os.close(self._lock)
+            self._lock = None
+            self._say_once(f"{self.name}: waiting for another process at {self.folder}")
+            return
+        job = self._jobs[len(self.scores)]
         self._log = self._plan.folder / "logs" / f"{self.name}.log"
-        self._process = start_job(
-            self._jobs[len(self.scores)],
-            self._plan.folder / "jobs" / f"{self.name}.json",
-            self._log,
-            command=self._command,
-            environment=self._environment,
-            pass_fds=(self._lock,),
-            ends_with_us=True,  # nobody else would prune it
-        )
+        with device_for(job.cfg, self._devices, self._side_by_side) as (environment, locks):
+            self._process = start_job(
+                job,
+                self._plan.folder / "jobs" / f"{self.name}.json",
+                self._log,
+                command=self._command,
+                environment=environment,
+                pass_fds=(self._lock, *locks),
+                ends_with_us=True,  # nobody else would prune it
+            )
 
     def _end_process(self) -> None:
         assert self._process is not None
@@ -155,20 +170,29 @@ class TrialAtWork:
         if self._pruned or self.scores or time.monotonic() < self._looked_at + LOOK_S:
             return
         self._looked_at = time.monotonic()
-        for number, value in self._report():
+        highest = self._plan.direction == "max"
+        for number, best in self._report():
             if self.kept.should_prune():
-                self._pruned = f"worse than the median at evaluation {number}: {value:.4g}"
+                side = "below" if highest else "above"
+                self._pruned = f"{side} the median at evaluation {number}: {best:.4g} at best"
                 self.stop()
                 return
 
     def _report(self) -> Iterator[tuple[int, float]]:
-        """Report the evaluations of the run that the storage lacks, one by one."""
+        """Report the evaluations of the run that the storage lacks, one by one.
+
+        Yields the number of each and the best value so far, by which the pruner judges.
+        """
         known = self.kept.study.get_trials(deepcopy=False)[self.number].intermediate_values
         found = evaluations(self.folder / "metrics.jsonl", self._plan.objective)
+        better, best = (max if self._plan.direction == "max" else min), math.nan
         for number, value in enumerate(found, start=1):
-            if number not in known and math.isfinite(value):
+            if not math.isfinite(value):
+                continue
+            best = value if math.isnan(best) else better(best, value)
+            if number not in known:
                 self.kept.report(value, number)
-                yield number, value
+                yield number, best
 
     def _scored(self) -> End | None:
         """The score of a finished run; the end of the trial with its last run, or a bad one."""
@@ -178,9 +202,9 @@ class TrialAtWork:
             there = ", ".join(k for k in result["scores"] if k.startswith("val/"))
             return End(TrialState.FAIL, why=f"{self.name} has no {key}; it has {there}")
         if not math.isfinite(score):
-            return End(TrialState.FAIL, why=f"{key} of {self.name} is not finite")
+            return _bad("diverged", f"{key} of {self.name} is not finite")
         if reason := result.get("degenerate_reason"):
-            return End(TrialState.FAIL, why=f"{self.name} is degenerate: {reason}")
+            return _bad("degenerate", f"{self.name}: {reason}")
         if not self.scores:
             list(self._report())  # others are compared with its whole curve
         self.scores.append(score)
@@ -188,13 +212,32 @@ class TrialAtWork:
             return None
         return End(TrialState.COMPLETE, math.fsum(self.scores) / len(self.scores))
 
-    def _failed(self, code: int) -> End:
-        text = self._log.read_text(encoding="utf-8", errors="replace")
-        lines = [str(redacted(line)) for line in text.splitlines() if line.strip()][-LAST_LINES:]
+    def _failed(self, code: int) -> End | None:
+        """The end of a trial whose run failed; None where it is tried once more.
+
+        That is: the first time, unless it cannot run, or its training left the numbers.
+        """
+        lines = last_lines(self._log)
         say(f"{self.name}: exit code {code}; {self._log} ends:")
         for line in lines:
             say(f"    {line}")
-        return End(
-            TrialState.FAIL,
-            why=f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}",
-        )
+        why = f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}"
+        if code == REFUSED:
+            return End(TrialState.FAIL, why=why)
+        if str(read_result(self.folder).get("error", "")).startswith("NonFiniteError"):
+            return _bad("diverged", why)
+        if self._say_once(f"{self.name} is tried once more"):
+            return None
+        return End(TrialState.FAIL, why=f"{why}; also when it was tried once more")
+
+    def _say_once(self, text: str) -> bool:
+        """Whether this trial had not said so before."""
+        is_new = text not in self._told
+        if is_new:
+            say(text)
+        self._told.add(text)
+        return is_new
+
+
+def _bad(kind: str, why: str) -> End:
+    return End(TrialState.PRUNED, why=why, bad=kind)

@@ -47,11 +47,17 @@ def with_job(tmp_path, *overrides, arm="some arm"):
     return cfg, path
 
 
+def test_a_job_says_which_search_it_is_a_trial_of(tmp_path):
+    path = tmp_path / "job.json"
+    write_job(RunJob(compose_run(BASE), "few", search="few"), path)
+    assert read_job(path).search == "few"
+
+
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_the_same_run(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
-    found, arm, known = read_job(path)
-    assert arm == "some arm"
+    found, arm, known, search = read_job(path)
+    assert (arm, search) == ("some arm", "")
     assert list(known) == list(overrides)
     assert plain(found) == plain(cfg)
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
@@ -127,7 +133,7 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
         write_job(RunJob(cfg, text), path)
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
-    found, arm, _overrides = read_job(path)
+    found, arm, *_ = read_job(path)
     assert (found.output_dir, arm) == (text, text)
     assert plain(found) == plain(cfg)
 
@@ -222,5 +228,5 @@ def test_the_record_of_a_run_is_a_job(tmp_path):
     cfg = compose_run(BASE)
     record = {"arm": "none", "config": plain(cfg), "status": "finished"}
     (tmp_path / "result.json").write_text(json.dumps(record))
-    found, arm, known = read_job(tmp_path / "result.json")
+    found, arm, known, _ = read_job(tmp_path / "result.json")
     assert (plain(found), arm, list(known)) == (plain(cfg), "none", [])

@@ -12,8 +12,8 @@ from isotrain.pages.study_content import (
     Curve,
     Difference,
     Estimate,
-    Items,
     Named,
+    OverRows,
     Point,
     ScoreRow,
     StudyContent,
@@ -103,16 +103,22 @@ def rows_of(runs, arms, margin=None):
                 if not by_seed:
                     continue
                 shared = [k for k in by_seed if k in of_key[arms[0]]]
-                difference, items = None, None
+                difference, over_rows = None, None
                 if arm != arms[0] and shared:
                     values = [by_seed[k] - of_key[arms[0]][k] for k in shared]
                     difference = _difference(values, margin)
                     if key.startswith("test") and difference.estimate.low is not None:
                         e = difference.estimate
-                        items = Items(e.mean, e.low - 0.012, e.high + 0.012, 1400, e.n)
+                        over_rows = OverRows(e.mean, e.low - 0.012, e.high + 0.012, 1400, e.n)
                 own.append(
                     ScoreRow(
-                        task, key, arm, n_rows, estimate(list(by_seed.values())), difference, items
+                        task,
+                        key,
+                        arm,
+                        n_rows,
+                        estimate(list(by_seed.values())),
+                        difference,
+                        over_rows,
                     )
                 )
             found += _holm(own)
@@ -160,7 +166,9 @@ def curves_of(tasks=TASKS, arms=tuple(EFFECT), n=8, at=PLACES, steps=(0, 85, 170
                     ends = (mean - half, mean + half) if n > 1 else (None, None)
                     points.append(Point(step, mean, *ends, n))
                 n_rows = {"cls": 638, "mean": 638}.get(place.view, 2048)
-                found.append(Curve(task, arm, place, tuple(points), n_rows))
+                sd = None if n == 1 else 0.01
+                end = Estimate(n, points[-1].mean, sd, *points[-1][2:4])
+                found.append(Curve(task, arm, place, tuple(points), n_rows, end))
     return tuple(found)
 
 

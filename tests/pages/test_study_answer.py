@@ -10,8 +10,8 @@ from isotrain.pages.study_answer import faults, summary, task_answers, task_scor
 from isotrain.pages.study_content import (
     Difference,
     Estimate,
-    Items,
     Named,
+    OverRows,
     ScoreRow,
     StudyContent,
     StudyRun,
@@ -104,21 +104,21 @@ def test_each_arm_comes_with_its_numbers_the_largest_difference_first():
     assert answer.items == [
         "Lower: b −0.030 [−0.040, −0.020], p < 0.001; a −0.010 [−0.020, 0.000], p = 0.020.",
         "The same within ±0.01: c +0.002 [−0.008, +0.012], equivalence p = 0.013.",
-        "Undecided: d +0.004 [−0.006, +0.014], p = 0.600, 37 seeds would show 0.01; "
-        "e +0.003 [−0.007, +0.013], p = 0.600, 7 seeds would show 0.01, and 8 were run.",
+        "Undecided: d +0.004 [−0.006, +0.014], p = 0.600, about 37 seeds would show 0.01; "
+        "e +0.003 [−0.007, +0.013], p = 0.600, about 7 seeds would show 0.01, and 8 were run.",
     ]
 
 
 def test_what_takes_something_back_from_a_difference():
     found = row("a", 0.004, 0.01, p_equivalent=0.001)._replace(
-        items=Items(0.004, -0.01, 0.018, 1400, 8)
+        over_rows=OverRows(0.004, -0.01, 0.018, 1400, 8)
     )
     (answer,) = task_answers(content(base(), found, margin=0.01))
     (text,) = answer.items
-    assert text.endswith("p = 0.010, yet within ±0.01, but [−0.010, +0.018] over items and seeds.")
-    apart = found._replace(items=Items(0.004, 0.001, 0.007, 1400, 8))
+    assert text.endswith("p = 0.010, yet within ±0.01, but [−0.010, +0.018] over rows and seeds.")
+    apart = found._replace(over_rows=OverRows(0.004, 0.001, 0.007, 1400, 8))
     (answer,) = task_answers(content(base(), apart, margin=0.01))
-    assert "items" not in answer.items[0]
+    assert "rows and seeds" not in answer.items[0]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,7 @@ def test_published_values_stand_beside_the_own_ones():
 def test_faults_of_a_study(runs):
     whole = content(base(), row("a", -0.03, 0.01), runs=runs, n_planned=2)
     assert faults(whole) == []
-    assert faults(whole._replace(n_planned=5)) == [
-        "3 of 5 runs are missing: the study is not finished."
-    ]
+    assert faults(whole._replace(n_planned=5)) == ["3 of 5 runs have no result."]
     assert faults(whole._replace(warnings=("Mixed code: x | y",))) == ["Mixed code: x | y."]
     assert "One seed" in faults(whole._replace(seeds=(3,)))[0]
 
@@ -211,3 +209,34 @@ def test_degenerate_runs_are_told_with_what_they_change(runs, rows, wanted):
 @pytest.fixture
 def runs():
     return tuple(StudyRun("wic", arm, 0, {KEY: 0.6}) for arm in ("none", "a"))
+
+
+def test_failed_seeds_stand_beside_the_verdict():
+    rows = [
+        base()._replace(n_failed=1),
+        row("a", -0.03, 0.01)._replace(n_failed=4),
+        row("b", 0.001, 0.9, p_equivalent=0.01)._replace(n_failed=2),
+        row("c", 0.004, 0.6, n_for_a_point=37)._replace(n_failed=3),
+        row("d", 0.02, None, n=1)._replace(n_failed=7),
+    ]
+    (answer,) = task_answers(content(*rows, arms="abcd", margin=0.01))
+    said = "of 8 seeds failed: these numbers are of the others"
+    assert answer.title.endswith(f"baseline none 0.600, 1 {said})")
+    assert answer.items == [
+        f"Lower: a −0.030 [−0.040, −0.020], p = 0.010, 4 {said}.",
+        f"The same within ±0.01: b +0.001 [−0.009, +0.011], equivalence p = 0.010, 2 {said}.",
+        "Undecided: c +0.004 [−0.006, +0.014], p = 0.600, about 37 seeds would show 0.01, "
+        f"3 {said}.",
+        f"Not tested: d (+0.020 on one seed, 7 {said}).",
+    ]
+
+
+def test_the_answer_says_that_dev_is_the_best_of_several():
+    rows = [
+        line._replace(best_of="7")
+        for line in (base("val/accuracy"), row("a", -0.03, 0.01, key="val/accuracy"))
+    ]
+    (answer,) = task_answers(content(*rows))
+    assert "N = 1,400, dev: best of 7 evaluations of each run, n = 8 seeds" in answer.title
+    (of_test,) = task_answers(content(*rows, base(), row("a")))
+    assert "best of" not in of_test.title

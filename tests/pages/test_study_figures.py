@@ -52,16 +52,16 @@ def test_no_two_arms_look_alike():
 def test_a_difference_has_its_interval_its_seeds_and_its_mean():
     figure = differences(ROWS, WIC, LOOKS, margin=0.01)
     for place, row in enumerate(ROWS):
-        dots, interval, items, mean = of_arm(figure, row.arm)
+        dots, interval, over_rows, mean = of_arm(figure, row.arm)
         own = {run.seed: run.values[KEY] for run in WIC if run.arm == row.arm}
         base = {run.seed: run.values[KEY] for run in WIC if run.arm == "none"}
         assert sorted(xs(dots)) == pytest.approx(sorted(own[k] - base[k] for k in own))
         about = row.difference.estimate
         assert xs(interval) == [about.low, about.high]
-        assert xs(items) == [row.items.low, row.items.high]
+        assert xs(over_rows) == [row.over_rows.low, row.over_rows.high]
         assert xs(mean) == pytest.approx([about.mean])
         assert all(
-            place < y < place + 1 for line in (dots, interval, items, mean) for y in ys(line)
+            place < y < place + 1 for line in (dots, interval, over_rows, mean) for y in ys(line)
         )
         full = row.difference.p_holm < 0.05
         assert mean.get_markerfacecolor() == (LOOKS[row.arm].colour if full else "white")
@@ -142,15 +142,16 @@ def test_layers_at_the_end_with_their_bands():
     assert figure.axes[0].get_ylabel() == "IsoScore, bias-corrected (1 = isotropic)"
 
 
-def test_the_end_is_that_of_the_kept_weights_where_it_is_known():
+def test_the_end_is_that_of_the_kept_weights():
     place = Place("lid", "layer_01", "tokens")
     last = Point(40, 2.0, None, None, 1)
-    curve = Curve("wic", "none", place, (last,), end=Point(20, 5.0, 4.0, 6.0, 3))
+    curve = Curve("wic", "none", place, (last,), end=Estimate(3, 5.0, 0.4, 4.0, 6.0))
     (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
     assert ys(line) == [5.0]
-    figure = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
-    assert ys(of_arm(figure, "none")[0]) == [2.0]
-    assert not figure.axes[0].collections  # one seed has no band
+    one = curve._replace(end=Estimate(1, 5.0))
+    assert not by_layer([one], "tokens", LOOKS, TITLES).axes[0].collections  # no band
+    unknown = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
+    assert of_arm(unknown, "none") == []
 
 
 def test_around_a_site_arms_stand_beside_each_other():

@@ -75,7 +75,7 @@ def test_sections_in_their_order(page):
         "isotrain study run does_isotropy_help --jobs 2",
         "the margin that was stated with the study",
         "Rudman & Eickhoff 2024",
-        "95 % interval, items × seeds",
+        "95 % interval, rows × seeds",
         "(sign flips)",
         "All 64 finished runs",
         "1784da9",
@@ -127,7 +127,11 @@ def test_nothing_from_outside_is_needed_and_ids_are_unique(page):
 
 
 def test_hostile_texts_stay_texts(tmp_path):
-    given = {"name": HOSTILE, "question": HOSTILE, "facts": (HOSTILE,), "notes": (HOSTILE,)}
+    given = {
+        "name": HOSTILE,
+        "question": HOSTILE,
+        "facts": (HOSTILE,),
+    }
     given |= {"commands": (HOSTILE,), "overrides": (HOSTILE,), "methods": (HOSTILE,)}
     given |= {"warnings": (HOSTILE,), "missing": (HOSTILE,), "published_source": HOSTILE}
     page = small(tmp_path, arms=("none", HOSTILE, "$x$"), **given)
@@ -187,6 +191,31 @@ def test_published_values_stand_beside(tmp_path):
     assert "Published: a talk of 2020." in page.text
 
 
+def test_what_selected_its_weights_and_what_is_said_below_the_tables(tmp_path, page):
+    def selected(row):
+        best = "7" if row.score == "val/accuracy" else ""
+        notes = ("no interval: of other rows",) if row.arm in ("project", "istar") else ()
+        return row._replace(best_of=best, notes=notes if best else ())
+
+    rows = tuple(map(selected, rows_of(runs_of(WIC, seeds=range(3)), tuple(EFFECT))))
+    found = small(tmp_path, rows=rows).text
+    best = "dev: best of 7 evaluations of each run"
+    assert f"wic, accuracy on dev, N = 638, {best}" in found
+    assert f"Scores of {best}." in found
+    assert "accuracy on dev: project, istar: no interval: of other rows." in found
+    assert "a score of dev is the best of its evaluations" in found
+    assert "None is the best of several" not in found
+    assert "None is the best of several" in page.text
+    assert "best of 7" not in page.text
+
+
+def test_how_p_is_found(page):
+    assert (
+        "that of all flips of signs for 8 to 40 pairs, and of the paired t test other" in page.text
+    )
+    assert "p below 0.05/m four times in five" in page.text
+
+
 @pytest.mark.parametrize("planned", [0, 4])
 def test_an_empty_study_has_a_page(tmp_path, planned):
     nothing = StudyContent("s", "none", (Named("wic"),), (Named("none"),), (0,), (), ())
@@ -194,5 +223,5 @@ def test_an_empty_study_has_a_page(tmp_path, planned):
     page = Page(path.read_text(encoding="utf-8"))
     assert "No score of a finished run." in page.text
     assert "The command was not recorded." in page.text
-    assert ("4 of 4 runs are missing" in page.text) == bool(planned)
-    assert not (tmp_path / "study" / "study.part").exists()
+    assert ("4 of 4 runs have no result" in page.text) == bool(planned)
+    assert not list((tmp_path / "study").glob("*.part"))

@@ -34,7 +34,7 @@ signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.S
 note("start")
 from isotrain.config.compose import plain, read_job, run_folder
 
-cfg, arm, _overrides = read_job(Path(sys.argv[1]))
+cfg, arm, *_ = read_job(Path(sys.argv[1]))
 name, folder = Path(sys.argv[1]).stem, run_folder(cfg, arm)
 deadline = time.monotonic() + 60
 if name in os.environ.get("HOLD", "").split(","):
@@ -63,14 +63,14 @@ isotropy = {
 counts = {key.replace("isoscore", "n_rows"): 128.0 for key in isotropy if "isoscore" in key}
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "predictions").mkdir(exist_ok=True)
-for split, n_rows in (("dev", 277), ("test", 300)):  # the first rows are right, the others wrong
+for split, n_rows in (("dev", 1000), ("test", 500)):  # the first rows are right, the others wrong
     n_right = round(n_rows * (accuracy - (0.1 if split == "test" else 0.0)))
     lines = "".join(f"{k},{k % 2},{(k + (k >= n_right)) % 2}\\n" for k in range(n_rows))
     (folder / "predictions" / f"{split}.csv").write_text("index,label,prediction\\n" + lines)
 rows = [{"step": step, **isotropy} for step in (0, 10)]
 (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
 (folder / "result.json").write_text(json.dumps({
-    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277, "test": 300},
+    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 1000, "test": 500},
     "arm": arm, "seed": cfg.seed, "config": plain(cfg), "data": "demo-v1",
     "environment": {"git": os.environ.get("CODE", "0a1b2c3d4e5f"), "isotrain": "0.1.0"},
     "finished_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),

@@ -62,6 +62,38 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
     ]
 
 
+def test_trials_of_searches_are_no_results(tmp_path, capsys):
+    for seed in range(2):
+        leave(tmp_path / "wic" / f"none-{seed}", seed=seed, accuracy=0.6)
+        for lr in ("1", "2"):
+            of_a_search = {"config": {"lr": lr}, "search": "few"}
+            folder = tmp_path / "wic" / f"few-{lr}{seed}"
+            leave(folder, "few", seed, accuracy=0.9, **of_a_search)
+    pruned = {"config": {"lr": "3"}, "search": "few", "status": "interrupted"}
+    leave(tmp_path / "wic" / "few-30", "few", **pruned)
+    assert main([str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "# Runs: 6 finished, 4 of them trials of searches" in text
+    results, _, trials = text.partition("## Trials of searches, chosen by this score: no results")
+    assert "| dev score " in results
+    assert cells(results) == [["wic", "none", "val/accuracy", "9", "2", "0.6000", "0.0000", "", ""]]
+    assert "### wic, few: 3 configurations tried" in trials
+    assert [(line[1], line[4], line[-1]) for line in cells(trials)] == [
+        *(("few", "2", "lr=1"), ("few", "2", "lr=2"))
+    ]
+    lines = list(csv.DictReader((tmp_path / "collected" / "runs.csv").read_text().splitlines()))
+    assert [line["search"] for line in lines] == ["few"] * 4 + [""] * 2
+
+
+def test_nothing_but_trials_of_a_search(tmp_path, capsys):
+    leave(tmp_path / "wic" / "few-0", "few", search="few")
+    assert main([str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "# Runs: 1 finished, 1 of them trials of searches" in text
+    assert text.count("| task ") == 1
+    assert "### wic, few: 1 configuration tried" in text
+
+
 def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):
     leave(tmp_path / "wic" / "none-0")
     assert main([str(tmp_path)]) == 0
@@ -96,14 +128,14 @@ def test_the_same_run_in_two_places_counts_once(tmp_path):
     leave(tmp_path / "a" / "wic" / "none-0", accuracy=0.5, finished_at="2026-01-02")
     leave(tmp_path / "b" / "wic" / "none-0", accuracy=0.6, finished_at="2026-01-03")
     leave(tmp_path / "c" / "wic" / "none-0", accuracy=0.7, finished_at="2026-01-01")
-    found, told = find_runs(tmp_path)
+    found, told, _ = find_runs(tmp_path)
     assert [one.run.scores["val/accuracy"] for one in found] == [0.6]
     assert told == [
         "a/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
         "c/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
     ]
     shutil.rmtree(tmp_path / "b")
-    assert [one.run.scores["val/accuracy"] for one in find_runs(tmp_path)[0]] == [0.5]
+    assert [one.run.scores["val/accuracy"] for one in find_runs(tmp_path).runs] == [0.5]
 
 
 @pytest.mark.parametrize("exists", [True, False])

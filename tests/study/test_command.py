@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
 
 import pytest
 
-from isotrain.study import command
+from isotrain.study import command, runner
+from isotrain.study.progress import is_locked
+from isotrain.study.report import write_report
 
 
 @pytest.fixture
@@ -53,6 +57,75 @@ def test_what_cannot_run_is_told_with_exit_code_2(line, said, capsys):
     assert told.err.startswith("isotrain: this cannot run\n  ")
     assert said in told.err
     assert told.out == ""
+
+
+@pytest.mark.parametrize("action", ["run", "report", "status"])
+def test_ctrl_c_while_a_study_is_planned_leaves_no_traceback(action, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isotrain.study.runner.load_study", interrupted)
+    monkeypatch.setattr("isotrain.study.command.load_study", interrupted)
+    assert command.main([action, "smoke"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_storage_that_fails_is_one_sentence(fake, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "table.md")
+
+    monkeypatch.setattr(command, "write_report", full)
+    assert command.main(["report", str(fake.file), *fake.overrides]) == 2
+    told = capsys.readouterr().err
+    assert told == "isotrain: this cannot run\n  table.md: No space left on device\n"
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK"])
+def test_a_process_of_a_launcher_starts_no_study(called, monkeypatch, capsys, name):
+    monkeypatch.setenv(name, "1")
+    assert command.main(["run", "smoke"]) == 2
+    assert "start it once, without them" in capsys.readouterr().err
+    assert called == []
+
+
+def test_tables_are_written_by_one_call_at_a_time(fake, monkeypatch, capsys, eventually):
+    """A report waits for another one, not for runs at work; `run` tabulates inside both locks."""
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    held = []
+
+    def noted(*given):
+        held.append([is_locked(fake.folder / name) for name in ("lock", "report.lock")])
+        return write_report(*given)
+
+    monkeypatch.setattr(runner, "write_report", noted)
+    monkeypatch.setattr(command, "write_report", noted)
+    monkeypatch.setenv("HOLD", "rte-mean-seed1")
+    parent = fake.parent()
+    eventually(lambda: len(fake.noted("start")) == 5)
+    line = ["report", str(fake.file), *fake.overrides]
+    assert command.main(line) == 0  # while a run is at work
+    assert "4 of 6 runs finished" in capsys.readouterr().out
+    fake.release()
+    parent.communicate(timeout=60)
+    assert command.run_study(str(fake.file), fake.overrides, 1, fake.command) == 0
+    assert held == [[True, True], [True, True]]
+    with (fake.folder / "report.lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        told = []
+
+        def let_go(text):
+            told.append(text)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(runner, "say", let_go)
+        assert command.main(line) == 0
+    assert told == ["study three: waiting for another call to write its tables"]
+
+
+def test_a_report_of_nothing_writes_nothing(fake, capsys):
+    assert command.main(["report", str(fake.file), *fake.overrides]) == 2
+    assert "no run of study three has finished" in capsys.readouterr().err
+    assert not fake.runs.exists()
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,27 @@ def test_seeds_that_ended_sooner_and_files_that_are_damaged(tmp_path):
     (runs[2].folder / "metrics.jsonl").unlink()
     (curve,) = isotropy_curves(runs, ["isoscore"])
     assert [(point.step, point.n) for point in curve.points] == [(0, 2), (9, 1)]
+    assert curve.end is None  # no run has it among its scores
+
+
+def test_the_end_is_over_the_scores_of_the_runs(tmp_path):
+    """The last row is of step 20; the scores are of the weights that were selected before."""
+    rows = [{"step": step, AFTER.key: 0.1 + step} for step in (0, 20)]
+    scores = [0.4, 0.7, 0.6]
+    runs = []
+    for seed, value in enumerate(scores):
+        one = run(tmp_path, seed, rows)
+        runs.append(one._replace(scores={**one.scores, AFTER.key: value}))
+    runs.append(run(tmp_path, 3, rows))  # whose score is not finite
+    (runs[1].folder / "metrics.jsonl").unlink()
+    (curve,) = isotropy_curves(runs, ["isoscore"])
+    found = summarize(scores)
+    assert curve.end == (3, found.mean, found.sd, found.low, found.high)
+    assert [point.n for point in curve.points] == [3, 3]
+    for one in runs:
+        (one.folder / "metrics.jsonl").unlink(missing_ok=True)
+    (alone,) = isotropy_curves(runs, ["isoscore"])
+    assert (alone.points, alone.end) == ((), curve.end)
 
 
 def test_arms_have_their_own_curves(tmp_path):

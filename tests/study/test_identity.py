@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.study.command import main
 from isotrain.study.definition import Study, StudyError
-from isotrain.study.identity import check_identity, write_identity
+from isotrain.study.identity import arms_on_record, changes, check_identity, write_identity
 from isotrain.study.plan import plan_jobs
 from isotrain.study.runner import run_study
 
@@ -32,8 +32,8 @@ def jobs():
 @pytest.fixture
 def written(tmp_path, jobs):
     """The folder of the study, with its `study.json`, and the function that checks another one."""
-    folder = tmp_path / "one"
-    folder.mkdir()
+    folder = tmp_path / "studies" / "one"
+    folder.mkdir(parents=True)
     write_identity(STUDY, jobs, folder, "one.yaml", [])
 
     def check(study=STUDY, more=()):
@@ -78,6 +78,12 @@ def test_what_is_added_or_computes_the_same_is_welcome(written, changes, more):
         ({}, ["data.batch_size=8"], "data.batch_size was 32 and is 8\n"),
         ({"arms": {**STUDY.arms, "mean": ("isotropy=clip",)}}, [], "rte-mean, wic-mean: isotropy."),
         ({"tasks": {**STUDY.tasks, "wic": ("task=wic", "task.form=bi")}}, [], "cross and is bi"),
+        ({"baseline": "mean"}, [], "baseline was none and is mean\n"),
+        (
+            {"tasks": {"sentences": STUDY.tasks["rte"]}},
+            [],
+            "none of sentences-none, sentences-mean is on record there, which has rte-none, rte-m",
+        ),
     ],
 )
 def test_another_content_is_refused_with_the_keys_that_differ(written, changes, more, said):
@@ -117,8 +123,94 @@ def test_a_damaged_file_is_told_and_refuses_nothing(written, capsys, text):
     jobs = check(more=["data.batch_size=8"])
     assert f"{folder / 'study.json'} is damaged" in capsys.readouterr().out
     write_identity(STUDY, jobs, folder, "one", [])
+    assert (folder / "study.json.damaged").read_text() == text
+    assert changes(folder, STUDY) == [
+        "study.json was damaged: what was changed before that is not known"
+    ]
     with pytest.raises(StudyError, match="batch_size was 8 and is 32"):
         check()
+
+
+def test_a_study_that_was_never_run_has_no_changes(tmp_path):
+    assert changes(tmp_path, STUDY) == arms_on_record(tmp_path, "rte") == []
+
+
+@pytest.fixture
+def finish(written):
+    """Finish the runs of a definition, as the study is called with it; what has changed then."""
+    folder, _ = written
+    (folder / "study.json").unlink()
+
+    def call(status="finished", **changed):
+        study = replace(STUDY, **changed)
+        jobs = [
+            job._replace(folder=folder.parents[1] / "rte" / f"{job.task}-{job.arm}-{job.seed}")
+            for job in plan_jobs(study)
+        ]
+        check_identity(study, jobs, folder)
+        before = changes(folder, study)
+        write_identity(study, jobs, folder, "one.yaml", [])
+        told = changes(folder, study)
+        assert before in ([], told), "what a report would say before it writes is what it says then"
+        for job in jobs if status else ():
+            job.folder.mkdir(parents=True, exist_ok=True)
+            if not (job.folder / "result.json").exists():
+                (job.folder / "result.json").write_text(json.dumps({"status": status}))
+        return told
+
+    return call
+
+
+RTE = {"tasks": {"rte": ("task=rte",)}}
+CLIP = {"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}
+
+
+def test_a_margin_that_is_chosen_after_the_results_shows(written, finish):
+    folder, _ = written
+    assert finish(status="", margin=0.5, **RTE) == []  # nothing was begun: no choice by results
+    assert finish(status="", margin=0.005, **RTE) == []
+    assert finish(margin=0.005, **RTE) == []
+    assert finish(margin=0.005, **RTE) == []
+    first = ["margin was 0.005 when the first run started, and became 0.01 when"]
+    assert finish(margin=0.01, **RTE) == [f"{first[0]} 4 of 4 runs had finished"]
+    assert finish(**RTE) == [
+        f"{first[0]} 4 of 4 runs had finished, then became not stated when 4 of 4 runs had finished"
+    ]
+    kept = json.loads((folder / "study.json").read_text())["history"]
+    assert [(d["margin"], d["n_finished"]) for d in kept] == [(0.005, 0), (0.01, 4), (None, 4)]
+    assert kept[0].items() >= {"baseline": "none", "tasks": ["rte"], "seeds": [0, 1]}.items()
+
+
+def test_what_is_added_after_the_results_and_what_is_left_out_shows(written, finish):
+    folder, _ = written
+    assert finish(seeds=(0, 1, 2), **RTE, **CLIP) == []
+    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert arms_on_record(folder, "wic") == []
+    assert finish(seeds=(0, 1, 2, 3), **RTE) == [
+        "arms finished earlier and left out now: clip",
+        "seeds 3 were added to 0-2 when 9 of 9 runs had finished",
+    ]
+    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert finish("running", seeds=(0, 1, 2), **CLIP) == [
+        "tasks wic were added to rte when 11 of 11 runs had finished",
+        "seeds finished earlier and left out now: 3",
+    ]
+    back = {"seeds": (0, 1, 2, 3), **RTE, **CLIP}
+    assert finish(**back)[0] == "tasks planned earlier, never finished, left out: wic"
+    assert finish(**{**back, "seeds": (3, 2, 1, 0)}) == finish(**back)  # an order is no choice
+
+
+def test_runs_that_finished_before_the_first_call_show(written, finish):
+    folder, _ = written
+    assert finish(**RTE) == []
+    (folder / "study.json").unlink()
+    said = ["4 of 4 runs had finished before the first call on record"]
+    assert finish(**RTE) == said
+    assert finish(margin=0.01, **RTE) == [
+        *said,
+        "margin was not stated at the first call on record, and became 0.01 when 4 of 4 runs had "
+        "finished",
+    ]
 
 
 def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 from isotrain.results import write_json
 from isotrain.study.definition import load_study
+from isotrain.study.identity import write_identity
 from isotrain.study.plan import plan_jobs
 from isotrain.study.report import write_report
 from isotrain.study.runner import run_study
@@ -56,7 +57,7 @@ def test_a_report_states_what_it_is_of(fake, capsys):
         "isotropy/isoscore/pooled/before",
         "isotropy/isoscore/pooled/after",
     ]
-    assert [line["items_n"] for line in lines if line["arm"] == "mean"] == ["3", "3", "", "", ""]
+    assert [line["rows_n"] for line in lines if line["arm"] == "mean"] == ["3", "3", "", "", ""]
     assert lines[4]["p"] == ""  # the arms have equal isotropy: nothing to test
     per_run = list(csv.DictReader((fake.folder / "runs.csv").read_text().splitlines()))
     assert [(run["arm"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
@@ -154,3 +155,56 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     (page,) = pages
     assert page.commands == (f"isotrain study run {command} output_dir={fake.runs}",)
     assert (page.question != "") == (kept == "smoke")
+
+
+def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypatch):
+    pages = []
+    monkeypatch.setattr(
+        "isotrain.pages.study_page.write_study_page", lambda folder, content: pages.append(content)
+    )
+    jobs = planned(fake)
+    for job in jobs[:5]:
+        leave(job, environment={"git": "0a1b"}, select="best", n_evaluations=4)
+    leave(jobs[1], environment={"git": "2c3d"}, select="best", n_evaluations=4)
+    jobs[5].folder.mkdir(parents=True)
+    record = {"status": "failed", "error": "NonFiniteError: at step 3"}
+    write_json(jobs[5].folder / "result.json", record)
+    monkeypatch.setattr("isotrain.study.findings.changes", lambda *_: ["seeds 1-2 were added"])
+    written(fake, jobs)
+    (page,) = pages
+    assert page.warnings == (
+        "Failed, so that the numbers are of the other seeds: rte, mean: 1 of 3 seeds failed "
+        "(NonFiniteError)",
+        "Mixed code (+ = with changes not committed): 0a1b: rte none 0, 2; rte mean 0, 1 | "
+        "2c3d: rte none 1",
+        "Changed since the first run started: seeds 1-2 were added",
+    )
+    assert [row.n_failed for row in page.rows] == [0, 1]
+    assert {row.best_of for row in page.rows} == {"4"}
+    assert page.rows[1].notes[0] == "1 of 3 seeds failed; these numbers are of the others"
+
+
+@pytest.mark.usefixtures("no_page")
+def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
+    """Two arms are run; then one of them is struck out of the study's file."""
+    fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
+    jobs = planned(fake)
+    fake.folder.mkdir(parents=True)
+    write_identity(load_study(str(fake.file)), jobs, fake.folder, str(fake.file), [])
+    for job in jobs:
+        leave(job)
+    both = csv_lines(written(fake, jobs))
+    fake.file.write_text(fake.file.read_text().replace("zca: [isotropy=zca], ", ""))
+    later = written(fake, planned(fake))
+    (alone,) = (line for line in csv_lines(later) if line["arm"] == "mean")
+    (among,) = (line for line in both if line["arm"] == "mean")
+    assert among["comparisons"] == "1"  # zca equals the baseline on every seed: no p
+    assert alone["comparisons"] == "2"
+    assert float(alone["p_holm"]) == pytest.approx(min(1, 2 * float(alone["p"])))
+    text = " ".join(later["table.md"].decode().split())
+    assert "Changed since the first run started" in text[: text.index("## rte")]
+    assert "zca" in text
+
+
+def csv_lines(files):
+    return list(csv.DictReader(files["table.csv"].decode().splitlines()))

@@ -41,13 +41,14 @@ def test_gaps_are_listed_with_their_reason(fake, jobs):
         ("none", 2, {"val/accuracy": 9}),
         ("mean", 0, {"val/accuracy": 9, "test/accuracy": 8}),
     ]
-    assert missing == [
+    assert [str(gap) for gap in missing] == [
         "rte, none, seed 0: failed (OSError)",
         "rte, none, seed 1: running",
         "rte, none, seed 2: no finite val/accuracy",
         "rte, mean, seed 1: not run",
         "rte, mean, seed 2: not run",
     ]
+    assert [gap.has_failed for gap in missing] == [True, False, True, False, False]
     folder = write_report(load_study(str(fake.file)), jobs, fake.overrides)
     assert "nan" not in (folder / "table.csv").read_text() + (folder / "runs.csv").read_text()
 
@@ -66,8 +67,8 @@ def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
     file.write_bytes(text.encode("latin1"))
     found, missing = collect(jobs)
     assert [run.seed for run in found] == [1]
-    assert missing[0].startswith("rte, none, seed 0: damaged: result.json (")
-    assert str(file.parent) not in missing[0]
+    assert str(missing[0]).startswith("rte, none, seed 0: damaged: result.json (")
+    assert str(file.parent) not in str(missing[0])
     assert file.read_bytes() == text.encode("latin1")
 
 
@@ -88,6 +89,8 @@ def test_what_made_a_run(jobs):
         scores={"val/accuracy": 0.5, "isotropy/isoscore/pooled/after": 0.1}
         | {"isotropy/n_rows/pooled/after": 7.0, "holdout/loss": 1.0},
         headline=["isoscore"],
+        select="best",
+        n_evaluations=7,
     )
     (run,) = collect(jobs)[0]
     assert (run.code, run.data, run.degenerate) == ("0a1b2c+", "sha256 77aa", "one class")
@@ -95,7 +98,7 @@ def test_what_made_a_run(jobs):
         *("2026", jobs[0].folder),
         f"rte/{jobs[0].folder.name}",
     )
-    assert run.monitor == "val/accuracy"
+    assert (run.monitor, run.select, run.n_evaluations) == ("val/accuracy", "best", 7)
     keys = ("val/accuracy", "test/loss", "isotropy/isoscore/pooled/after", "holdout/loss")
     assert [run.n_rows(key) for key in keys] == [9, 8, 7, None]
 
@@ -107,8 +110,24 @@ def test_mixed_code_and_data_are_told_with_their_runs():
     assert mixtures(runs) == {}
     runs += [runs[0]._replace(arm="mean", seed=seed, code="b+", data="z") for seed in (0, 1, 3)]
     assert mixtures(runs) == {
-        "code (+ = with changes not committed)": [
+        "Mixed code (+ = with changes not committed)": [
             *("a: rte none 0–4; wic none 0", "b+: rte mean 0, 1, 3"),
         ],
-        "revisions of the data of rte": ["x: rte none 0–4", "z: rte mean 0, 1, 3"],
+        "Mixed revisions of the data of rte": ["x: rte none 0–4", "z: rte mean 0, 1, 3"],
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "titles"),
+    [
+        ("0a1b", []),
+        ("0a1b+77aa", ["Code with changes not committed (+)"]),
+        ("0a1b > 2c3d", ["Mixed code (+ = with changes not committed)"]),
+    ],
+)
+def test_one_version_is_told_where_nobody_can_get_it_back(code, titles):
+    runs = [Run("rte", "none", seed, {}, {}, code=code) for seed in range(3)]
+    assert list(mixtures(runs)) == titles
+    assert [line for own in mixtures(runs).values() for line in own] == [
+        f"{code}: rte none 0–2" for _ in titles
+    ]

@@ -7,7 +7,10 @@ import signal
 import time
 
 import pytest
+from omegaconf import OmegaConf
 
+from isotrain.devices import device_for
+from isotrain.study import runner
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
 from isotrain.study.runner import Started, _state, run_study
@@ -75,6 +78,24 @@ def test_exit_code_0_without_a_result_is_a_failure(fake, capsys):
     assert not (fake.folder / "table.md").exists()
 
 
+def test_a_result_that_cannot_be_read_stops_no_other_run(fake, monkeypatch, capsys):
+    found = runner.stored
+
+    def fails_once(folder):
+        if "mean-" in folder.name and fake.noted("end") == ORDER[:4]:
+            raise StudyError("result.json cannot be read now")
+        return found(folder)
+
+    monkeypatch.setattr(runner, "stored", fails_once)
+    assert start(fake) == 1
+    printed = capsys.readouterr().out
+    assert "rte-mean-seed0: result.json cannot be read now" in printed
+    assert "failed rte-mean-seed0 (4 of 6" in printed
+    assert fake.noted("end") == ORDER
+    assert start(fake) == 0
+    assert "0 to do" in capsys.readouterr().out
+
+
 def test_rerun_would_forget_what_is_done_and_is_refused(fake):
     assert start(fake, 3) == 0
     with pytest.raises(StudyError, match="rerun=true would forget"):
@@ -89,6 +110,8 @@ def test_threads_reach_the_environment_of_a_run(fake):
 @pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
 def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, accelerator, seen):
     monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where devices are locked
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
     monkeypatch.setenv("MEET", "yes")  # two and two are at work together
     noted = tmp_path / "devices"
@@ -97,6 +120,19 @@ def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, a
     overrides = [*fake.overrides, f"trainer.accelerator={accelerator}"]
     assert run_study(str(fake.file), overrides, 2, command) == 0
     assert sorted(noted.read_text().split()) == sorted(seen * (6 // len(seen)))
+
+
+def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_path):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    noted = tmp_path / "devices"
+    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
+    cfg = OmegaConf.create({"trainer": {}})
+    with device_for(cfg, ["5", "6"], side_by_side=False):
+        assert run_study(str(fake.file), fake.overrides, 1, ["sh", "-c", note, *fake.command]) == 0
+    assert noted.read_text().split() == ["6"] * 6
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import t
 
 from isotrain.study.definition import load_study
 from isotrain.study.plan import plan_jobs
@@ -14,7 +15,7 @@ from isotrain.study.plan import plan_jobs
 CONF = Path(__file__).parents[2] / "conf" / "study"
 N_RUNS = {  # tasks × arms × seeds
     "where": 1 * 15 * 3,
-    "how_strong": 1 * 19 * 3,
+    "how_strong": 1 * 9 * 10,
     "freezing": 7 * 3 * 3,
     "small_data": 4 * 4 * 5,
     "published_fine_tuning": 2 * 2 * 10,
@@ -52,6 +53,16 @@ def test_every_arm_is_compared_with_no_layer(study):
 def test_the_estimate_counts_the_runs(name):
     opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text("utf-8"))[0]
     assert re.search(rf"\b{N_RUNS[name]} runs", opening)
+
+
+@pytest.mark.parametrize("name", sorted(N_RUNS))
+def test_what_it_compares_can_be_shown_or_it_says_that_it_explores(name):
+    """At Holm's first step: by the smallest p value of n flips, or below 8 by what t asks for."""
+    study = load_study(name)
+    n, m = len(study.seeds), len(study.arms) - 1
+    in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
+    can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
+    assert can_show != ("Exploratory" in (CONF / f"{name}.yaml").read_text("utf-8"))
 
 
 def test_the_published_scores_are_those_of_the_published_rows():

@@ -53,7 +53,7 @@ def test_one_value_has_a_mean_and_nothing_else():
     assert summarize([0.7]) == (1, 0.7, None, None, None, None)
     compared = compare_paired([0.7], [0.5], margin=0.1)
     assert compared.difference == (1, pytest.approx(0.2), None, None, None, None)
-    assert compared[1:] == (None, "", None, None)
+    assert compared[1:] == (None, "", None)
 
 
 def test_values_equal_up_to_float32_claim_no_certainty():
@@ -65,7 +65,7 @@ def test_values_equal_up_to_float32_claim_no_certainty():
         compared = compare_paired(shifted * n_times, values * n_times, margin=0.5)
         assert compared.difference.mean == pytest.approx(0.1)
         assert compared.difference[2:] == (0.0, None, None, None)
-        assert compared[1:] == (None, "", None, None)
+        assert compared[1:] == (None, "", None)
     assert compare_paired([0.0, 0.0], [0.0, 0.0]).difference == (2, 0.0, 0.0, None, None, None)
 
 

@@ -176,6 +176,15 @@ def test_watch_ends_when_all_is_done(job, studied, monkeypatch, capsys):
     assert len(looks) == 2
 
 
+def test_watch_without_a_terminal_tells_that_it_looks_once(job, studied, monkeypatch, capsys):
+    monkeypatch.setattr(status.time, "sleep", lambda _: pytest.fail("it waits"))
+    study = type("Named", (), {"name": "s"})()
+    assert show_status(study, [job(0)], studied, 1, watch=True) == 0
+    assert capsys.readouterr().out.startswith("--watch redraws on a terminal, and this is none")
+    assert show_status(study, [job(1)], studied, 1, watch=False) == 0
+    assert "--watch" not in capsys.readouterr().out
+
+
 def test_the_list_has_every_study_with_its_question(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
 from isotrain.study.command import main
-from isotrain.study.definition import load_study
+from isotrain.study.definition import StudyError, load_study
 from isotrain.study.plan import plan_jobs
 from isotrain.study.runner import run_study
 from isotrain.study.stored import put_aside, stored
@@ -20,6 +22,8 @@ DAMAGED = [
     "[1, 2]",
     "{}",
     '{"status": "done"}',
+]
+LACKING = [
     json.dumps({**WHOLE, "scores": None}),
     json.dumps({**WHOLE, "scores": {"val/a": "high"}}),
     json.dumps({k: v for k, v in WHOLE.items() if k != "n_rows"}),
@@ -35,6 +39,72 @@ def test_what_is_no_result_is_named(tmp_path, text):
     assert found.damage.startswith(f"{tmp_path / 'result.json'} is damaged (")
 
 
+@pytest.mark.parametrize("text", LACKING)
+def test_what_a_finished_run_lacks_is_named_and_it_stays_finished(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    found = stored(tmp_path)
+    assert (found.is_finished, found.damage) == (True, "")
+    assert found.lack.startswith(f"{tmp_path / 'result.json'} is of a finished run and lacks")
+
+
+@pytest.fixture
+def storage(monkeypatch):
+    """Makes a file of some name fail to be read, in any folder."""
+    read = Path.read_text
+
+    def fail(name, number):
+        def text_of(path, *given, **more):
+            if path.name == name:
+                raise OSError(number, "of the storage", str(path))
+            return read(path, *given, **more)
+
+        monkeypatch.setattr(Path, "read_text", text_of)
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.EMFILE, errno.EACCES])
+def test_storage_that_fails_is_no_damage(tmp_path, storage, number):
+    (tmp_path / "result.json").write_text(json.dumps(WHOLE))
+    storage("result.json", number)
+    with pytest.raises(StudyError, match=rf"{tmp_path}/result\.json cannot be read now"):
+        stored(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["result.json", "study.json"])
+def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys, monkeypatch, name):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
+    storage(name, errno.ESTALE)
+    for action in ("run", "status", "report"):
+        capsys.readouterr()
+        assert main([action, str(fake.file), *fake.overrides]) == 2
+        assert f"{name} cannot be read now (of the storage)" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()} == before
+
+
+def test_a_finished_run_that_lacks_something_is_told_and_not_trained_again(
+    fake, capsys, monkeypatch
+):
+    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    path = plan_jobs(load_study(str(fake.file)), fake.overrides)[4].folder / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "n_rows": None}))
+    lacking = path.read_bytes()
+    capsys.readouterr()
+    assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
+    told = capsys.readouterr().out
+    assert f"rte-mean-seed1: {path} is of a finished run and lacks something (Attr" in told
+    assert "0 to do" in told
+    assert (path.read_bytes(), len(fake.noted("start"))) == (lacking, 6)
+    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    told = capsys.readouterr().out
+    assert f"rte-mean-seed1: finished; {path} is of a finished run and lacks something" in told
+    assert "6 runs, 6 finished" in told
+
+
 @pytest.mark.parametrize("status", ["running", "failed", "interrupted", "finished"])
 def test_whole_records_are_not(tmp_path, status):
     (tmp_path / "result.json").write_text(json.dumps({**WHOLE, "status": status}))
@@ -48,7 +118,7 @@ def test_aside_nothing_is_lost(tmp_path):
         (tmp_path / "result.json").write_text(text)
         (tmp_path / "resume.ckpt").write_text(text)
         (tmp_path / "metrics.jsonl").write_text("rows")
-        put_aside(tmp_path)
+        put_aside(*(tmp_path / name for name in ("result.json", "resume.ckpt", "absent")))
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {
         "metrics.jsonl": "rows",

@@ -1,4 +1,4 @@
-"""Rows of tables: their numbers against scipy, pairs, Holm, items, and what is left empty."""
+"""Lines of tables: their numbers against scipy, pairs, Holm, rows, and what is left empty."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from scipy import stats
 
 from isotrain.predictions import Predictions, write_predictions
 from isotrain.study.definition import Study
-from isotrain.study.results import Run
-from isotrain.study.table import table_rows
+from isotrain.study.results import Gap, Run
+from isotrain.study.statistics import seeds_needed
+from isotrain.study.table import table_lines
 
 STUDY = Study(
     name="s",
@@ -33,7 +34,7 @@ def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
 
 
 def test_the_numbers_are_those_of_scipy():
-    base, row = table_rows(STUDY, runs())
+    base, row = table_lines(STUDY, runs())
     difference = row.comparison.difference
     test = stats.ttest_rel(MEAN, NONE)
     interval = test.confidence_interval(0.95)
@@ -49,11 +50,12 @@ def test_the_numbers_are_those_of_scipy():
         for bound, side in ((-0.02, "greater"), (0.02, "less"))
     )
     assert row.comparison.p_equivalent == pytest.approx(max(one_sided))
-    assert base[5:] == (None, None, None)
+    assert base[5:7] == (None, None)
+    assert base[8:11] == (None, None, "")
 
 
 def test_holm_is_over_the_arms_of_one_score():
-    rows = {row.arm: row for row in table_rows(STUDY, runs(zca=ZCA))}
+    rows = {row.arm: row for row in table_lines(STUDY, runs(zca=ZCA))}
     p = {"mean": stats.ttest_rel(MEAN, NONE).pvalue, "zca": stats.ttest_rel(ZCA, NONE).pvalue}
     assert p["zca"] < p["mean"]
     assert rows["zca"].p_holm == pytest.approx(2 * p["zca"])
@@ -66,45 +68,45 @@ def test_holm_is_over_the_arms_of_one_score():
         )
         for run in runs(zca=ZCA)
     ]
-    of_dev = [row for row in table_rows(STUDY, two_scores) if row.score == "val/accuracy"]
+    of_dev = [row for row in table_lines(STUDY, two_scores) if row.score == "val/accuracy"]
     assert of_dev == list(rows.values())
 
 
 def test_from_eight_pairs_on_signs_are_flipped():
     generator = np.random.default_rng(0)
     none, mean = generator.normal(0.6, 0.02, 8), generator.normal(0.62, 0.02, 8)
-    _, row = table_rows(STUDY, runs(none.tolist(), mean.tolist()))
+    _, row = table_lines(STUDY, runs(none.tolist(), mean.tolist()))
     exact = stats.permutation_test(
         (mean, none), lambda a, b: np.mean(a - b), permutation_type="samples", vectorized=False
     )
     assert row.comparison.method == "permutation"
     assert row.comparison.p == pytest.approx(exact.pvalue)
     assert row.comparison.p != row.comparison.difference.p
-    _, seven = table_rows(STUDY, runs(none[:7].tolist(), mean[:7].tolist()))
+    _, seven = table_lines(STUDY, runs(none[:7].tolist(), mean[:7].tolist()))
     assert seven.comparison.method == "t"
 
 
 def test_pairs_use_only_seeds_that_both_arms_have():
     found = runs(none=[0.60, None, 0.59, 0.62], mean=[0.61, 0.66, 0.63, None])
-    _, row = table_rows(STUDY, found)
+    _, row = table_lines(STUDY, found)
     assert (row.own.n, row.comparison.difference.n) == (3, 2)
     assert row.comparison.difference.mean == pytest.approx((0.01 + 0.04) / 2)
 
 
 def test_the_order_in_which_runs_are_given_changes_nothing():
-    assert table_rows(STUDY, runs(zca=ZCA)[::-1]) == table_rows(STUDY, runs(zca=ZCA))
+    assert table_lines(STUDY, runs(zca=ZCA)[::-1]) == table_lines(STUDY, runs(zca=ZCA))
 
 
 @pytest.mark.parametrize("mean", [[0.61], [None, 0.66]])
 def test_one_seed_leaves_fields_empty(mean):
-    _, row = table_rows(STUDY, runs(none=[0.60], mean=mean))
+    _, row = table_lines(STUDY, runs(none=[0.60], mean=mean))
     assert row.own[2:] == (None, None, None, None)
     assert (row.comparison is None) == (mean[0] is None)
     assert row.p_holm is None
 
 
 def test_without_the_baseline_there_are_means_and_no_differences():
-    (row,) = table_rows(STUDY, runs(none=[]))
+    (row,) = table_lines(STUDY, runs(none=[]))
     assert (row.arm, row.own.n, row.comparison) == ("mean", 4, None)
 
 
@@ -118,9 +120,9 @@ def test_without_the_baseline_there_are_means_and_no_differences():
     ],
 )
 def test_margin_and_point_are_of_scores_alone(key, has_margin, has_point):
-    _, row = table_rows(STUDY, runs(key=key))
+    _, row = table_lines(STUDY, runs(key=key))
     assert (row.comparison.p_equivalent is not None) == has_margin
-    assert (row.comparison.n_for_a_point is not None) == has_point
+    assert (row.n_for_a_point is not None) == has_point
 
 
 @pytest.fixture
@@ -139,30 +141,99 @@ def predicted(tmp_path):
     return found
 
 
-def test_items_and_seeds_vary_in_the_item_interval(predicted):
-    base, row = table_rows(STUDY, predicted)
-    assert base.items is None
-    assert (row.items.n_items, row.items.n_seeds) == (200, 3)
-    assert row.items.mean == pytest.approx(row.comparison.difference.mean)
+def test_rows_and_seeds_vary_in_the_interval_over_rows(predicted):
+    base, row = table_lines(STUDY, predicted)
+    assert (base.rows, base.why_no_rows, row.why_no_rows) == (None, "", "")
+    assert (row.rows.n_rows, row.rows.n_seeds) == (200, 3)
+    assert row.rows.mean == pytest.approx(row.comparison.difference.mean)
     seeds_alone = row.comparison.difference
-    assert row.items.high - row.items.low > seeds_alone.high - seeds_alone.low
+    assert row.rows.high - row.rows.low > seeds_alone.high - seeds_alone.low
 
 
-@pytest.mark.parametrize("what", ["gone", "other rows", "damaged", "of a loss"])
-def test_there_is_no_item_interval_without_the_same_rows(predicted, what):
-    file = predicted[4].folder / "predictions" / "dev.csv"
+def damage(found, what):
+    """The runs, with something wrong about what they predicted."""
+    file = found[4].folder / "predictions" / "dev.csv"
     if what == "gone":
         file.unlink()
     elif what == "other rows":
         one = Predictions(np.arange(1, 201), np.ones(200), np.ones(200))
-        write_predictions(predicted[4].folder, "dev", one)
+        write_predictions(found[4].folder, "dev", one)
     elif what == "damaged":
         file.write_text("index,label,prediction\n0,1\n")
-    else:
-        predicted = [
+    elif what == "of other weights":
+        label = np.arange(200) % 2
+        old = Predictions(np.arange(200), label, label)
+        for run in found:
+            write_predictions(run.folder, "dev", old)
+    elif what == "one pair":
+        return [run for run in found if run.seed == 1]
+    elif what == "of a loss":
+        return [
             run._replace(scores={"val/loss": run.seed / 10.0}, shown={"val/loss": 200})
-            for run in predicted
+            for run in found
         ]
-    _, row = table_rows(STUDY, predicted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("gone", "1 of 6 runs kept no predictions of dev"),
+        ("other rows", "runs must have predicted the same rows"),
+        ("damaged", "predictions of dev are damaged (ValueError)"),
+        ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
+        ("one pair", "one pair says nothing about other seeds"),
+        ("of a loss", "it is computed for accuracy, pearson, spearman"),
+    ],
+)
+def test_why_there_is_no_interval_over_rows(predicted, tmp_path, what, reason):
+    _, row = table_lines(STUDY, damage(predicted, what))
     assert row.comparison is not None
-    assert row.items is None
+    assert row.rows is None
+    assert row.why_no_rows.startswith(reason)
+    assert str(tmp_path) not in row.why_no_rows
+
+
+def test_arms_that_were_left_out_after_they_were_run_still_count():
+    recorded = {"rte": ["none", "mean", "zca", "old", "older"], "wic": ["another"]}
+    found = {line.arm: line for line in table_lines(STUDY, runs(zca=ZCA), (), recorded)}
+    p = {arm: found[arm].comparison.p for arm in ("mean", "zca")}
+    assert found["zca"].p_holm == pytest.approx(4 * p["zca"])
+    assert found["mean"].p_holm == pytest.approx(min(1, max(3 * p["mean"], 4 * p["zca"])))
+    assert {line.n_comparisons for line in found.values()} == {4}
+
+
+def test_seeds_for_a_point_are_those_of_the_rule_of_the_table():
+    (_, one), (_, among, _) = (table_lines(STUDY, runs(zca=zca)) for zca in ((), ZCA))
+    sd = one.comparison.difference.sd
+    assert one.n_for_a_point == seeds_needed(sd)
+    assert among.n_for_a_point == seeds_needed(sd, n_comparisons=2) > one.n_for_a_point
+
+
+def test_failed_seeds_are_counted_for_their_arm_and_score():
+    gaps = [
+        Gap("rte", "mean", 4, "failed (NonFiniteError)", True),
+        Gap("rte", "mean", 5, "failed (OSError)", True),
+        Gap("rte", "mean", 6, "no finite test/accuracy", True, "test/accuracy"),
+        Gap("rte", "mean", 7, "not run"),
+        Gap("rte", "none", 7, "running"),
+        Gap("wic", "none", 7, "failed (NonFiniteError)", True),
+    ]
+    assert [line.n_failed for line in table_lines(STUDY, runs(), gaps)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "select", "wanted"),
+    [
+        ("val/accuracy", "best", "7 or 9"),
+        ("test/accuracy", "best", ""),
+        ("val/accuracy", "holdout", ""),
+        ("val/accuracy", "last", ""),
+        ("isotropy/isoscore/pooled/after", "best", ""),
+    ],
+)
+def test_a_score_that_selected_its_weights_is_the_best_of_several(key, select, wanted):
+    found = [
+        run._replace(select=select, n_evaluations=9 - 2 * (run.seed == 1)) for run in runs(key=key)
+    ]
+    assert {line.best_of for line in table_lines(STUDY, found)} == {wanted}

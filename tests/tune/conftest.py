@@ -73,7 +73,16 @@ while held and not Path(os.environ["JOURNAL"]).with_name("go").exists():
     time.sleep(0.02)
 if name in os.environ.get("FAIL", "").split(","):
     print("first line", "the reason | in words", sep="\n")
-    sys.exit(3)
+    sys.exit(int(os.environ.get("CODE_OF_FAILURE", 3)))
+once = Path(os.environ["JOURNAL"]).with_name(f"{name}-was-killed")
+if name in os.environ.get("KILLED_ONCE", "").split(",") and not once.exists():
+    once.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+if name in os.environ.get("DIVERGE", "").split(","):
+    record = {"status": "failed", "error": "NonFiniteError: the loss is nan after 3 steps"}
+    (folder / "result.json").write_text(json.dumps(record))
+    print("the loss is nan after 3 steps")
+    sys.exit(1)
 steps = int(os.environ.get("STEPS", 2))
 with open(folder / "metrics.jsonl", "w") as rows:
     for step in range(steps + 1):

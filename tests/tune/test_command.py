@@ -27,7 +27,7 @@ def test_run_then_report(fake, tune, capsys):
     assert b"2 of 2 trials: 2 complete." in first
     (folder / "table.md").unlink()
     capsys.readouterr()
-    assert tune("report", "--trials", "2", "--name", "other") == 0
+    assert tune("report", "--name", "other") == 0
     assert (folder / "table.md").read_bytes() == first
     assert first.decode() in capsys.readouterr().out
 
@@ -49,11 +49,21 @@ def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, argument
     assert not fake.runs.exists()
 
 
-def test_jobs_are_for_run(tune, capsys):
+@pytest.mark.parametrize("option", ["--jobs", "--trials"])
+def test_numbers_of_trials_are_for_run(tune, capsys, option):
     with pytest.raises(SystemExit) as ended:
-        tune("report", "--jobs", "2")
+        tune("report", option, "2")
     assert ended.value.code == 2
-    assert "--jobs is for run" in capsys.readouterr().err
+    assert f"{option} is for run" in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
+    assert tune("run", "--trials", "1") == 0
+    (fake.folder / "table.md").unlink()
+    (fake.folder / "table.md").mkdir()
+    capsys.readouterr()
+    assert tune("report") == 2
+    assert "table.md" in capsys.readouterr().err
 
 
 def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):

@@ -29,6 +29,7 @@ def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_pa
     found = results(tmp_path)
     assert [result["n_processes"] for result in found] == [2, 2]
     assert {result["status"] for result in found} == {"finished"}
+    assert {result["search"] for result in found} == {"smoke"}
     rates = {result["config"]["optimizer"]["lr"] for result in found}
     assert len(rates) == 2
     for rate in rates:

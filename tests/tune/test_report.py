@@ -53,8 +53,9 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
         write_report(plan, study)
     assert table(fake) == first
     assert first in capsys.readouterr().out
-    assert "4 of 4 trials: 2 complete, 1 pruned, 1 failed." in first
+    assert "4 of 4 points, 4 trials: 2 complete, 1 pruned, 1 failed." in first
     assert "Trial 1 is the best of 2 on dev (0.7000) and was chosen for that" in first
+    assert "the best of several scores lies above what" in first
     assert "mean over seeds 0, 3" in first
     assert "different code" not in first
     order = [line.split("|")[1].strip() for line in first.splitlines() if line.startswith("| ")]
@@ -75,13 +76,15 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
 
 
 def test_the_lowest_is_best_where_the_direction_says_so(fake):
-    fake.says(objective="val/loss", direction="min")
+    fake.says(objective="val/loss", direction="min", pruner="median")
     plan = fake.plan()
     with opened(plan) as study:
         for score in (0.6, 0.4, 0.5, 0.4):
             tell(study, plan, score)
         write_report(plan, study)
     assert "Trial 1 is the best of 4" in table(fake), "the first of equals"
+    assert "the best of several scores lies below what" in table(fake)
+    assert "whose best score so far was above the median of at least 3" in table(fake)
     assert table(fake).index("| 1 ") < table(fake).index("| 2 ") < table(fake).index("| 0 ")
 
 
@@ -100,6 +103,9 @@ def test_options_to_compare_are_arms_of_equal_standing(fake):
     }
     assert confirm.baseline == "none"
     assert "To compare none and simcse" in table(fake)
+    told = "Each arm is the best of its complete trials: none 2 of 2, simcse 2 of 2."
+    assert told in table(fake)
+    assert f"\n# {told}\n" in (fake.folder / "confirm_few_1_2.yaml").read_text()
 
 
 def test_what_the_overrides_alone_give_needs_no_confirmation(fake):

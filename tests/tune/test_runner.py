@@ -1,13 +1,15 @@
-"""Trials in processes: scores, failures, pruning, refusals."""
+"""Trials in processes: scores, pruning, devices, refusals."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
+from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 import isotrain.tune.plan
+from isotrain.devices import device_for
 from isotrain.tune.definition import TuneError
 
 DONE = [f"trial-{number}-seed0" for number in range(4)]
@@ -53,36 +55,18 @@ def test_values_that_were_run_before_are_read(fake):
     assert [trial.value for trial in fake.trials()] == pytest.approx([0.9, 0.8])
 
 
-def test_a_failure_a_nan_and_a_collapse_are_failed_trials_with_their_reasons(
-    fake, monkeypatch, capsys
-):
-    monkeypatch.setenv("FAIL", DONE[1])
-    monkeypatch.setenv("NAN", DONE[2])
-    monkeypatch.setenv("ALIKE", DONE[3])
-    assert fake.run() == 1
-    assert states(fake) == [TrialState.COMPLETE] + [TrialState.FAIL] * 3
-    assert [trial.user_attrs["why"] for trial in fake.trials()] == [
-        "",
-        "trial-1-seed0: exit code 3; the reason | in words",
-        "val/accuracy of trial-2-seed0 is not finite",
-        "trial-3-seed0 is degenerate: all one class",
-    ]
-    printed = capsys.readouterr().out
-    log = fake.folder / "logs" / "trial-1-seed0.log"
-    assert f"exit code 3; {log} ends:\n    first line\n    the reason | in words\n" in printed
-    table = (fake.folder / "table.md").read_text()
-    assert "Trial 0 is the best of 1 on dev" in table
-    assert r"the reason \| in words" in table
-
-
-def test_a_call_stops_when_nothing_works(fake, monkeypatch, capsys):
-    monkeypatch.setenv("FAIL", ",".join(DONE))
-    assert fake.run() == 1
-    assert len(fake.noted("start")) == 3
-    assert "stopped: all 3 trials of this call failed" in capsys.readouterr().out
-    table = (fake.folder / "table.md").read_text()
-    assert "3 of 4 trials: 3 failed." in table
-    assert "No trial is complete" in table
+def test_two_calls_with_one_trial_at_a_time_take_two_devices(fake, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    noted = tmp_path / "devices"
+    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
+    fake = fake._replace(command=["sh", "-c", note, *fake.command])
+    cfg = OmegaConf.create({"trainer": {}})
+    assert fake.run(n_trials=1) == 0
+    with device_for(cfg, ["5", "6"], side_by_side=False):  # another call's
+        assert fake.run(n_trials=2) == 0
+    assert noted.read_text().split() == ["5,6", "6"]
 
 
 def test_a_bad_trial_is_stopped_early_by_what_it_logs(fake, monkeypatch):
@@ -100,7 +84,8 @@ def test_a_bad_trial_is_stopped_early_by_what_it_logs(fake, monkeypatch):
     assert fake.run(n_trials=3) == 0
     assert states(fake) == [TrialState.COMPLETE] * 2 + [TrialState.PRUNED]
     last = fake.trials()[-1]
-    assert last.user_attrs["why"].startswith("worse than the median at evaluation 2: 0.7")
+    assert last.user_attrs["why"].startswith("below the median at evaluation 2: 0.7")
+    assert last.user_attrs["why"].endswith(" at best")
     assert fake.noted("stop") == ["trial-2-seed0"]
     assert fake.noted("end") == DONE[:2]
 
@@ -119,9 +104,10 @@ def test_a_combination_that_cannot_run_is_a_failed_trial(fake, monkeypatch, caps
     assert fake.noted("start") == [DONE[0], DONE[2]]
 
 
-@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK"])
-def test_one_rank_of_several_is_refused(fake, monkeypatch, name):
-    monkeypatch.setenv(name, "0")
+@pytest.mark.parametrize("given", ["RANK=0", "LOCAL_RANK=0", "SLURM_NTASKS=2"])
+def test_one_rank_of_several_is_refused(fake, monkeypatch, given):
+    monkeypatch.delenv("SLURM_JOB_NAME", raising=False)
+    monkeypatch.setenv(*given.split("="))
     with pytest.raises(TuneError, match=r"each would try values of its own"):
         fake.run()
     assert not fake.runs.exists()

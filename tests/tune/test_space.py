@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.tune.space import corners, grid, override_text, parameters, space_mistakes
+from isotrain.tune.space import corners, grid, parameters, space_mistakes
 
 SPACE = {
     "isotropy": ["none", "clip", "mean"],
@@ -79,7 +79,15 @@ def test_what_has_no_end_has_no_list():
     [(1e-05, "1e-05"), (False, "false"), (None, "null"), ([["a"], 2], "[[a],2]"), ([], "[]")],
 )
 def test_values_as_overrides_spell_them(value, text):
-    assert override_text(value) == text
+    assert parameters({"x": [value, "other"]})[0].options == (text, "other")
+
+
+@pytest.mark.parametrize("named", [["tokens"], "[tokens]"])
+def test_when_names_an_option_by_its_value_or_as_it_is_spelled(named):
+    space = {"site": [["pooled"], ["tokens"]], "x": {"low": 1, "high": 2}}
+    space["x"]["when"] = {"site": [named]}
+    assert space_mistakes(space) == []
+    assert parameters(space)[1].when == {"site": ("[tokens]",)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def test_values_as_overrides_spell_them(value, text):
         ([], "at least two options"),
         (["a"], "put one alone into overrides"),
         (["a", "a"], "the option a twice"),
-        ([{"a": 1}, "b"], "is a mapping"),
+        ([{"a": 1}, "b"], "no override can give: {'a': 1}"),
         (3, "must be a list of options"),
         ({"low": 1}, "must be a list of options"),
         ({"low": "1", "high": 2}, "must be a list of options"),

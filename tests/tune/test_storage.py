@@ -10,8 +10,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from isotrain.locks import take
 from isotrain.tune.definition import Search
-from isotrain.tune.locks import take
 from isotrain.tune.storage import next_trial, opened, sampler_of, still_running, trial_lock
 
 
@@ -46,6 +46,47 @@ def test_tpe_comes_closer_to_the_optimum_than_chance():
     # A uniform exponent in [-5, -1] is 4/3 from -3 in the mean of squares.
     assert sum(later("random", seed) for seed in range(6)) / 6 == pytest.approx(-4 / 3, abs=0.3)
     assert sum(later("tpe", seed) for seed in range(6)) / 6 > -0.9
+
+
+def test_tpe_leaves_a_region_whose_trials_are_told_as_bad():
+    """Of failed ones it hears nothing and goes on with them, as the score rises up to there."""
+
+    def n_bad(seed, is_told):
+        search, found = Search("any", (), 30, startup=8, seed=seed), []
+        study = optuna.create_study(direction="maximize")
+        for number in range(search.n_trials):
+            study.sampler = sampler_of(search, number)
+            trial = study.ask()
+            lr = trial.suggest_float("lr", 1e-5, 1e-1, log=True)
+            found.append(lr > 1e-3)
+            if not found[-1]:
+                study.tell(trial, math.log10(lr))
+            elif is_told:
+                trial.set_constraint("can be ranked", 1.0)
+                study.tell(trial, state=TrialState.PRUNED)
+            else:
+                study.tell(trial, state=TrialState.FAIL)
+        return sum(found[8:])
+
+    left, gone_on = (sum(n_bad(seed, told) for seed in range(4)) for told in (True, False))
+    assert left < 0.65 * gone_on, (left, gone_on)
+
+
+def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluation(fake):
+    fake.says(pruner="median", startup=2, warmup=0)
+    plan = fake.plan()
+    with opened(plan) as study:
+        for values in ([0.5], [0.5, 0.9]):
+            taken = next_trial(study, plan)
+            for number, value in enumerate(values, start=1):
+                taken.trial.report(value, number)
+            study.tell(taken.trial, values[-1])
+            os.close(taken.lock)
+        taken = next_trial(study, plan)
+        taken.trial.report(0.6, 1)
+        taken.trial.report(0.6, 2)
+        assert not taken.trial.should_prune(), "one complete trial has evaluation 2"
+        os.close(taken.lock)
 
 
 def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):

@@ -1,4 +1,4 @@
-"""Intervals over items and seeds: closed forms, symmetries, coverage."""
+"""Intervals over rows and seeds: closed forms, symmetries, coverage."""
 
 from __future__ import annotations
 
@@ -11,91 +11,91 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isotrain.predictions import Predictions
-from isotrain.study import item_bootstrap
-from isotrain.study.item_bootstrap import SCORES, item_interval, same_items
+from isotrain.study import row_bootstrap
+from isotrain.study.row_bootstrap import SCORES, row_interval, same_rows
 from isotrain.study.statistics import compare_paired
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None)
 ACCURACY, SPEARMAN = SCORES["accuracy"], SCORES["spearman"]
 
 
-def two_arms(rng, n_seeds, n_items, item=0.3, seed=0.1, noise=0.5, shift=0.2):
-    """Right or wrong by a threshold on effects of items, seeds and both; and the true difference.
+def two_arms(rng, n_seeds, n_rows, row=0.3, seed=0.1, noise=0.5, shift=0.2):
+    """Right or wrong by a threshold on effects of rows, seeds and both; and the true difference.
 
-    Items have an effect that both arms share and one of their own; a run has one of its own.
+    Rows have an effect that both arms share and one of their own; a run has one of its own.
     """
-    shared = rng.normal(0, 1, n_items)
+    shared = rng.normal(0, 1, n_rows)
     arms = [
         0.5
         + place
         + shared
-        + rng.normal(0, item, n_items)
+        + rng.normal(0, row, n_rows)
         + rng.normal(0, seed, (n_seeds, 1))
-        + rng.normal(0, noise, (n_seeds, n_items))
+        + rng.normal(0, noise, (n_seeds, n_rows))
         > 0
         for place in (shift, 0)
     ]
-    spread = math.sqrt(1 + item**2 + seed**2 + noise**2)
+    spread = math.sqrt(1 + row**2 + seed**2 + noise**2)
     truth = stats.norm.cdf((0.5 + shift) / spread) - stats.norm.cdf(0.5 / spread)
-    label_N = rng.integers(0, 2, n_items)
+    label_N = rng.integers(0, 2, n_rows)
     return *(np.where(right_SN, label_N, 1 - label_N) for right_SN in arms), label_N, truth
 
 
-def two_cosines(rng, n_seeds, n_items, item=0.3, seed=0.15):
+def two_cosines(rng, n_seeds, n_rows, row=0.3, seed=0.15):
     """Predictions of a normal label by arms of which one has less noise; the true difference.
 
     The noise of a run is 0.5 or 0.6 times e^(seed·normal), so the mean over seeds is a quadrature.
     """
-    label_N = rng.normal(0, 1, n_items)
-    shared_N = label_N + rng.normal(0, 0.5, n_items)
+    label_N = rng.normal(0, 1, n_rows)
+    shared_N = label_N + rng.normal(0, 0.5, n_rows)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     arms, truths = [], []
     for noise in (0.5, 0.6):
-        own = shared_N + rng.normal(0, item, n_items)
+        own = shared_N + rng.normal(0, row, n_rows)
         scale_S1 = noise * np.exp(seed * rng.normal(0, 1, (n_seeds, 1)))
-        arms.append(own + scale_S1 * rng.normal(0, 1, (n_seeds, n_items)))
-        r = 1 / np.sqrt(1.25 + item**2 + (noise * np.exp(seed * nodes)) ** 2)
+        arms.append(own + scale_S1 * rng.normal(0, 1, (n_seeds, n_rows)))
+        r = 1 / np.sqrt(1.25 + row**2 + (noise * np.exp(seed * nodes)) ** 2)
         truths.append(weights @ (6 / np.pi * np.arcsin(r / 2)) / weights.sum())
     return *arms, label_N, truths[0] - truths[1]
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
 def test_accuracy_has_a_closed_form(confidence):
-    """What the bootstrap estimates is, for a mean over items, their covariance over N."""
+    """What the bootstrap estimates is, for a mean over rows, their covariance over N."""
     rng = np.random.default_rng(2)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, 4, 600, item=0.6, seed=0.06, noise=0.5)
-    found = item_interval(arm_SN, base_SN, label_N, ACCURACY, confidence, n_resamples=8000)
+    arm_SN, base_SN, label_N, _ = two_arms(rng, 4, 600, row=0.6, seed=0.06, noise=0.5)
+    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, confidence, n_resamples=8000)
     x_SN = (arm_SN == label_N).astype(float) - (base_SN == label_N)
     covariance_SS = np.cov(x_SN) / 600
-    of_items = (covariance_SS.sum() - np.trace(covariance_SS)) / 12
+    of_rows = (covariance_SS.sum() - np.trace(covariance_SS)) / 12
     of_seeds = x_SN.mean(axis=1).var(ddof=1) / 4
-    t_items, t_seeds = stats.t.ppf((1 + confidence) / 2, [599, 3])
-    half = math.sqrt(t_items**2 * of_items + t_seeds**2 * of_seeds)
-    assert 0.2 < t_items**2 * of_items / half**2 < 0.8  # both parts are seen
+    t_rows, t_seeds = stats.t.ppf((1 + confidence) / 2, [599, 3])
+    half = math.sqrt(t_rows**2 * of_rows + t_seeds**2 * of_seeds)
+    assert 0.2 < t_rows**2 * of_rows / half**2 < 0.8  # both parts are seen
     assert found.mean == pytest.approx(x_SN.mean(), abs=1e-12)
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.02)
     assert (found.high + found.low) / 2 == pytest.approx(found.mean, abs=1e-12)
     assert found[3:] == (600, 4, 0)
 
 
-@pytest.mark.parametrize("n_items", [12, 400])
-def test_one_seed_has_the_interval_of_its_items(n_items):
+@pytest.mark.parametrize("n_rows", [12, 400])
+def test_one_seed_has_the_interval_of_its_rows(n_rows):
     rng = np.random.default_rng(1)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, 1, n_items)
+    arm_SN, base_SN, label_N, _ = two_arms(rng, 1, n_rows)
     x_N = (arm_SN[0] == label_N).astype(float) - (base_SN[0] == label_N)
     reference = stats.ttest_1samp(x_N, 0).confidence_interval()
-    found = item_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
+    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
     assert (found.low, found.high) == pytest.approx(reference, abs=0.015 * np.ptp(reference))
-    assert (found.n_items, found.n_seeds) == (n_items, 1)
-    assert item_interval(arm_SN[0], base_SN[0], label_N, ACCURACY, n_resamples=8000) == found
+    assert (found.n_rows, found.n_seeds) == (n_rows, 1)
+    assert row_interval(arm_SN[0], base_SN[0], label_N, ACCURACY, n_resamples=8000) == found
 
 
 def test_seeds_that_change_nothing_count_as_one():
     rng = np.random.default_rng(2)
     for arms, score in ((two_arms, ACCURACY), (two_cosines, SPEARMAN)):
         arm_SN, base_SN, label_N, _ = arms(rng, 1, 300)
-        one = item_interval(arm_SN, base_SN, label_N, score, n_resamples=200)
-        many = item_interval(
+        one = row_interval(arm_SN, base_SN, label_N, score, n_resamples=200)
+        many = row_interval(
             np.repeat(arm_SN, 5, axis=0),
             np.repeat(base_SN, 5, axis=0),
             label_N,
@@ -107,20 +107,20 @@ def test_seeds_that_change_nothing_count_as_one():
 
 
 def test_equal_scores_of_other_rows_count_as_one_seed():
-    """Three runs each right on 30 other items: their spread is 0 by chance, not their error."""
+    """Three runs each right on 30 other rows: their spread is 0 by chance, not their error."""
     label_N = np.ones(90)
     arm_SN = np.kron(np.eye(3), np.ones(30))
-    found = item_interval(arm_SN, np.zeros((3, 90)), label_N, ACCURACY, n_resamples=8000)
+    found = row_interval(arm_SN, np.zeros((3, 90)), label_N, ACCURACY, n_resamples=8000)
     reference = stats.ttest_1samp(arm_SN[0], 0).confidence_interval()
     assert (found.low, found.high) == pytest.approx(reference, abs=0.03 * np.ptp(reference))
 
 
 @FEW
 @given(st.integers(0, 10**6), st.integers(2, 6), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_it_is_never_shorter_than_the_t_interval_over_the_same_seeds(seed, n_seeds, item, spread):
+def test_it_is_never_shorter_than_the_t_interval_over_the_same_seeds(seed, n_seeds, row, spread):
     rng = np.random.default_rng(seed)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, n_seeds, 80, item, spread)
-    found = item_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=100)
+    arm_SN, base_SN, label_N, _ = two_arms(rng, n_seeds, 80, row, spread)
+    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=100)
     scores = [(values_SN == label_N).mean(axis=1).tolist() for values_SN in (arm_SN, base_SN)]
     over_seeds = compare_paired(*scores).difference
     assert found.mean == pytest.approx(over_seeds.mean, abs=1e-12)
@@ -132,9 +132,9 @@ def test_it_is_never_shorter_than_the_t_interval_over_the_same_seeds(seed, n_see
 @pytest.mark.parametrize(("arms", "score"), [(two_arms, "accuracy"), (two_cosines, "spearman")])
 def test_swapped_arms_mirror_it_and_the_order_of_seeds_does_not_matter(arms, score):
     arm_SN, base_SN, label_N, _ = arms(np.random.default_rng(3), 4, 150)
-    one = item_interval(arm_SN, base_SN, label_N, SCORES[score], n_resamples=200)
-    other = item_interval(base_SN, arm_SN, label_N, SCORES[score], n_resamples=200)
-    turned = item_interval(arm_SN[::-1], base_SN[::-1], label_N, SCORES[score], n_resamples=200)
+    one = row_interval(arm_SN, base_SN, label_N, SCORES[score], n_resamples=200)
+    other = row_interval(base_SN, arm_SN, label_N, SCORES[score], n_resamples=200)
+    turned = row_interval(arm_SN[::-1], base_SN[::-1], label_N, SCORES[score], n_resamples=200)
     assert (other.mean, other.low, other.high) == pytest.approx((-one.mean, -one.high, -one.low))
     assert turned == pytest.approx(one)
 
@@ -143,94 +143,94 @@ def test_spearman_reads_ranks_alone_and_pearson_up_to_a_line():
     arm_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(4), 3, 200)
     curved, line = np.exp(arm_SN), 3 * arm_SN - 5
     for score, changed in ((SPEARMAN, curved), (SCORES["pearson"], line)):
-        found = item_interval(arm_SN, base_SN, label_N, score, n_resamples=100)
-        same = item_interval(changed, base_SN, label_N, score, n_resamples=100)
+        found = row_interval(arm_SN, base_SN, label_N, score, n_resamples=100)
+        same = row_interval(changed, base_SN, label_N, score, n_resamples=100)
         assert same == pytest.approx(found, abs=1e-9)
 
 
 def test_same_digits_by_seed_block_and_dtype(monkeypatch):
     arm_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(5), 3, 101)
     arm_SN, base_SN, label_N = (np.float32(values) for values in (arm_SN, base_SN, label_N))
-    found = item_interval(arm_SN, base_SN, label_N, SPEARMAN, n_resamples=150)
+    found = row_interval(arm_SN, base_SN, label_N, SPEARMAN, n_resamples=150)
     wide = [values.astype(np.float64) for values in (arm_SN, base_SN, label_N)]
-    assert item_interval(*wide, SPEARMAN, n_resamples=150) == found
-    assert item_interval(*wide, SPEARMAN, n_resamples=150, seed=1) != found
-    monkeypatch.setattr(item_bootstrap, "BLOCK", 707)  # seven resamples a time
-    assert item_interval(*wide, SPEARMAN, n_resamples=150) == found
+    assert row_interval(*wide, SPEARMAN, n_resamples=150) == found
+    assert row_interval(*wide, SPEARMAN, n_resamples=150, seed=1) != found
+    monkeypatch.setattr(row_bootstrap, "BLOCK", 707)  # seven resamples a time
+    assert row_interval(*wide, SPEARMAN, n_resamples=150) == found
 
 
 def test_arms_that_predict_the_same_have_no_interval():
     arm_SN, _, label_N, _ = two_cosines(np.random.default_rng(6), 3, 60)
     for name, score in SCORES.items():
-        found = item_interval(arm_SN, arm_SN, label_N, score, n_resamples=100)
+        found = row_interval(arm_SN, arm_SN, label_N, score, n_resamples=100)
         assert found[:3] == (pytest.approx(0.0, abs=1e-12), None, None), name
 
 
 def lonely(n_different):
-    """Two arms of 500 items where all but a few predictions of one run are equal."""
+    """Two arms of 500 rows where all but a few predictions of one run are equal."""
     arm_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(7), 2, 500)
     arm_SN[1, n_different:] = 0.0
     return arm_SN, base_SN, label_N
 
 
 def test_resamples_without_a_rank_order_are_counted():
-    """A resample has none of 6 of 500 items in e⁻⁶ = 0.25 % of the cases: 10 of 4,000."""
+    """A resample has none of 6 of 500 rows in e⁻⁶ = 0.25 % of the cases: 10 of 4,000."""
     arm_SN, base_SN, label_N = lonely(6)
     for first in (0, 1):  # with the other seed, and alone
-        found = item_interval(arm_SN[first:], base_SN[first:], label_N, SPEARMAN, n_resamples=4000)
+        found = row_interval(arm_SN[first:], base_SN[first:], label_N, SPEARMAN, n_resamples=4000)
         assert 2 <= found.n_undefined <= 24
         assert found.low < found.mean < found.high
 
 
 @pytest.mark.parametrize("score", ["spearman", "pearson"])
-def test_a_score_that_hangs_on_few_items_is_refused(score):
+def test_a_score_that_hangs_on_few_rows_is_refused(score):
     with pytest.raises(ValueError, match=r"it is not in \d\d\d of 2000: in some run"):
-        item_interval(*lonely(2), SCORES[score])
+        row_interval(*lonely(2), SCORES[score])
     with pytest.raises(ValueError, match=r"not for number \[1\] .*leave out such degenerate runs"):
-        item_interval(*lonely(0), SCORES[score])
+        row_interval(*lonely(0), SCORES[score])
 
 
 def test_constant_predictions_have_an_accuracy():
     arm_SN, base_SN, label_N, _ = two_arms(np.random.default_rng(8), 2, 100)
     arm_SN[:] = 1
-    found = item_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=100)
+    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=100)
     assert found.low < found.mean < found.high
 
 
 def test_refused_arguments():
     arm_SN, base_SN, label_N, _ = two_arms(np.random.default_rng(9), 3, 20)
     with pytest.raises(ValueError, match=r"got \(3, 20\), \(2, 20\) and \(20,\); keep the seeds"):
-        item_interval(arm_SN, base_SN[:2], label_N, ACCURACY)
-    with pytest.raises(ValueError, match=r"one label an item, .* and \(19,\)"):
-        item_interval(arm_SN, base_SN, label_N[:-1], ACCURACY)
-    with pytest.raises(ValueError, match="two items or more"):
-        item_interval(arm_SN[:, :1], base_SN[:, :1], label_N[:1], ACCURACY)
+        row_interval(arm_SN, base_SN[:2], label_N, ACCURACY)
+    with pytest.raises(ValueError, match=r"one label a row, .* and \(19,\)"):
+        row_interval(arm_SN, base_SN, label_N[:-1], ACCURACY)
+    with pytest.raises(ValueError, match="two rows or more"):
+        row_interval(arm_SN[:, :1], base_SN[:, :1], label_N[:1], ACCURACY)
     with pytest.raises(ValueError, match="must be finite"):
-        item_interval(np.where(arm_SN > 0, np.nan, 0), base_SN, label_N, ACCURACY)
+        row_interval(np.where(arm_SN > 0, np.nan, 0), base_SN, label_N, ACCURACY)
     with pytest.raises(ValueError, match="n_resamples must be at least 100, got 99"):
-        item_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=99)
+        row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=99)
     with pytest.raises(ValueError, match="confidence must be below 1, got 95"):
-        item_interval(arm_SN, base_SN, label_N, ACCURACY, confidence=95)
+        row_interval(arm_SN, base_SN, label_N, ACCURACY, confidence=95)
 
 
-def test_only_runs_of_the_same_items_are_stacked():
+def test_only_runs_of_the_same_rows_are_stacked():
     index, label = np.arange(4), np.array([0.0, 1.0, 1.0, 0.0])
     first, other = Predictions(index, label, 1 - label), Predictions(index, label, label)
-    label_N, prediction_SN = same_items([first, other])
+    label_N, prediction_SN = same_rows([first, other])
     assert label_N.tolist() == label.tolist()
     assert prediction_SN.tolist() == [(1 - label).tolist(), label.tolist()]
     with pytest.raises(
         ValueError, match=r"labels of number 1 \(4 rows\) are not those of number 0"
     ):
-        same_items([first, Predictions(index, 1 - label, label)])
-    with pytest.raises(ValueError, match=r"items of number 2 \(4 rows\)"):
-        same_items([first, other, Predictions(index + 1, label, label)])
+        same_rows([first, Predictions(index, 1 - label, label)])
+    with pytest.raises(ValueError, match=r"rows of number 2 \(4 rows\)"):
+        same_rows([first, other, Predictions(index + 1, label, label)])
     with pytest.raises(
-        ValueError, match=r"items of number 1 \(3 rows\) are not those .* \(4 rows\)"
+        ValueError, match=r"rows of number 1 \(3 rows\) are not those .* \(4 rows\)"
     ):
-        same_items([first, Predictions(index[:3], label[:3], label[:3])])
+        same_rows([first, Predictions(index[:3], label[:3], label[:3])])
     with pytest.raises(ValueError, match="at least one run"):
-        same_items([])
+        same_rows([])
 
 
 @pytest.mark.slow
@@ -238,32 +238,32 @@ def test_only_runs_of_the_same_items_are_stacked():
 @pytest.mark.parametrize(
     "effects",
     [
-        {"item": 0.0, "seed": 0.0, "noise": 0.7},
-        {"item": 0.5, "seed": 0.02, "noise": 0.3},
-        {"item": 0.1, "seed": 0.15, "noise": 0.5},
+        {"row": 0.0, "seed": 0.0, "noise": 0.7},
+        {"row": 0.5, "seed": 0.02, "noise": 0.3},
+        {"row": 0.1, "seed": 0.15, "noise": 0.5},
     ],
-    ids=["noise", "items", "seeds"],
+    ids=["noise", "rows", "seeds"],
 )
-def test_it_covers_the_difference_of_accuracies_for_new_items_and_seeds(n_seeds, effects):
-    """1,500 studies: a standard error of 0.6 points. Cautious at 3 seeds where items decide."""
+def test_it_covers_the_difference_of_accuracies_for_new_rows_and_seeds(n_seeds, effects):
+    """1,500 studies: a standard error of 0.6 points. Cautious at 3 seeds where rows decide."""
     rng = np.random.default_rng(n_seeds)
     covered = []
     for number in range(1500):
         *arms, truth = two_arms(rng, n_seeds, 300, **effects)
-        found = item_interval(*arms, ACCURACY, n_resamples=200, seed=number)
+        found = row_interval(*arms, ACCURACY, n_resamples=200, seed=number)
         covered.append(found.low <= truth <= found.high)
     assert 0.93 < np.mean(covered) < (0.985 if n_seeds == 3 else 0.975)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_seeds", [3, 8])
-@pytest.mark.parametrize("effects", [{"item": 0.4, "seed": 0.03}, {"item": 0.1, "seed": 0.3}])
+@pytest.mark.parametrize("effects", [{"row": 0.4, "seed": 0.03}, {"row": 0.1, "seed": 0.3}])
 def test_it_covers_the_difference_of_rank_correlations(n_seeds, effects):
     """600 studies: a standard error of 0.9 points."""
     rng = np.random.default_rng(n_seeds)
     covered = []
     for number in range(600):
         *arms, truth = two_cosines(rng, n_seeds, 200, **effects)
-        found = item_interval(*arms, SPEARMAN, n_resamples=200, seed=number)
+        found = row_interval(*arms, SPEARMAN, n_resamples=200, seed=number)
         covered.append(found.low <= truth <= found.high)
     assert 0.925 < np.mean(covered) < 0.985

@@ -1,4 +1,4 @@
-"""Scores of resampled items against scipy on the rows written out."""
+"""Scores of resampled rows against scipy on the rows written out."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.study.item_bootstrap import SCORES
+from isotrain.study.row_bootstrap import SCORES
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None)
 
 
 @FEW
 @given(st.integers(0, 10**6), st.integers(3, 30), st.integers(2, 12))
-def test_scores_of_a_resample_are_those_of_its_rows_written_out(seed, n_items, n_values):
+def test_scores_of_a_resample_are_those_of_its_rows_written_out(seed, n_rows, n_values):
     """Few values, so that there are ties; counts of 0 and of several."""
     rng = np.random.default_rng(seed)
-    label_N = rng.integers(0, n_values, n_items).astype(float)
-    prediction_PN = rng.integers(0, n_values, (2, n_items)).astype(float)
-    count_RN = rng.multinomial(n_items, np.full(n_items, 1 / n_items), size=4).astype(float)
+    label_N = rng.integers(0, n_values, n_rows).astype(float)
+    prediction_PN = rng.integers(0, n_values, (2, n_rows)).astype(float)
+    count_RN = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=4).astype(float)
     found = {name: score(label_N, prediction_PN, count_RN) for name, score in SCORES.items()}
     for r, count_N in enumerate(count_RN.astype(int)):
         label = np.repeat(label_N, count_N)

@@ -1,0 +1,78 @@
+"""The yaml files that ask for several runs, `conf/<group>/<name>.yaml`: found by name, read."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from isotrain.config.binding import nearest
+from isotrain.config.compose import conf_folder
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
+NOUNS = {"study": "study", "tune": "search", "sweep": "sweep"}  # of a file of each group
+
+
+def shipped(group: str) -> Any:
+    """The folder of a group of `conf`, on disk or inside the installed package."""
+    folder = conf_folder()
+    root = files(folder.removeprefix("pkg://")) if folder.startswith("pkg://") else Path(folder)
+    return root / group
+
+
+def names(group: str) -> list[str]:
+    """The names of the files that come with the package, in order.
+
+    >>> "smoke" in names("study"), "seeds" in names("sweep")
+    (True, True)
+    """
+    found = (file.name for file in shipped(group).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def text_of(group: str, name_or_path: str) -> str:
+    """The text of a file, given by its name in the group or by a path that ends in `.yaml`.
+
+    Raises:
+        ValueError: there is none of that name, or no such file, or it cannot be read.
+
+    >>> text_of("study", "smoek")
+    Traceback (most recent call last):
+    ValueError: there is no study smoek; did you mean smoke? (or give the path of a .yaml file)
+    """
+    path = Path(name_or_path)
+    is_path = path.suffix in (".yaml", ".yml")
+    if not (path.is_file() if is_path else name_or_path in names(group)):
+        hint = nearest(path.stem if is_path else name_or_path, names(group), "there are")
+        what = f"file {path}" if is_path else f"{NOUNS[group]} {name_or_path}"
+        raise ValueError(f"there is no {what}; {hint} (or give the path of a .yaml file)")
+    file = path if is_path else shipped(group) / f"{name_or_path}.yaml"
+    try:
+        return str(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name_or_path} cannot be read: {error}") from error
+
+
+def read(group: str, name_or_path: str) -> Any:
+    """The content of a file as plain containers, references such as `${seed}` as they stand.
+
+    Raises:
+        ValueError: as `text_of`, or it is no yaml.
+    """
+    return content_of(text_of(group, name_or_path), name_or_path)
+
+
+def content_of(text: str, name: str) -> Any:
+    """The content of a yaml text; `name` says in a message whose it is.
+
+    Raises:
+        ValueError: it is no yaml, or neither a mapping nor a list.
+    """
+    try:
+        return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # the last of a number
+        raise ValueError(f"{name} cannot be read: {error}") from error

@@ -1,0 +1,47 @@
+"""`isotrain study list NAME`: what a study would run, before anything is started."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from isotrain.config.redaction import redacted
+from isotrain.study.definition import Study
+from isotrain.study.history import listed
+from isotrain.study.plan import SHARED, in_force
+
+
+def preview(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
+    """Lines with the number of runs, what all of them have, and what each task and arm has.
+
+    The arms are those of the grid, too. `overrides` are those of the command line.
+
+    >>> arms = {"none": ("isotropy=none",), "mean": ("isotropy=mean", "site=[tokens]")}
+    >>> study = Study("two", ("encoder=tiny",), {"rte": ("task=rte",)}, arms, "none", (0, 1, 2))
+    >>> print(*preview(study, "does it help?", ["threads=2"]), sep="\\n")
+    study two: 1 task × 2 arms × 3 seeds = 6 runs; does it help?
+    every run: threads=2 encoder=tiny
+    task rte: task=rte
+    arm none: isotropy=none; the baseline
+    arm mean: isotropy=mean 'site=[tokens]'
+    seeds: 0-2
+    """
+    parts = (("task", study.tasks), ("arm", study.arms), ("seed", study.seeds))
+    counts = [f"{len(own)} {name}{'s' * (len(own) != 1)}" for name, own in parts]
+    n_runs = len(study.tasks) * len(study.arms) * len(study.seeds)
+    lines = [
+        f"study {study.name}: {' × '.join(counts)} = {n_runs} runs"
+        + f"; {question}" * bool(question),
+        f"every run: {_line(in_force((*SHARED, *study.overrides, *overrides)))}",
+        *(f"task {task}: {_line(own)}" for task, own in study.tasks.items()),
+    ]
+    for arm, own in study.arms.items():
+        lines.append(f"arm {arm}: {_line(own)}" + "; the baseline" * (arm == study.baseline))
+    lines.append(f"seeds: {listed(study.seeds)}")
+    if study.margin is not None:
+        lines.append(f"margin: {study.margin:g}")
+    return lines
+
+
+def _line(overrides: Sequence[str]) -> str:
+    return shlex.join(redacted(list(overrides))) or "nothing of its own"

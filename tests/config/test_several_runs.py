@@ -1,0 +1,53 @@
+"""Files that ask for several runs: found by name or path, for studies and searches alike."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from isotrain.config.several_runs import NAME, names, read, shipped
+from isotrain.study.definition import StudyError, load_study, study_text
+from isotrain.tune.definition import TuneError, load_search
+
+LOAD = {"study": (load_study, StudyError), "tune": (load_search, TuneError)}
+
+
+@pytest.mark.parametrize("group", ["study", "tune", "sweep"])
+def test_every_file_of_a_group_is_listed_and_read(group):
+    files = sorted(file.name for file in shipped(group).iterdir())
+    assert [f"{name}.yaml" for name in names(group)] == files
+    assert all(re.fullmatch(NAME, name) for name in names(group))
+    assert all(isinstance(read(group, name), dict) for name in names(group))
+
+
+@pytest.mark.parametrize("group", LOAD)
+def test_a_file_that_cannot_be_read_is_told_in_one_sentence(group, tmp_path):
+    load, error = LOAD[group]
+    noun = {"study": "study", "tune": "search"}[group]
+    cases = {
+        "smoek": f"there is no {noun} smoek; did you mean smoke?",
+        "a/smoke": f"there is no {noun} a/smoke; ",
+        str(tmp_path / "smok.yaml"): r"there is no file .*smok.yaml; did you mean smoke?",
+        str(tmp_path): "there is no ",
+        "folder.yaml": "there is no file",
+        "bytes.yaml": "bytes.yaml cannot be read: 'utf-8' codec",
+        "broken.yaml": "broken.yaml cannot be read: ",
+        "number.yaml": "number.yaml cannot be read: ",
+    }
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
+    (tmp_path / "broken.yaml").write_text("a: [")
+    (tmp_path / "number.yaml").write_text("3")
+    for given, said in cases.items():
+        path = tmp_path / given
+        with pytest.raises(error, match=said.replace("?", r"\?")):
+            load(str(path) if path.exists() else given)
+
+
+def test_the_text_of_a_study_is_that_of_its_file(tmp_path):
+    file = tmp_path / "mine.yml"
+    file.write_text("# Question: ü?\n", encoding="utf-8")
+    assert study_text(str(file)) == "# Question: ü?\n"
+    with pytest.raises(StudyError, match="there is no study"):
+        study_text("mine")
