@@ -23,13 +23,14 @@ from isotrain.pages.study_words import (
 LEVEL = 0.05  # of a test
 POINT = 0.01  # the difference that numbers of seeds are given for
 MOST_NAMED = 6  # arms of a sentence
-Verdict = Literal["higher", "lower", "equivalent", "undecided", "untested"]
+Verdict = Literal["higher", "lower", "equivalent", "undecided", "untested", "no claim"]
 SCORES: dict[Verdict, str] = {
     "higher": "scores higher",
     "lower": "scores lower",
     "equivalent": "scores the same",
     "undecided": "has an undecided score",
     "untested": "has no tested score",
+    "no claim": "has a score without a claim",
 }
 CAUTION = (
     "Intervals are 95 % t intervals over seeds: of training anew on the same data, not of other "
@@ -55,12 +56,16 @@ def task_score(content: StudyContent, task: str) -> str:
 def verdict(row: ScoreRow) -> Verdict:
     """What tests at 5 % say of a difference: first Holm's, then that of equivalence.
 
+    Nothing is claimed where runs of the arm or of the baseline are degenerate.
+
     >>> from isotrain.pages.study_content import Difference, Estimate
     >>> lower = Difference(Estimate(8, -0.03, 0.01, -0.04, -0.02), 0.001, 0.003, "permutation")
     >>> verdict(ScoreRow("wic", "test/accuracy", "istar", "1400", Estimate(8, 0.6), lower))
     'lower'
     """
     found = row.difference
+    if found is not None and row.degenerate:
+        return "no claim"
     if found is None or found.p_holm is None or not math.isfinite(found.estimate.mean):
         return "untested"
     if found.p_holm < LEVEL:
@@ -74,10 +79,11 @@ def summary(content: StudyContent) -> str:
     for task in content.tasks:
         for row in _compared(content, task.name):
             found.setdefault(verdict(row), {}).setdefault(row.arm, []).append(task.name)
-    if not set(found) - {"untested"}:
+    if not set(found) - {"untested", "no claim"}:
         return (
             f"Nothing can be said of any arm against the baseline {content.baseline}: that takes "
-            "at least two seeds that both have, with differences that are not all equal."
+            "at least two seeds that both have, with differences that are not all equal"
+            f"{', and no degenerate runs' if 'no claim' in found else ''}."
         )
 
     def arms(kind: Verdict) -> str:
@@ -94,6 +100,8 @@ def summary(content: StudyContent) -> str:
     texts.append(f"Undecided: {arms('undecided')}")
     if "untested" in found:
         texts.append(f"Not tested: {arms('untested')}")
+    if "no claim" in found:
+        texts.append(f"No claim, for degenerate runs: {arms('no claim')}")
     return f"{'. '.join(texts)}."
 
 
@@ -140,7 +148,7 @@ def _without(content: StudyContent) -> str:
     if not content.rows_without_degenerate:
         return "Without them there is nothing to compare."
     others = {(row.task, row.score, row.arm): row for row in content.rows_without_degenerate}
-    changed, words = [], {"untested": "not tested"}
+    changed, words = [], {"untested": "not tested", "no claim": "without a claim"}
     for task in content.tasks:
         for row in _compared(content, task.name):
             other = others.get((row.task, row.score, row.arm))
@@ -159,6 +167,7 @@ def _score_items(content: StudyContent, task: str) -> list[str]:
         "equivalent": f"The same within ±{content.margin or 0:g}",
         "undecided": "Undecided",
         "untested": "Not tested",
+        "no claim": "No claim",
     }
     items = []
     for kind, title in titles.items():
@@ -182,6 +191,8 @@ def _told(row: ScoreRow, content: StudyContent) -> str:
         return f"{row.arm} ({', '.join(reasons)})"
     found, kind = row.difference, verdict(row)
     text = f"{row.arm} {difference_text(found.estimate, row.score)}"
+    if kind == "no claim":
+        return ", ".join(filter(None, [text, row.degenerate, _failed(row, content)]))
     if kind == "equivalent":
         text += f", equivalence p {_equals(found.p_equivalent)}"
     else:
@@ -224,6 +235,8 @@ def _isotropy_items(content: StudyContent, task: str) -> list[str]:
             if verdict(row) == kind and row.difference
         )
         texts += [f"{kind.capitalize()} with {arms}"] if arms else []
+    if barred := _listed(row.arm for row in found if verdict(row) == "no claim"):
+        texts.append(f"No claim, for degenerate runs: {barred}")
     if len(texts) == 1:
         tested = any(verdict(row) != "untested" for row in found)
         texts.append("No arm is shown to change it" if tested else "No change of it can be tested")

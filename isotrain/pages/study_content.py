@@ -50,7 +50,7 @@ class OverRows(NamedTuple):
 
 
 class ScoreRow(NamedTuple):
-    """One value of one arm on one task over its seeds."""
+    """One value of one arm on one task over its seeds; NaN over n = 0 where all are left out."""
 
     task: str
     score: str  # a key: test/accuracy, or isotropy/<metric>/<where>/<view>
@@ -63,6 +63,7 @@ class ScoreRow(NamedTuple):
     n_failed: int = 0  # seeds without this value because training failed
     best_of: str = ""  # evaluations that each run's value is the best of; "" where not selected
     notes: tuple[str, ...] = ()  # said of the arm below the table
+    degenerate: str = ""  # how many runs behind the difference are: nothing is claimed of it
 
 
 class StudyRun(NamedTuple):

@@ -7,21 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from isotrain.keys import SIDES, Place
 from isotrain.pages.arm_looks import Look
 from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import label
-from isotrain.pages.study_answer import LEVEL
+from isotrain.pages.rows import minus
+from isotrain.pages.study_answer import verdict
 from isotrain.pages.study_content import Curve, Estimate, Point, ScoreRow, StudyRun
 from isotrain.pages.study_words import difference_text, place_name, rows_text, score_name
 
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of an arm in a difference plot
 EDGES = (0.30, 0.48)  # inches above and below its rows
+SMALLEST = 1e-3  # value that needs no exponent on an axis
+LINE = 0.07  # of a panel's height, for the name of its values
 MOST_LETTERS = 27  # of the name of an arm in a figure
 
 
@@ -35,9 +40,9 @@ def differences(
     """Each arm's difference to the baseline on one score, with its interval over seeds.
 
     `rows` are those of one task and score that have a finite difference, `runs` those of the
-    task. A full marker is a difference that Holm's test finds at 5 %. Faint dots are single seeds,
-    the thin line below is the interval over rows × seeds; a cross is the `published` difference
-    of an arm, the grey band is the equivalence margin.
+    task. A full marker is a difference that Holm's test finds at 5 %, and without degenerate runs.
+    Faint dots are single seeds, the thin line below is the interval over rows and seeds; a cross
+    is the `published` difference of an arm, the grey band is the equivalence margin.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))
@@ -83,8 +88,7 @@ def _draw_difference(
     if over := row.over_rows:
         axis.plot([over.low, over.high], [place + 0.8] * 2, linewidth=0.8, **line)
         reached += [over.low, over.high]
-    found = row.difference.p_holm is not None and row.difference.p_holm < LEVEL
-    fill = look.colour if found else "white"
+    fill = look.colour if verdict(row) in ("higher", "lower") else "white"
     axis.plot([own.mean], [place + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
     return [value for value in reached if math.isfinite(value)]
 
@@ -123,9 +127,8 @@ def against_isotropy(
             x, y = (sum(p[k] for p in known) / len(known) for k in (0, 1))
             edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.9}
             axis.plot([x], [y], look.marker, markersize=8, zorder=3, **edge, **how)
-    axis.set_ylabel(score_name(score), labelpad=0)
-    axis.yaxis.set_label_coords(-0.16, 0.5)
     finish(axis, title, label(place.metric))
+    _name_values(axis, score_name(score))
     return figure
 
 
@@ -183,8 +186,21 @@ def _finish(axis: Axes, own: Sequence[Curve], where: str, xlabel: str) -> None:
     """The names of a task, a place and a metric, as a file of its own has to have them."""
     finish(axis, joined(own[0].task if own else "", where, rows_of(own)), xlabel)
     if own:
-        axis.set_ylabel(label(own[0].place.metric), fontsize=7, parse_math=False)
-        axis.yaxis.set_label_coords(-0.17, 0.5)
+        _name_values(axis, label(own[0].place.metric))
+
+
+def _name_values(axis: Axes, name: str) -> None:
+    """Names the values above their axis: no number is so long that it meets the name there."""
+    left, bottom, width, height = axis.get_position().bounds
+    axis.set_position((left + 0.02, bottom, width - 0.02, height - LINE))
+    axis.title.set_y(1.02 + LINE / (height - LINE))
+    how: dict[str, Any] = {"rotation": 0, "ha": "left", "va": "bottom", "fontsize": 7.5}
+    axis.set_ylabel(name, parse_math=False, **how)
+    axis.yaxis.set_label_coords(-0.18, 1.02)
+    axis.xaxis.set_label_coords(0.5, -0.13 * height / (height - LINE))
+    axis.ticklabel_format(axis="y", style="plain", useOffset=False)
+    if np.abs(axis.dataLim.intervaly).max() < SMALLEST:
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:.5g}")))
 
 
 def _line(
@@ -205,7 +221,7 @@ def _line(
     how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
     if ends:
         at, lows, highs = zip(*ends, strict=True)
-        axis.fill_between(at, lows, highs, alpha=0.15, linewidth=0, **how)
+        axis.fill_between(at, lows, highs, alpha=0.1, linewidth=0, **how)
     means = [point.mean for point in points]
     size: dict[str, Any] = {"markersize": 2.5 if small else 4, "linewidth": 1.2}
     axis.plot(xs, means, look.line, marker=look.marker, **size, **how)

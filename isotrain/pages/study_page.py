@@ -18,7 +18,13 @@ from isotrain.pages.study_sections import (
     scatter_section,
     training_section,
 )
-from isotrain.pages.study_tables import notes_below, override_table, run_tables, value_tables
+from isotrain.pages.study_tables import (
+    notes_below,
+    override_table,
+    reasons,
+    run_tables,
+    value_tables,
+)
 
 MOST_OPEN = 40  # lines of a table that is not folded
 
@@ -94,9 +100,11 @@ def _numbers(content: StudyContent, rows: Sequence[ScoreRow]) -> Markup:
                     tables += piece("items", texts=notes)
                 body += tables if of_scores else piece("folded", title=title, body=tables)
     texts = [
-        "n: seeds; N: rows of a value; sd: standard deviation (n − 1); p, equivalence: of "
-        "the hypothesis that the difference is as large as the margin or larger.",
+        "n: seeds; N: rows of a value; sd: standard deviation (n − 1); p equivalent: of the "
+        "hypothesis that the difference is as large as the margin or larger, not corrected.",
     ]
+    if any(row.degenerate for row in rows):
+        texts.append("†: runs behind the difference are degenerate, nothing is claimed of it.")
     if any(row.published is not None for row in rows) and content.published_source:
         texts.append(f"Published: {content.published_source}.")
     return body + piece("note", text=" ".join(texts))
@@ -105,6 +113,8 @@ def _numbers(content: StudyContent, rows: Sequence[ScoreRow]) -> Markup:
 def _runs(content: StudyContent) -> Markup:
     tables = run_tables(content)
     body = piece("tables", found=tables, compact=True)
+    if told := reasons(content.runs):
+        body += piece("items", texts=told)
     if sum(len(table.rows) for table in tables) > MOST_OPEN:
         return piece("folded", title=f"All {len(content.runs):,} finished runs", body=body)
     return body
@@ -129,7 +139,8 @@ def _repeat(content: StudyContent) -> Markup:
 def _how(content: StudyContent) -> Markup:
     equivalence = (
         f"The same within ±{content.margin:g}: two one-sided t tests at {LEVEL:.0%} find the "
-        "difference within the margin that was stated with the study; their p is not corrected."
+        "difference within the margin that was stated with the study; their p is not corrected, "
+        "and not given beside degenerate runs."
         if content.margin
         else "No margin was stated, so that nothing is called the same: it is undecided."
     )
@@ -139,10 +150,12 @@ def _how(content: StudyContent) -> Markup:
         "method corrects it for the arms of one task and one value, those that were left out after "
         "they were run among them.",
         equivalence,
-        f"Seeds for {POINT:g}: about the fewest with which a difference of {POINT:g} (one point of "
+        f"Seeds for a point: about the fewest with which a difference of {POINT:g} (one point of "
         f"accuracy) has p below {LEVEL:g}/m four times in five, at the spread seen here; m "
         "comparisons of a task and value, Holm's first step. By the power of the paired t test, "
-        "which is near that of flips of signs. The spread is itself uncertain with few seeds.",
+        "which is near that of flips of signs. Given from 5 pairs on, without degenerate runs. "
+        "From five seeds the spread is off by a factor of 0.6 to 2.9, and the number goes as its "
+        "square.",
         "The interval over rows and seeds also draws the evaluated rows anew, and so is about "
         "other rows too; t intervals are about the rows that were used.",
         f"A score is the one on test where test has labels. {_selected(content)}",

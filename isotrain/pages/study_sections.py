@@ -25,7 +25,12 @@ from isotrain.pages.study_figures import (
 )
 from isotrain.pages.study_words import best_of_text, is_score, place_name, score_name
 
-BAND = "Bands are 95 % t intervals over seeds; one seed has none."
+BAND = (
+    "The band of the baseline is its 95 % t interval over seeds. That of another arm is as wide as "
+    "the interval of its difference to the baseline, paired by seed: it leaves out the baseline's "
+    "line where that difference is clear (of one arm and place, not corrected). Where the baseline "
+    "has no value it is over seeds alone; one seed has none."
+)
 
 
 def difference_section(drawn: Figures, content: StudyContent, looks: Looks) -> Section:

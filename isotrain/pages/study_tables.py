@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from isotrain.keys import place_of
 from isotrain.pages.run_tables import Table
-from isotrain.pages.study_answer import POINT, task_score
+from isotrain.pages.study_answer import task_score
 from isotrain.pages.study_content import Named, ScoreRow, StudyContent, StudyRun
 from isotrain.pages.study_words import (
     best_of_text,
@@ -53,32 +54,19 @@ def notes_below(rows: Sequence[ScoreRow], task: str, of_scores: bool) -> list[st
 
 
 def _head(content: StudyContent, key: str) -> list[str]:
-    within = f"p, equivalence ±{content.margin or 0:g}"
+    """A line break is where the browser may break it: no heading is taller than two lines."""
+    within = f"p equivalent\n±{content.margin or 0:g}"
     return [
-        *(
-            "arm",
-            "n",
-            "mean",
-            "sd",
-            "95 % interval",
-            f"−\u00a0{content.baseline}",
-            "95 % interval",
-            "pairs",
-        ),
-        *(
-            "p",
-            "p,\u00a0Holm",
-            within,
-            f"seeds for {POINT:g}",
-            "95 % interval, rows × seeds",
-            "published",
-        ),
+        *("arm", "n", "mean", "sd", "95 % interval", f"difference\nto {content.baseline}"),
+        *("95 % interval", "pairs", "p", "p Holm", within, "seeds for\na point"),
+        *("95 % interval,\nrows and seeds", "published"),
     ]
 
 
 def _cells(row: ScoreRow) -> list[str]:
     key, own, found = row.score, row.own, row.difference
-    cells = [row.arm, str(own.n), value_text(own.mean, key), _sd(own.sd, key), interval(own, key)]
+    arm = f"{row.arm} †" if row.degenerate else row.arm
+    cells = [arm, str(own.n), value_text(own.mean, key), _sd(own.sd, key), interval(own, key)]
     if found is None:
         cells += [""] * 7
     else:
@@ -112,12 +100,16 @@ def _without_empty(
 
 
 def run_tables(content: StudyContent) -> list[Table]:
-    """The finished runs of each task with their scores and isotropy where a table has it."""
+    """The finished runs of each task with their scores and isotropy where a table has it.
+
+    Why runs are degenerate is told by `reasons`.
+    """
     found = []
     for task in content.tasks:
         runs = [run for run in content.runs if run.task == task.name]
         keys = list(dict.fromkeys(row.score for row in content.rows if row.task == task.name))
-        head = ["arm", "seed", "degenerate", *map(_short_name, keys), "code", "finished", "folder"]
+        head = ["arm", "seed", "degenerate", *map(_short_name, keys), "code"]
+        head += ["finished, UTC", "folder"]
         lines = [_run_cells(run, keys) for run in runs]
         if lines:
             caption = f"{task.name}, {len(lines):,} finished runs"
@@ -127,13 +119,48 @@ def run_tables(content: StudyContent) -> list[Table]:
 
 def _short_name(key: str) -> str:
     place = place_of(key)
-    return f"{place.metric.replace('_', ' ')}, {place_name(place)}" if place else score_name(key)
+    if place is None:
+        return score_name(key).replace(" on ", "\non ")
+    sides = {"before": "in front", "after": "behind"}
+    where = f"{place.where}, {sides[place.view]}" if place.view in sides else place_name(place)
+    return f"{place.metric.replace('_', ' ')}\n{where}"
+
+
+def reasons(runs: Iterable[StudyRun]) -> list[str]:
+    """Why runs are degenerate, each reason with the runs that it is of.
+
+    >>> one = StudyRun("wic", "none", 0, {}, "one class")
+    >>> reasons([one, one._replace(seed=3), one._replace(arm="clip"), one._replace(degenerate="")])
+    ['Degenerate: wic, none, seeds 0, 3; wic, clip, seeds 0: one class.']
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        if run.degenerate:
+            arms = found.setdefault(run.degenerate, {})
+            arms.setdefault(f"{run.task}, {run.arm}", []).append(str(run.seed))
+    told = {
+        why: "; ".join(f"{arm}, seeds {', '.join(n)}" for arm, n in arms.items())
+        for why, arms in found.items()
+    }
+    return [f"Degenerate: {where}: {why}." for why, where in told.items()]
 
 
 def _run_cells(run: StudyRun, keys: Iterable[str]) -> list[str]:
     values = [value_text(run.values.get(key), key) for key in keys]
-    rest = [run.code, run.finished_at.replace("T", " "), run.folder]
-    return [run.arm, str(run.seed), run.degenerate, *values, *rest]
+    rest = [run.code, _minute(run.finished_at), run.folder]
+    return [run.arm, str(run.seed), "yes" if run.degenerate else "", *values, *rest]
+
+
+def _minute(time: str) -> str:
+    """A time to the minute; one that is not as a run writes it stays as it is.
+
+    >>> _minute("2026-11-21T23:06:50+01:00"), _minute("")
+    ('2026-11-21 22:06', '')
+    """
+    try:
+        return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M}"
+    except ValueError:
+        return time
 
 
 def override_table(caption: str, found: Iterable[Named]) -> Table:

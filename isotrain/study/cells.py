@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from isotrain.pages.study_words import best_of_text, by_arm
 from isotrain.study.definition import Study
 from isotrain.study.results import Run
 from isotrain.study.statistics import LEVEL, Summary, smallest_p
-from isotrain.study.table import Line, is_of_the_task
+from isotrain.study.table import Line
 
 HEADING = ("arm", "n", "mean", "sd", "95 % interval", "difference", "95 % interval", "p Holm")
 PUBLISHED = ("arm", "published", "difference", "here", "n", "difference here")
 MOST_LETTERS = 24  # of the name of an arm in a table
+MARK = " †"  # behind an arm whose difference says nothing: of degenerate runs
 WHOLE = 10  # below it numbers have four decimals
 
 
 def main_cells(line: Line, name: str) -> tuple[str, ...]:
     """Mean, spread and interval of an arm, its difference, under `HEADING`."""
-    mean, sd, interval = spread(line.own)
+    own = (marked(name, line), str(line.own.n), *spread(line.own))
     difference, _, around = spread(line.comparison.difference) if line.comparison else ("", "", "")
-    return (name, str(line.own.n), mean, sd, interval, difference, around, p_text(line.p_holm))
+    return (*own, difference, around, p_text(line.p_holm))
 
 
-def detail_cells(lines: Sequence[Line], names: Mapping[str, str]) -> list[tuple[str, ...]]:
+def marked(name: str, line: Line) -> str:
+    """The name of an arm, with a mark where runs behind its numbers are degenerate."""
+    return name + MARK if line.degenerate else name
+
+
+def detail_cells(
+    lines: Sequence[Line], names: Mapping[str, str], left_out: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
     """What else is known of the differences, a heading first; empty where there is none.
 
-    A column that no line fills is left out, as equivalence is without a margin.
+    Columns are `left_out` by name, and where no line fills them, as equivalence without a margin.
     """
     of_tests = ("pairs", "p", "test", "p equivalent", "seeds for a point")
     cells: list[tuple[str, ...]] = []
     for line in lines:
         if (found := line.comparison) is None:
             continue
-        own = [names[line.arm], str(found.difference.n), p_text(found.p), found.method]
-        own += [p_text(found.p_equivalent)]
+        own = [marked(names[line.arm], line), str(found.difference.n)]
+        own += [p_text(found.p), found.method, p_text(found.p_equivalent)]
         own += ["" if line.n_for_a_point is None else f"about {line.n_for_a_point:,}"]
         cells.append((*own, _interval(line.rows.low, line.rows.high) if line.rows else ""))
     columns = zip(("arm", *of_tests, "over rows and seeds"), *cells, strict=True)
-    filled = [column for column in columns if any(column[1:])]
+    filled = [column for column in columns if any(column[1:]) and column[0] not in left_out]
     return list(zip(*filled, strict=True)) if cells else []
 
 
@@ -81,6 +90,10 @@ def told_below(lines: Sequence[Line], n_seeds: int) -> list[str]:
 def notes_of(line: Line, n_seeds: int) -> list[str]:
     """What an arm's numbers do not say: failed seeds, why an interval is missing, what is lost."""
     notes = []
+    if not line.own.n:
+        notes.append("every run is degenerate, and left out here")
+    if line.degenerate:
+        notes.append(f"{line.degenerate}{': no claim' if line.comparison else ''} ({MARK.strip()})")
     if line.n_failed:
         n = f"{line.n_failed} of {n_seeds} seeds"
         notes.append(f"{n} failed; these numbers are of the others")
@@ -109,8 +122,8 @@ def is_out_of_reach(line: Line) -> bool:
 
 
 def monitor_of(lines: Sequence[Line]) -> str:
-    """The monitored score of the lines of one task: the first that the task is judged by."""
-    return next((line.score for line in lines if is_of_the_task(line.score)), "")
+    """The monitored score of the lines of one task, which is of dev."""
+    return next((line.score for line in lines if line.score.startswith("val/")), "")
 
 
 def n_rows_of(lines: Sequence[Line]) -> str:
@@ -138,11 +151,13 @@ def spread(summary: Summary) -> tuple[str, str, str]:
 
 
 def number(value: float) -> str:
-    """Four decimals, or five digits from 10 on; no minus zero.
+    """Four decimals, or five digits from 10 on; no minus zero; nothing for NaN.
 
-    >>> number(0.61254), number(-1e-9), number(-312.3456)
-    ('0.6125', '0.0000', '-312.35')
+    >>> number(0.61254), number(-1e-9), number(-312.3456), number(math.nan)
+    ('0.6125', '0.0000', '-312.35', '')
     """
+    if math.isnan(value):
+        return ""
     return f"{value:z.4f}" if abs(value) < WHOLE else f"{value:.5g}"
 
 

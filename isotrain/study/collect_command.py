@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from isotrain.pages.summary import say
 from isotrain.progress import working
@@ -22,6 +22,7 @@ from isotrain.study.groups import (
     without_seeds,
 )
 from isotrain.study.markdown import mixed
+from isotrain.study.progress import checkpoint_step, is_owned, newest_step
 from isotrain.study.report import replace_files
 from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
 from isotrain.study.tidy import runs_csv, runs_parquet
@@ -29,6 +30,8 @@ from isotrain.study.tidy import runs_csv, runs_parquet
 LEGEND = """
 n: seeds; N: rows the score was computed on. Mean, standard deviation (n − 1) and two-sided 95 % t
 interval over seeds of the monitored score, for runs that have equal configurations but the seed.
+Test mean: of the same score on test, over the same runs. What differs: keys that tell a group from
+any other of its task; a key that a group has not is not named there.
 """
 
 
@@ -57,7 +60,11 @@ def main(arguments: Sequence[str]) -> int:
     trials = f", {n_trials} of them trials of searches" if n_trials else ""
     lines = [f"# Runs: {len(runs)} finished{trials}", ""]
     if told:
-        lines += ["Left out:", "", *(f"- {line}" for line in told), ""]
+        lines += ["Not finished, or left out:", "", *(f"- {line}" for line in told), ""]
+    if bad := [
+        f"- {run.name}, seed {run.seed}: {run.degenerate}" for run in runs if run.degenerate
+    ]:
+        lines += ["Degenerate runs; the scores below count them too:", "", *bad, ""]
     lines += [*mixed(runs), ""]
     if results:
         lines += [groups_markdown(results, differing(results))]
@@ -98,14 +105,14 @@ def find_runs(root: Path) -> Collected:
     for folder in _run_folders(root, told):
         name = folder.relative_to(root)
         try:
-            result = read_result(folder)
+            result = read_result(folder) or {"status": "running"}  # it has only begun
             task, search = folder.parent.name, str(result.get("search") or "")
             is_finished = result["status"] == "finished"
             keys = flat_config(result["config"]) if search or is_finished else {}
             if search:
                 tried[task, search].add(without_seeds(keys))
             if not is_finished:
-                told.append(f"{name}: {unfinished(result)}")
+                told.append(f"{name}: {_how_far(result, folder)}")
                 continue
             arm, seed = str(result["arm"]), int(result["seed"])
             one = Found(run_of(result, folder, task, arm, seed), keys, search)
@@ -139,14 +146,33 @@ def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> lis
     return lines
 
 
+def _how_far(result: Mapping[str, Any], folder: Path) -> str:
+    """What is told of a run that has not finished."""
+    of_a_search = f", trial of search {result['search']}" if result.get("search") else ""
+    if is_owned(folder):
+        step = newest_step(folder / "metrics.jsonl")
+        return f"running ({'starting' if step is None else f'step {step}'}{of_a_search})"
+    if result["status"] == "failed":
+        return unfinished(result)
+    step = checkpoint_step(folder / "resume.ckpt")
+    goes_on = "no checkpoint" if step is None else f"it goes on from step {step}"
+    # A pruned trial is a run that was stopped; only its search knows that it is not to go on.
+    return f"interrupted ({goes_on}{of_a_search and f'{of_a_search}, or pruned by it'})"
+
+
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
-    """Every folder that has a `result.json`; none inside another, and none that is hidden."""
+    """Every folder of a run: one that has a `result.json`, or that a process has just begun.
+
+    None inside another, and none that is hidden.
+    """
 
     def tell(error: OSError) -> None:
         told.append(f"{error.filename}: {error.strerror}")
 
     for folder, names, files in os.walk(root, onerror=tell):
         names.sort()
-        names[:] = [] if "result.json" in files else [n for n in names if not n.startswith(".")]
-        if "result.json" in files:
-            yield Path(folder)
+        path = Path(folder)
+        is_run = "result.json" in files or (".lock" in files and is_owned(path))
+        names[:] = [] if is_run else [n for n in names if not n.startswith(".")]
+        if is_run:
+            yield path

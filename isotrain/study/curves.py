@@ -4,45 +4,72 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from isotrain.keys import DEV, Place
 from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.row_file import read_rows
 from isotrain.study.results import DAMAGE, Run, read_place
-from isotrain.study.statistics import summarize
+from isotrain.study.statistics import Summary, compare_paired, summarize
+
+Of = tuple[str, str, Place]  # task and arm, and where it was measured
+BySeed = Mapping[int, float]
+NOTHING: BySeed = MappingProxyType({})
 
 
-def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve]:
+def isotropy_curves(runs: Sequence[Run], metrics: Collection[str], baseline: str) -> list[Curve]:
     """A curve for every task, arm and place of some metrics, from each run's `metrics.jsonl`.
 
-    Each point is the mean over the seeds that were measured at that step, with its t interval; the
-    end is that over the scores of the runs, which are of the weights that they kept. A file that
-    cannot be read gives no points.
+    Each point is the mean over the seeds that were measured at that step; the end is that over the
+    scores of the runs, which are of the weights that they kept. The interval of the baseline, and
+    where that has no value, is the t interval over seeds; another arm has that of its difference
+    to the baseline, paired by seed, moved to the arm's mean: over equal seeds it leaves out the
+    baseline's mean where the paired t test finds p < 0.05. A file that cannot be read gives no
+    points.
     """
+    found: dict[Of, dict[float, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    ends: dict[Of, dict[int, float]] = defaultdict(dict)
+    for run in runs:
+        for (place, step), value in _values(run, metrics).items():
+            found[run.task, run.arm, place][step][run.seed] = value
+        for key, value in run.scores.items():
+            if (at := read_place(key)) and at.rows == DEV and at.metric in metrics:
+                ends[run.task, run.arm, at][run.seed] = value
+    order = list(dict.fromkeys((run.task, run.arm) for run in runs))
     curves = []
-    for task, arm in dict.fromkeys((run.task, run.arm) for run in runs):
-        found: dict[Place, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-        own = [run for run in runs if (run.task, run.arm) == (task, arm)]
-        for run in own:
-            for (place, step), value in _values(run, metrics).items():
-                found[place][step].append(value)
-        at_end = {p for run in own for key in run.scores if (p := read_place(key))}
-        for place in sorted(
-            {*found, *(p for p in at_end if p.rows == DEV and p.metric in metrics)}
-        ):
-            points = tuple(_point(step, values) for step, values in sorted(found[place].items()))
-            n_rows = max(run.n_rows(place.key) or 0 for run in own)
-            curves.append(Curve(task, arm, place, points, n_rows, _end(own, place)))
+    for of in sorted({*found, *ends}, key=lambda of: (order.index(of[:2]), of[2])):
+        task, arm, place = of
+        base = (task, "" if arm == baseline else baseline, place)  # the baseline has none
+        points = []
+        for step, values in sorted(found.get(of, {}).items()):
+            own = _around(values, found.get(base, {}).get(step, NOTHING))
+            points.append(Point(step, own.mean, own.low, own.high, own.n))
+        end = _around(ends[of], ends.get(base, NOTHING)) if of in ends else None
+        n_rows = max(run.n_rows(place.key) or 0 for run in runs if (run.task, run.arm) == of[:2])
+        curves.append(
+            Curve(task, arm, place, tuple(points), n_rows, Estimate(*end[:5]) if end else None)
+        )
     return curves
 
 
-def _end(runs: Sequence[Run], place: Place) -> Estimate | None:
-    values = [run.scores[place.key] for run in runs if place.key in run.scores]
-    if not values:
-        return None
-    found = summarize(values)
-    return Estimate(found.n, found.mean, found.sd, found.low, found.high)
+def _around(values: BySeed, baseline: BySeed) -> Summary:
+    """The mean over seeds, with the interval of its difference to the baseline where there is one.
+
+    >>> own = _around({0: 0.1, 1: 0.2}, {0: 0.0, 1: 0.1})  # alike on every seed: no interval
+    >>> f"{own.mean:.2f}", own.low
+    ('0.15', None)
+    """
+    own = summarize(list(values.values()))
+    shared = [seed for seed in values if seed in baseline]
+    if not shared:
+        return own
+    both = [[by_seed[seed] for seed in shared] for by_seed in (values, baseline)]
+    about = compare_paired(both[0], both[1]).difference
+    if about.low is None or about.high is None:
+        return own._replace(low=None, high=None)
+    half = (about.high - about.low) / 2
+    return own._replace(low=own.mean - half, high=own.mean + half)
 
 
 def _values(run: Run, metrics: Collection[str]) -> dict[tuple[Place, float], float]:
@@ -57,8 +84,3 @@ def _values(run: Run, metrics: Collection[str]) -> dict[tuple[Place, float], flo
         }
     except DAMAGE:
         return {}
-
-
-def _point(step: float, values: Sequence[float]) -> Point:
-    found = summarize(values)
-    return Point(step, found.mean, found.low, found.high, found.n)

@@ -34,7 +34,8 @@ def find(study: Study, jobs: Sequence[Job], folder: Path) -> Findings:
     tables = {"all": table_lines(study, runs, gaps, recorded)}
     sound = [run for run in runs if not run.degenerate]
     if len(sound) < len(runs):
-        tables[WITHOUT] = table_lines(study, sound, gaps, recorded)
+        degenerate = [run for run in runs if run.degenerate]
+        tables[WITHOUT] = table_lines(study, sound, gaps, recorded, degenerate)
     return Findings(study, runs, gaps, tables, len(jobs), changes(folder, study))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.study.cells import spread
+from isotrain.study.cells import number, spread
 from isotrain.study.markdown import aligned
 from isotrain.study.results import Run
 from isotrain.study.statistics import summarize
 
-HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "what differs")
+HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "test mean")
+TELLING = "what differs"
 
 
 class Found(NamedTuple):
@@ -59,21 +61,27 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
 def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> str:
     """A table of the groups: n, mean, sd and t interval of the monitored score over seeds.
 
-    A group is a task, an arm, a revision of the data and equal `keys`. `what differs` names the
-    keys that tell it from others of its task and arm.
+    A group is a task, an arm, a revision of the data and equal `keys`. `test mean` is that of the
+    same score on test, with its N. `what differs` names the keys that tell a group from any other
+    of its task.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for k, (run, *_) in enumerate(found):
         group = (run.task, run.arm, tuple(keys[k].items()), run.data)
         groups.setdefault(group, []).append(k)
+    values: dict[str, dict[str, set[str]]] = {}  # of each task and key
+    data_of: dict[str, set[str]] = {}
+    for task, _, own, data in groups:
+        data_of.setdefault(task, set()).add(data)
+        for key, value in own:
+            values.setdefault(task, {}).setdefault(key, set()).add(value)
     lines = []
     for (task, arm, own, data), members in sorted(groups.items()):
-        twins = [group for group in groups if group[:2] == (task, arm)]
-        tells = _telling(dict(own), [dict(group[2]) for group in twins])
-        tells += [f"data={data}"] if len({group[3] for group in twins}) > 1 else []
+        tells = _telling(dict(own), values.get(task, {}))
+        tells += [f"data={data}"] if len(data_of[task]) > 1 else []
         scored = _scored([found[k].run for k in members])
         lines.append((task, arm, *scored, ", ".join(tells)))
-    return "\n".join(aligned([HEADING, *lines])) + "\n"
+    return "\n".join(aligned([(*HEADING, TELLING), *lines])) + "\n"
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -91,27 +99,29 @@ def _is_the_seed(name: str, found: Sequence[Found]) -> bool:
     return all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
 
 
-def _telling(own: Mapping[str, str], twins: Sequence[Mapping[str, str]]) -> list[str]:
+def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
     """What tells one of several configurations: keys whose values differ, parts by their class.
 
-    Of a part that others lack, arguments that never differ are left out.
+    Of a part that others lack, arguments that never differ are left out. `values` has those of
+    every key, "" where a configuration has no such key.
 
-    >>> twins = [{"a._target_": "x.A", "a.n": "1", "lr": "5"}, {"a._target_": "", "lr": "6"}]
-    >>> _telling(twins[0], twins), _telling(twins[1], twins)
-    (['a=A', 'lr=5'], ['lr=6'])
+    >>> values = {"a._target_": {"x.A", ""}, "a.n": {"1", ""}, "lr": {"5", "6"}}
+    >>> _telling({"a._target_": "x.A", "a.n": "1", "lr": "5"}, values)
+    ['a=A', 'lr=5']
+    >>> _telling({"a._target_": "", "a.n": "", "lr": "6"}, values)
+    ['lr=6']
     """
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # of a metric
     found = []
     for name, value in own.items():
-        values = [twin.get(name, "") for twin in twins]
-        n_values = len({*values} - {""})  # empty where a configuration has no such key
-        of_a_part = "" in values and n_values == 1 and name.startswith(tuple(parts))
+        among = values[name]
+        of_a_part = "" in among and len(among) == 2 and name.startswith(tuple(parts))
         if name.endswith("_target_"):
-            if len(set(values)) > 1 and value:
+            if len(among) > 1 and value:
                 part = next(part for part in reversed(parts) if name.startswith(part))
                 found.append(f"{part.removesuffix('.')}={value.rpartition('.')[2]}")
-        elif len(set(values)) > 1 and value and not of_a_part:
+        elif len(among) > 1 and value and not of_a_part:
             found.append(f"{name}={value}")
     return found
 
@@ -120,6 +130,17 @@ def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
     monitor = runs[0].monitor
     values = [run.scores[monitor] for run in runs if monitor in run.scores]
     sizes = " or ".join(map(str, sorted({run.shown[monitor] for run in runs})))
+    test = _test_mean(runs, monitor.replace("val/", "test/"), len(values))
     if not values:
-        return (monitor, sizes, "0", "", "", "")
-    return (monitor, sizes, str(len(values)), *spread(summarize(values)))
+        return (monitor, sizes, "0", "", "", "", test)
+    return (monitor, sizes, str(len(values)), *spread(summarize(values)), test)
+
+
+def _test_mean(runs: Sequence[Run], key: str, n_dev: int) -> str:
+    """Mean over seeds with its N, and n where that is another one than on dev; may be empty."""
+    values = [run.scores[key] for run in runs if key in run.scores]
+    if not values:
+        return ""
+    sizes = " or ".join(map(str, sorted({run.n_rows(key) or 0 for run in runs})))
+    fewer = "" if len(values) == n_dev else f", n = {len(values)}"
+    return f"{number(fmean(values))} (N = {sizes}{fewer})"

@@ -8,18 +8,21 @@ from collections.abc import Mapping, Sequence
 from isotrain.pages.study_words import by_arm
 from isotrain.study.cells import (
     collapsed,
+    detail_cells,
     heading,
-    is_out_of_reach,
+    marked,
     names_of,
+    notes_of,
     number,
     p_text,
-    reach_note,
 )
 from isotrain.study.findings import Findings, cautions
 from isotrain.study.table import Line
 
+Part = tuple[str, Sequence[Sequence[str]]]  # a title and the lines below it
 OPENING = "% In the preamble: \\usepackage{booktabs}"
-HEADING = ("arm", "n", "mean ± sd", "pairs", "difference", "p Holm")
+HEADING = ("arm", "n", "mean ± sd", "difference", "p Holm")
+TOO_WIDE = ("test", "seeds for a point")  # columns of table.md that a page of a paper cannot hold
 MOST_LETTERS = 18  # of the name of an arm: a table is no wider than the text at 10 pt
 SIGNS = {  # of a text, as LaTeX prints them
     "\\": r"\textbackslash{}",
@@ -28,6 +31,7 @@ SIGNS = {  # of a text, as LaTeX prints them
     "−": "$-$",
     "×": r"$\times$",
     "±": r"$\pm$",
+    "†": r"$\dagger$",
     "–": "--",
     "<": "$<$",
     ">": "$>$",
@@ -38,6 +42,7 @@ SIGNS = {  # of a text, as LaTeX prints them
 def latex(found: Findings) -> str:
     """One `table` a task, no wider than the text, with what to know of its runs below it.
 
+    Its second part has pairs, p and intervals over rows and seeds of the differences.
     A second table of a task stands where leaving out degenerate runs changes it.
     """
     parts = [OPENING]
@@ -64,22 +69,32 @@ def _table(found: Findings, task: str, lines: Sequence[Line], aside: str) -> str
     label = re.sub(r"[^\w.-]", "-", "-".join(filter(None, (study.name, task, aside))))
     written = [
         *(r"\begin{table}", r"\centering\small\setlength{\tabcolsep}{4pt}"),
-        rf"\caption{{{_caption(found, task, lines, aside)}}}",
-        *(rf"\label{{tab:{label}}}", rf"\begin{{tabular}}{{l{'r' * (len(HEADING) - 1)}}}"),
-        *(r"\toprule", _line(HEADING)),
+        *(rf"\caption{{{_caption(found, task, lines, aside)}}}", rf"\label{{tab:{label}}}"),
     ]
-    for score in dict.fromkeys(line.score for line in lines):
-        own = [line for line in lines if line.score == score]
-        written += [r"\midrule", _across(heading(own))]
-        written += [_line(_cells(line, names[line.arm])) for line in own]
+    by_score = [
+        [line for line in lines if line.score == score]
+        for score in dict.fromkeys(line.score for line in lines)
+    ]
+    parts: list[Part] = [
+        (heading(own), [_cells(line, names[line.arm]) for line in own]) for own in by_score
+    ]
     published = {} if aside else study.published.get(task, {})
     if published:
-        written += [r"\midrule", _across("published")]
         base = published.get(study.baseline)
-        for arm, value in published.items():
-            gap = "" if base is None or arm == study.baseline else number(value - base)
-            written.append(_line((names.get(arm, arm), "", number(value), "", gap, "")))
-    written += [r"\bottomrule", r"\end{tabular}"]
+        gaps = {
+            arm: "" if base is None or arm == study.baseline else number(value - base)
+            for arm, value in published.items()
+        }
+        cells = [
+            (names.get(arm, arm), "", number(published[arm]), gap, "") for arm, gap in gaps.items()
+        ]
+        parts.append(("published", cells))
+    written += _tabular(HEADING, parts)
+    if details := detail_cells(lines, names, TOO_WIDE):
+        rows = iter(details[1:])
+        compared = [[line for line in own if line.comparison] for own in by_score]
+        more = [(own[0].score, [next(rows) for _ in own]) for own in compared if own]
+        written += [r"\par\medskip", *_tabular(details[0], more)]
     below = _below(found, task, lines, names)
     below += [f"Published: {study.published_source}."] if published else []
     if below:
@@ -88,14 +103,23 @@ def _table(found: Findings, task: str, lines: Sequence[Line], aside: str) -> str
     return "\n".join([*written, r"\end{table}"])
 
 
+def _tabular(head: Sequence[str], parts: Sequence[Part]) -> list[str]:
+    """A table of lines below a title each."""
+    found = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", _line(head)]
+    for title, lines in parts:
+        found += [r"\midrule", _across(title, len(head)), *map(_line, lines)]
+    return [*found, r"\bottomrule", r"\end{tabular}"]
+
+
 def _cells(line: Line, name: str) -> tuple[str, ...]:
     """An arm and its difference, under `HEADING`."""
     own, about = line.own, line.comparison.difference if line.comparison else None
-    pairs, difference = "", ""
+    difference = ""
     if about is not None:
         half = None if about.high is None else about.high - about.mean
-        pairs, difference = str(about.n), _with(about.mean, half)
-    return (name, str(own.n), _with(own.mean, own.sd), pairs, difference, p_text(line.p_holm))
+        difference = _with(about.mean, half)
+    arm = marked(name, line)
+    return (arm, str(own.n), _with(own.mean, own.sd), difference, p_text(line.p_holm))
 
 
 def _with(mean: float, spread: float | None) -> str:
@@ -110,7 +134,11 @@ def _below(
     texts += cautions(found, task)
     if degenerate := collapsed([run for run in found.runs if run.task == task]):
         texts.append(f"Degenerate runs: {'; '.join(degenerate)}")
-    texts += by_arm({line.arm: [reach_note(line)] for line in lines if is_out_of_reach(line)})
+    notes: dict[str, dict[str, None]] = {}
+    for line in lines:  # failed runs are among the cautions
+        own = notes_of(line._replace(n_failed=0), len(found.study.seeds))
+        notes.setdefault(line.arm, {}).update(dict.fromkeys(own))
+    texts += by_arm(notes)
     return [f"{text.rstrip('.')}." for text in texts]
 
 
@@ -124,11 +152,21 @@ def _caption(found: Findings, task: str, lines: Sequence[Line], aside: str) -> s
     named = " or ".join(text for method, text in tests.items() if method in methods)
     text = (
         f"{study.name}, {task}{f', {aside} runs' if aside else ''}: mean and standard deviation "
-        f"over n = {n} seeds; N rows a score. Difference: to {study.baseline}, paired by seed, ± "
-        "half of its 95 % t interval."
+        f"over n = {n} seeds; N: the rows that a score is computed on. Difference: to "
+        f"{study.baseline}, paired by seed, ± half of its 95 % t interval."
     )
     if named:
-        text += f" p: two-sided, by {named}, adjusted over the arms of a score after Holm."
+        text += (
+            f" p: two-sided, by {named}; p Holm: adjusted over the arms of a score after Holm. "
+            "Over rows and seeds: 95 % interval of the difference for other rows and other seeds."
+        )
+    if any(line.comparison and line.comparison.p_equivalent is not None for line in lines):
+        text += (
+            f" p equivalent: of a difference beyond ±{study.margin:g}, by two one-sided t tests, "
+            "not corrected."
+        )
+    if any(line.degenerate for line in lines):
+        text += " †: runs behind it are degenerate, nothing is claimed."
     if any(line.best_of for line in lines):
         text += " The weights of each run were selected on dev."
     if failed := sum(g.has_failed and not g.score for g in found.gaps if g.task == task):
@@ -147,5 +185,5 @@ def _cell(text: str) -> str:
     return " ".join(f"$-${w[1:]}" if w.startswith("-") and w[1:2].isdigit() else w for w in words)
 
 
-def _across(text: str) -> str:
-    return rf"\multicolumn{{{len(HEADING)}}}{{l}}{{\emph{{{escaped(text)}}}}} \\"
+def _across(text: str, n_columns: int) -> str:
+    return rf"\multicolumn{{{n_columns}}}{{l}}{{\emph{{{escaped(text)}}}}} \\"

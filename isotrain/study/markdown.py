@@ -22,7 +22,7 @@ from isotrain.study.findings import Findings
 from isotrain.study.mixture import mixtures
 from isotrain.study.results import Run
 from isotrain.study.statistics import LEVEL
-from isotrain.study.table import Line
+from isotrain.study.table import FEWEST_FOR_A_POINT, Line
 
 WIDTH = 120
 
@@ -45,7 +45,10 @@ def markdown(found: Findings, overrides: Iterable[str]) -> str:
     lines += _listed("Failed; the numbers of an arm are of the other seeds", failed)
     lines += _listed("Missing", [str(gap) for gap in found.gaps if not gap.has_failed])
     lines += mixed(runs)
-    degenerate = "Degenerate runs; each table of their tasks stands with and without them"
+    degenerate = (
+        "Degenerate runs; beside them (†) nothing is claimed, each table stands with and without "
+        "them"
+    )
     lines += _listed(degenerate, collapsed(runs))
     touched = {run.task for run in runs if run.degenerate}
     for task in dict.fromkeys(line.task for line in found.tables["all"]):
@@ -84,13 +87,16 @@ def legend(found: Findings) -> list[str]:
         "Seeds for a point: about the fewest with which a difference of 0.01 has p < "
         f"{LEVEL:g}/m with power 0.8 at the sd of the differences here; m comparisons, Holm's "
         "first step. By the power of the paired t test, which is near that of the flips of signs. "
+        f"Given from {FEWEST_FOR_A_POINT} pairs on, without degenerate runs. From five seeds that "
+        "sd is off by a factor of 0.6 to 2.9, and the number goes as its square. "
         "Over rows and seeds: 95 % interval of the difference for other rows and other seeds, by a "
         "bootstrap of the rows and the spread over seeds.",
     ]
     if study.margin is not None:
         texts.append(
             "p equivalent: the larger p of two one-sided t tests against the margin of "
-            f"±{study.margin:g}; a small one says that the difference is smaller than that."
+            f"±{study.margin:g}; a small one says that the difference is smaller than that. It is "
+            "not corrected for several arms, tasks or scores, and not given beside degenerate runs."
         )
     return [line for text in texts for line in ["", *wrap(text, 96)]]
 

@@ -42,7 +42,7 @@ def page_content(found: Findings, jobs: Sequence[Job]) -> StudyContent:
         seeds=study.seeds,
         rows=_rows(study, found.tables["all"]),
         runs=tuple(map(_run, runs)),
-        curves=tuple(isotropy_curves(runs, metrics)),
+        curves=tuple(isotropy_curves(runs, metrics, study.baseline)),
         rows_without_degenerate=_rows(study, found.tables.get(WITHOUT, ())),
         metrics=metrics,
         facts=tuple(fact for fact in _facts(runs, first) if fact),
@@ -69,6 +69,7 @@ def _rows(study: Study, lines: Sequence[Line]) -> tuple[ScoreRow, ...]:
             n_failed=line.n_failed,
             best_of=line.best_of,
             notes=tuple(notes_of(line, len(study.seeds))),
+            degenerate=line.degenerate,
         )
         for line in lines
     )

@@ -12,13 +12,13 @@ from isotrain.study.plan import SHARED, in_force
 
 
 def preview(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
-    """Lines with the number of runs, what all of them have, and what each task and arm has.
+    r"""Lines with the number of runs, what all of them have, and what each task and arm has.
 
     The arms are those of the grid, too. `overrides` are those of the command line.
 
     >>> arms = {"none": ("isotropy=none",), "mean": ("isotropy=mean", "site=[tokens]")}
     >>> study = Study("two", ("encoder=tiny",), {"rte": ("task=rte",)}, arms, "none", (0, 1, 2))
-    >>> print(*preview(study, "does it help?", ["threads=2"]), sep="\\n")
+    >>> print(*preview(study, "does it help?", ["threads=2"]), sep="\n")
     study two: 1 task × 2 arms × 3 seeds = 6 runs; does it help?
     every run: threads=2 encoder=tiny
     task rte: task=rte

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from isotrain.keys import SIDES, Place, place_of
 from isotrain.results import read_result
+from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
@@ -95,6 +96,9 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
 
     A score that is not finite counts as missing, and so does a run whose `result.json` is damaged;
     that file stays as it is.
+
+    Raises:
+        StudyError: a `result.json` is there and its storage fails now: it may be whole.
     """
     runs, gaps = [], []
     for job in jobs:
@@ -110,6 +114,11 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
                 lost = [key for key in run.shown if key not in run.scores]
                 gaps += [Gap(*place, f"no finite {key}", True, key) for key in lost]
                 runs.append(run)
+        except OSError as error:
+            raise StudyError(
+                f"{job.folder / 'result.json'} cannot be read now ({error.strerror or error}): no "
+                "table is made without it; give the command again when it can be read"
+            ) from error
         except DAMAGE as error:
             gaps.append(Gap(*place, damaged(error)))
     return runs, gaps

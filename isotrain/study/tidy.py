@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ COLUMNS = (
     *("baseline", "diff_mean", "diff_sd", "diff_n", "diff_low", "diff_high", "p", "method"),
     *("p_holm", "comparisons", "margin", "p_equivalent", "n_for_a_point"),
     *("rows_mean", "rows_low", "rows_high", "rows_N", "rows_n", "rows_undefined", "why_no_rows"),
+    "degenerate",  # how many runs of the arm and of the baseline are, in words
 )
 OF_A_RUN = ("task", "arm", "seed", "degenerate", "code", "data", "folder")
 
@@ -77,12 +79,12 @@ def runs_parquet(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
 
 
 def number(value: float | None) -> str:
-    """A value with eight digits; empty for None.
+    """A value with eight digits; empty for None and NaN.
 
     >>> number(1 / 3), number(None)
     ('0.33333333', '')
     """
-    return "" if value is None else f"{value:.8g}"
+    return "" if value is None or math.isnan(value) else f"{value:.8g}"
 
 
 def _of_a_run(run: Run) -> tuple[str, ...]:
@@ -105,9 +107,9 @@ def _cells(study: Study, name: str, line: Line) -> list[str]:
         cells += [found.method, number(line.p_holm), str(line.n_comparisons)]
         cells += map(number, (margin, found.p_equivalent, line.n_for_a_point))
     if rows is None:
-        return [*cells, *[""] * 6, line.why_no_rows]
+        return [*cells, *[""] * 6, line.why_no_rows, line.degenerate]
     numbers = (rows.mean, rows.low, rows.high, rows.n_rows, rows.n_seeds, rows.n_undefined)
-    return [*cells, *map(number, numbers), ""]
+    return [*cells, *map(number, numbers), "", line.degenerate]
 
 
 def _csv(lines: Iterable[Sequence[str]]) -> str:

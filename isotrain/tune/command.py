@@ -1,4 +1,4 @@
-"""`isotrain tune run NAME` and `isotrain tune report NAME`."""
+"""`isotrain tune run | report | status NAME`, and `isotrain tune list`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from isotrain.config.redaction import redacted
+from isotrain.config.several_runs import text_of
+from isotrain.pages.summary import say
 from isotrain.progress import working
+from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names
 from isotrain.tune.plan import plan_search
+
+ACTIONS = {  # and which numbers they take
+    "run": ("jobs", "trials"),
+    "report": (),
+    "status": ("jobs",),
+    "list": (),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code of `isotrain tune ...`; 2 for a command that cannot run."""
     parser = argparse.ArgumentParser(
         prog="isotrain tune",
-        description="Search values of keys by the score on dev, or tabulate the trials so far.",
+        description="Search values of keys by the score on dev, tabulate the trials so far, show "
+        "how far they are, or list the searches there are.",
         epilog=f"searches: {', '.join(search_names())}, or the path of a yaml file of that form",
     )
-    parser.add_argument("action", choices=("run", "report"))
-    parser.add_argument("search", help="name of a search, or path of a yaml file")
+    parser.add_argument("action", choices=tuple(ACTIONS))
+    parser.add_argument("search", nargs="?", help="name of a search, or path of a yaml file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
     parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
     parser.add_argument("--trials", type=int, metavar="N", help="trials in all (n_trials)")
@@ -29,9 +40,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--name", metavar="NAME", help="of the search's folder (that of its file)")
     given = parser.parse_intermixed_args(arguments)
     for name in ("jobs", "trials"):
-        if given.action == "report" and getattr(given, name) is not None:
-            parser.error(f"--{name} is for run; a report starts nothing, and has every trial")
+        if getattr(given, name) is not None and name not in ACTIONS[given.action]:
+            takers = " and ".join(action for action, taken in ACTIONS.items() if name in taken)
+            parser.error(f"--{name} is for {takers}; a {given.action} starts nothing")
+    if given.action == "list":
+        if given.search is not None:
+            parser.error(f"list has every search, and takes none: got {given.search}")
+        return _list()
+    if given.search is None:
+        parser.error("a search is required: its name")
+    n_jobs = 1 if given.jobs is None else given.jobs
     try:
+        if n_jobs < 1:
+            raise TuneError(f"--jobs is the number of trials at a time, at least 1, got {n_jobs}")
         search = load_search(given.search, given.trials, given.name)
         if find_spec("optuna") is None:
             raise TuneError("isotrain tune needs the package optuna; pip install 'isotrain[tune]'")
@@ -39,14 +60,27 @@ def main(arguments: Sequence[str]) -> int:
             plan = plan_search(search, given.overrides, given.config_dir)
         from isotrain.tune.report import write_report
         from isotrain.tune.runner import run_search
+        from isotrain.tune.status import show_status
         from isotrain.tune.storage import opened
 
         if given.action == "run":
-            return run_search(plan, 1 if given.jobs is None else given.jobs)
+            return run_search(plan, n_jobs)
         with opened(plan, must_exist=True) as study:
+            if given.action == "status":
+                return show_status(plan, study, n_jobs)
             write_report(plan, study)
         return 0
-    except (TuneError, OSError) as mistakes:
+    except (TuneError, StudyError, OSError) as mistakes:
         text = str(redacted(str(mistakes)))
         print("isotrain: this cannot run", *text.splitlines(), sep="\n  ", file=sys.stderr)
         return 2
+
+
+def _list() -> int:
+    """Every search of the package: how many trials, and what it asks."""
+    width = max(map(len, search_names()))
+    for name in search_names():
+        search = load_search(name)
+        question = question_of(text_of("tune", name))
+        say(f"{name:<{width}}  {search.n_trials:>4} trials  {question}")
+    return 0

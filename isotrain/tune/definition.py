@@ -41,7 +41,8 @@ class Search:
     )
     pruner: str = "median"
     warmup: int = 1  # evaluations in training at which no trial is pruned
-    compare: str | None = None  # key whose options the study that confirms has as arms
+    compare: str | None = None  # key whose options are the arms of the study that confirms; None =
+    # isotropy or objective, if searched
     seed: int = 0  # of the sampler
 
 

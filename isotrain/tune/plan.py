@@ -13,7 +13,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, content_hash, run_folder
 from isotrain.config.reading import class_constant
 from isotrain.files import file_mistakes
-from isotrain.study.plan import SHARED
+from isotrain.study.plan import SHARED, in_force
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.space import Value, corners, overrides_of
 
@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     """A search that can run."""
 
     search: Search
-    overrides: tuple[str, ...]  # of every run, those of the command line last
+    overrides: tuple[str, ...]  # of every run: each key once, with the value that counts
     config_dir: str | None
     task: str
     objective: str
@@ -42,9 +42,9 @@ def plan_search(
     """The plan of a search; nothing is written.
 
     A run is configured by `threads=1`, the search's overrides, `overrides`, and the values of its
-    trial. Composed and judged are both ends of every range and every option, each beside the first
-    ends of the others, and the last ends together; a combination that cannot run is found when its
-    turn comes, and is a failed trial then.
+    trial; what comes later wins. Composed and judged are both ends of every range and every option,
+    each beside the first ends of the others, and the last ends together; a combination that cannot
+    run is found when its turn comes, and is a failed trial then.
 
     Raises:
         TuneError: every mistake at once.
@@ -54,7 +54,7 @@ def plan_search(
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    fixed = (*SHARED, *search.overrides, *overrides)
+    fixed = tuple(in_force((*SHARED, *search.overrides, *overrides)))
     mistakes = _undone(search, fixed)
     configs: list[tuple[dict[str, Value], DictConfig]] = []
     first = corners(search.space)[0]

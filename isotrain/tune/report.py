@@ -170,14 +170,19 @@ def _best(
         "this is no result."
     )
     if study_to_run is None:
-        return [text, "Its values are those of the overrides alone: there is nothing to confirm."]
+        return [
+            text,
+            "Its values compute what the overrides alone compute, or those cannot run without "
+            "them: there is nothing to confirm.",
+        ]
     config = f" --config-dir {shlex.quote(plan.config_dir)}" if plan.config_dir else ""
     return [
-        f"{text} To compare {' and '.join(study_to_run.arms)}, on dev and test, over seeds that "
-        "the search has not used:",
-        *(f"\n{line}" for line in study_to_run.searched),
+        f"{text} To compare {', '.join(study_to_run.arms)}, on dev and test, over seeds that the "
+        "search has not used:",
         "",
         f"    isotrain study run {shlex.quote(str(plan.folder / study_to_run.file))}{config}",
+        "",
+        *(f"- {line}" for line in study_to_run.shows),
     ]
 
 

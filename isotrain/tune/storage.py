@@ -143,6 +143,13 @@ def n_tried(trials: Sequence[FrozenTrial], plan: Plan) -> int:
     return len(set(map(_point_of, ended)) if plan.is_grid else ended)
 
 
+def n_to_come(trials: Sequence[FrozenTrial], plan: Plan, n_asked: int) -> int:
+    """How many of `n_asked` trials, or points of a grid, no trial has begun yet."""
+    in_line = sum(trial.state == TrialState.WAITING for trial in trials)
+    made = set(map(_point_of, trials)) if plan.is_grid else trials
+    return max(0, n_asked - len(made)) + in_line
+
+
 def trial_lock(plan: Plan, number: int) -> Path:
     """The lock of the process that a trial belongs to."""
     return plan.folder / "locks" / f"trial-{number}"

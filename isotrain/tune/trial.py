@@ -18,8 +18,8 @@ from isotrain.devices import device_for
 from isotrain.jobs import last_lines, start_job, stop_job
 from isotrain.locks import take
 from isotrain.pages.summary import say
-from isotrain.results import is_finished, read_result
 from isotrain.study.progress import is_owned
+from isotrain.study.stored import put_aside, stored
 from isotrain.tune.evaluations import evaluations
 from isotrain.tune.plan import Plan
 from isotrain.tune.storage import Taken
@@ -89,7 +89,7 @@ class TrialAtWork:
     def look(self, stopping: bool) -> End | None:
         """Take the next step that is due; the end of the trial once there is one."""
         if self._process is None:
-            if is_finished(self.folder):
+            if stored(self.folder).is_finished:
                 return self._scored()
             if stopping:
                 return End(None)
@@ -100,7 +100,7 @@ class TrialAtWork:
             return None
         code = self._process.returncode
         self._end_process()
-        if is_finished(self.folder) and code == 0:
+        if code == 0 and stored(self.folder).is_finished:
             return self._scored()
         if stopping:
             return End(None)
@@ -124,7 +124,7 @@ class TrialAtWork:
 
     def facts(self) -> dict[str, Any]:
         """What the storage keeps of a trial beside its values and its score."""
-        results = [read_result(folder) for folder in self._folders]
+        results = [stored(folder).result for folder in self._folders]
         code = [r["environment"] for r in results if "environment" in r]
         return {
             "scores": self.scores,
@@ -141,6 +141,10 @@ class TrialAtWork:
             self._lock = None
             self._say_once(f"{self.name}: waiting for another process at {self.folder}")
             return
+        if damage := stored(self.folder).damage:
+            aside = put_aside(*(self.folder / name for name in ("result.json", "resume.ckpt")))
+            kept = ", ".join(path.name for path in aside)
+            say(f"{self.name}: {damage}; the run is done again, and it is kept as {kept}")
         job = self._jobs[len(self.scores)]
         self._log = self._plan.folder / "logs" / f"{self.name}.log"
         with device_for(job.cfg, self._devices, self._side_by_side) as (environment, locks):
@@ -196,7 +200,9 @@ class TrialAtWork:
 
     def _scored(self) -> End | None:
         """The score of a finished run; the end of the trial with its last run, or a bad one."""
-        result, key = read_result(self.folder), self._plan.objective
+        (result, _, lack), key = stored(self.folder), self._plan.objective
+        if lack:
+            return End(TrialState.FAIL, why=f"{self.name}: {lack}")
         score = result["scores"].get(key)
         if score is None:
             there = ", ".join(k for k in result["scores"] if k.startswith("val/"))
@@ -224,7 +230,7 @@ class TrialAtWork:
         why = f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}"
         if code == REFUSED:
             return End(TrialState.FAIL, why=why)
-        if str(read_result(self.folder).get("error", "")).startswith("NonFiniteError"):
+        if str(stored(self.folder).result.get("error", "")).startswith("NonFiniteError"):
             return _bad("diverged", why)
         if self._say_once(f"{self.name} is tried once more"):
             return None

@@ -240,3 +240,25 @@ def test_the_answer_says_that_dev_is_the_best_of_several():
     assert "N = 1,400, dev: best of 7 evaluations of each run, n = 8 seeds" in answer.title
     (of_test,) = task_answers(content(*rows, base(), row("a")))
     assert "best of" not in of_test.title
+
+
+@pytest.mark.parametrize("p_holm", [0.001, 0.9, None])
+def test_nothing_is_claimed_beside_degenerate_runs(p_holm):
+    said = "8 of 8 runs of none are degenerate"
+    of_score = row("a", 0.03, p_holm, p_equivalent=0.001)._replace(degenerate=said)
+    of_place = row("a", 0.2, 0.001, key=PLACE)._replace(degenerate=said)
+    found = content(base(), of_score, base(PLACE), of_place, arms=("a",), margin=0.02)
+    assert verdict(of_score) == verdict(of_place) == "no claim"
+    assert summary(found) == (
+        "Nothing can be said of any arm against the baseline none: that takes at least two seeds "
+        "that both have, with differences that are not all equal, and no degenerate runs."
+    )
+    (answer,) = task_answers(found)
+    assert answer.items == [
+        f"No claim: a +0.030 [+0.020, +0.040], {said}.",
+        "IsoScore, bias-corrected (1 = isotropic), layer 6, tokens: baseline 0.600. No claim, for "
+        "degenerate runs: a.",
+    ]
+    both = content(base(), of_score, row("b", -0.03, 0.01), margin=0.02)
+    assert "Lower: b." in summary(both)
+    assert summary(both).endswith("No claim, for degenerate runs: a.")

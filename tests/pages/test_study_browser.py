@@ -57,6 +57,11 @@ function use() {
   seen.wide = wide.map((part) => part.outerHTML.slice(0, 80));
   seen.small = all(".panel svg text").filter((text) =>
     text.getBoundingClientRect().height && text.getBoundingClientRect().height < 8).length;
+  all("details").forEach((part) => { part.open = true; });
+  seen.headLines = Math.max(...all(".compact thead th").map((cell) => {
+    const style = getComputedStyle(cell);
+    return (cell.firstChild ? cell.scrollHeight : 0) / parseFloat(style.lineHeight);
+  }));
   seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   seen.images = all("img").length;
   seen.faults = faults;
@@ -118,6 +123,10 @@ def test_everything_is_open_in_print(seen):
 def test_a_phone_shows_it_all(seen):
     assert seen["wide"] == []
     assert seen["small"] == 0
+
+
+def test_no_heading_of_a_table_leaves_a_gap_above_the_others(seen):
+    assert 1 < seen["headLines"] < 2.5
 
 
 def test_many_arms_with_long_names_fit_a_phone(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from isotrain.keys import Place
 from isotrain.pages.arm_looks import MARKERS, arm_looks
@@ -192,3 +193,36 @@ def test_a_file_names_the_arms_below_what_was_drawn():
     renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
     top = legend.get_window_extent(renderer).y1
     assert top <= figure.axes[0].get_window_extent(renderer).y0
+
+
+def test_a_difference_beside_degenerate_runs_is_not_full():
+    (row,) = (row for row in ROWS if row.difference.p_holm < 0.05)
+    for said, full in (("", True), ("8 of 8 runs of none are degenerate", False)):
+        figure = differences([row._replace(degenerate=said)], WIC, LOOKS)
+        mean = of_arm(figure, row.arm)[-1]
+        assert (mean.get_markerfacecolor() == LOOKS[row.arm].colour) == full
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])
+def test_the_name_of_the_values_meets_no_number_and_no_title(scale):
+    place = Place(METRICS[0], "layer_01", "tokens")
+    runs = [r._replace(values={**r.values, KEY: scale * r.values[KEY]}) for r in WIC]
+    figures = [
+        against_isotropy(runs, KEY, place, LOOKS, "wic"),
+        around_site(curves(), "pooled", LOOKS),
+    ]
+    figures.append(by_layer(curves(), "tokens", LOOKS, TITLES))
+    for figure in figures:
+        (axis,) = figure.axes
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        name, title, *numbers = (
+            text.get_window_extent(canvas.get_renderer())
+            for text in (axis.yaxis.label, axis.title, *axis.get_yticklabels())
+        )
+        shown = [box for box in numbers if box.y0 > axis.bbox.y0 - 9 and box.y1 < axis.bbox.y1 + 9]
+        assert len(shown) > 2
+        assert not any(name.overlaps(box) for box in (title, *shown))
+        assert min(box.x0 for box in (name, *shown)) > -0.02 * figure.bbox.width
+        assert title.y1 <= figure.bbox.y1
+        assert not axis.yaxis.get_offset_text().get_text()

@@ -75,7 +75,7 @@ def test_sections_in_their_order(page):
         "isotrain study run does_isotropy_help --jobs 2",
         "the margin that was stated with the study",
         "Rudman & Eickhoff 2024",
-        "95 % interval, rows × seeds",
+        "95 % interval, rows and seeds",
         "(sign flips)",
         "All 64 finished runs",
         "1784da9",
@@ -225,3 +225,15 @@ def test_an_empty_study_has_a_page(tmp_path, planned):
     assert "The command was not recorded." in page.text
     assert ("4 of 4 runs have no result" in page.text) == bool(planned)
     assert not list((tmp_path / "study").glob("*.part"))
+
+
+def test_degenerate_runs_are_told_below_the_runs_and_their_times_are_whole(tmp_path):
+    def broken(run):
+        ended = run._replace(finished_at="2031-02-03T04:05:06+01:00")
+        return ended._replace(degenerate="long reason " * 9) if run.arm == "istar" else ended
+
+    page = small(tmp_path, change=broken)
+    runs = page.text[page.text.rindex("finished, UTC") :]
+    assert "2031-02-03 03:05 wic/none" in runs
+    assert "istar 0 yes " in runs
+    assert runs.count("Degenerate: wic, istar, seeds 0, 1, 2: long reason") == 1

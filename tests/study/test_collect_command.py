@@ -8,6 +8,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 
 from isotrain.results import write_json
 from isotrain.study.collect_command import find_runs, main
@@ -45,12 +46,12 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
     text = (out / "groups.md").read_text()
     assert text in capsys.readouterr().out
     assert cells(text) == [
-        ["wic", "none", "val/accuracy", "9", "3", "0.7000", "0.0000", "", "task.form=bi"],
+        ["wic", "none", "val/accuracy", "9", "3", "0.7000", "0.0000", "", "", "task.form=bi"],
         [
             *("wic", "none", "val/accuracy", "9", "3", "0.6100", "0.0100"),
-            *("0.5852 to 0.6348", "task.form=cross"),
+            *("0.5852 to 0.6348", "", "task.form=cross"),
         ],
-        ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", ""],
+        ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", "", "task.form=cross"],
     ]
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 7
@@ -76,7 +77,9 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
     assert "# Runs: 6 finished, 4 of them trials of searches" in text
     results, _, trials = text.partition("## Trials of searches, chosen by this score: no results")
     assert "| dev score " in results
-    assert cells(results) == [["wic", "none", "val/accuracy", "9", "2", "0.6000", "0.0000", "", ""]]
+    assert cells(results) == [
+        ["wic", "none", "val/accuracy", "9", "2", "0.6000", "0.0000", "", "", ""]
+    ]
     assert "### wic, few: 3 configurations tried" in trials
     assert [(line[1], line[4], line[-1]) for line in cells(trials)] == [
         *(("few", "2", "lr=1"), ("few", "2", "lr=2"))
@@ -92,6 +95,61 @@ def test_nothing_but_trials_of_a_search(tmp_path, capsys):
     assert "# Runs: 1 finished, 1 of them trials of searches" in text
     assert text.count("| task ") == 1
     assert "### wic, few: 1 configuration tried" in text
+
+
+def test_groups_of_one_task_are_told_apart_whatever_their_arms(tmp_path, capsys):
+    leave(tmp_path / "wic" / "clip-0", "clip", config={"data": {"batch_size": 32}})
+    leave(tmp_path / "wic" / "clip_pooled-0", "clip_pooled", config={"data": {"batch_size": 16}})
+    leave(tmp_path / "rte" / "clip-0", "clip", config={"data": {"batch_size": 8}})
+    assert main([str(tmp_path)]) == 0
+    assert [(line[0], line[1], line[-1]) for line in cells(capsys.readouterr().out)] == [
+        ("rte", "clip", ""),  # alone in its task
+        ("wic", "clip", "data.batch_size=32"),
+        ("wic", "clip_pooled", "data.batch_size=16"),
+    ]
+
+
+def test_the_score_on_test_has_a_column(tmp_path, capsys):
+    for seed, test in enumerate((0.5, 0.6, None)):
+        scores = {"val/accuracy": 0.5, "test/accuracy": test}
+        n_rows = {"dev": 9, "test": 14}
+        leave(tmp_path / "wic" / f"none-{seed}", seed=seed, scores=scores, n_rows=n_rows)
+        leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
+    assert main([str(tmp_path)]) == 0
+    assert [line[8] for line in cells(capsys.readouterr().out)] == [
+        *("0.5500 (N = 14, n = 2)", "1.0000 (N = 0)"),
+    ]
+
+
+def test_degenerate_runs_are_named(tmp_path, capsys):
+    leave(tmp_path / "wic" / "none-0")
+    leave(tmp_path / "wic" / "none-1", seed=1, degenerate_reason="all one class")
+    assert main([str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "Degenerate runs; the scores below count them too:" in text
+    assert "\n- wic/none-1, seed 1: all one class\n" in text
+    assert "wic/none-0, seed" not in text
+
+
+def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, capsys):
+    leave(tmp_path / "wic" / "none-0")
+    for name, status in (("a", "running"), ("b", "running"), ("c", "interrupted")):
+        leave(tmp_path / "wic" / name, status=status, config={"lr": name})
+        (tmp_path / "wic" / name / "metrics.jsonl").write_text('{"step": 7}\n')
+    leave(tmp_path / "wic" / "d", status="interrupted", search="few", config={"lr": "d"})
+    (tmp_path / "wic" / "e").mkdir()
+    with FileLock(tmp_path / "wic" / "a" / ".lock"), FileLock(tmp_path / "wic" / "e" / ".lock"):
+        assert main([str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "Not finished, or left out:" in text
+    for line in (
+        "wic/a: running (step 7)",
+        "wic/b: interrupted (no checkpoint)",  # nobody is at it, whatever it says
+        "wic/c: interrupted (no checkpoint)",
+        "wic/d: interrupted (no checkpoint, trial of search few, or pruned by it)",
+        "wic/e: running (starting)",
+    ):
+        assert f"- {line}\n" in text
 
 
 def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):

@@ -138,7 +138,7 @@ def test_a_report_of_nothing_writes_nothing(fake, capsys):
         ("report smoke --jobs 2", "--jobs is for run and status"),
         ("run smoke --watch", "--watch is for status"),
         ("status", "a study is required"),
-        ("list smoke", "list takes no study"),
+        ("list smoke --jobs 2", "--jobs is for run and status"),
     ],
 )
 def test_usage_errors(line, said, capsys):
@@ -146,6 +146,36 @@ def test_usage_errors(line, said, capsys):
         command.main(line.split())
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        "# Question: where?\noverrides: [encoder=tiny, source=demo]\n"
+        "tasks: {rte: [task=rte], wic: [task=wic]}\narms: {none: [isotropy=none]}\n"
+        "grid: {isotropy: [clip, mean], site: [[pooled], [tokens]]}\n"
+        "baseline: none\nseeds: [0, 1, 2, 5]\nmargin: 0.02\n"
+    )
+    line = ["list", "mine.yaml", "data.batch_size=8", "encoder=tiny"]
+    assert command.main(line) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "study mine: 2 tasks × 5 arms × 4 seeds = 40 runs; where?",
+        "every run: threads=1 encoder=tiny source=demo data.batch_size=8",
+        "task rte: task=rte",
+        "task wic: task=wic",
+        "arm none: isotropy=none; the baseline",
+        "arm clip_pooled: isotropy=clip 'site=[pooled]'",
+        "arm clip_tokens: isotropy=clip 'site=[tokens]'",
+        "arm mean_pooled: isotropy=mean 'site=[pooled]'",
+        "arm mean_tokens: isotropy=mean 'site=[tokens]'",
+        "seeds: 0-2, 5",
+        "margin: 0.02",
+    ]
+    assert command.main([*line, "sede=1"]) == 2  # shown, and that it could not run
+    told = capsys.readouterr()
+    assert "= 40 runs" in told.out
+    assert "no key sede" in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
 def test_help_lists_the_studies(capsys):
@@ -165,26 +195,3 @@ def test_the_parent_process_imports_nothing_heavy():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
-
-
-@pytest.mark.slow
-def test_the_smoke_study_from_start_to_end(tmp_path):
-    def start(*arguments):
-        line = [sys.executable, "-m", "isotrain", "study", *arguments, "output_dir=runs"]
-        return subprocess.run(
-            line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
-        )
-
-    first = start("run", "smoke", "--jobs", "2", "trainer.max_steps=2")
-    assert first.returncode == 0, first.stdout + first.stderr
-    folder = tmp_path / "runs" / "studies" / "smoke"
-    tables = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix}
-    assert set(tables) == {"table.md", "table.csv", "runs.csv"}
-    # 2 scores, 2 places of both arms; in front of a layer, of the arm that has one
-    assert len(tables["table.csv"].splitlines()) == 1 + 4 * 2 + 1
-    assert len(tables["runs.csv"].splitlines()) == 1 + 4
-    again = start("run", "smoke", "trainer.max_steps=2")
-    assert "4 runs, 4 finished before, 0 to do" in again.stdout
-    report = start("report", "smoke", "trainer.max_steps=2")
-    assert report.returncode == again.returncode == 0
-    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix} == tables

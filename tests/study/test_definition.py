@@ -92,7 +92,10 @@ def test_the_question_of_a_file(text, asks):
         ({"arm": "{}"}, "no key arm; did you mean arms?"),
         ({"seeds": None}, "seeds is missing"),
         ({"baseline": "nome"}, "baseline=nome is not one of the arms; did you mean none?"),
-        ({"arms": "{none: [], off: []}"}, "arms has the name False; use letters"),
+        (
+            {"arms": "{none: [], off: []}"},
+            "arms has the name False; use letters, digits, _ and . (yaml reads off, on,",
+        ),
         ({"arms": "{none: [], a/b: []}"}, "arms has the name 'a/b'"),
         ({"arms": "{none: isotropy=none}"}, "arms.none must be a list of overrides"),
         ({"arms": "{none: [1]}"}, "arms.none must be a list of overrides"),
@@ -134,6 +137,13 @@ def test_the_question_of_a_file(text, asks):
 def test_what_is_wrong_in_a_file(tmp_path, change, said):
     with pytest.raises(StudyError, match=re.escape(said)):
         plan_jobs(load_study(write(tmp_path / "my.yaml", **change)))
+
+
+@pytest.mark.parametrize("key", ["tasks", "arms"])
+def test_a_name_with_a_space_is_no_matter_of_what_yaml_reads(tmp_path, key):
+    with pytest.raises(StudyError) as told:
+        load_study(write(tmp_path / "my.yaml", **{key: "{none: [], my own: []}"}))
+    assert str(told.value) == f"study my: {key} has the name 'my own'; use letters, digits, _ and ."
 
 
 def test_every_mistake_at_once(tmp_path):

@@ -38,7 +38,7 @@ def written(tmp_path, jobs):
 
     def check(study=STUDY, more=()):
         planned = jobs if study is STUDY and not more else plan_jobs(study, more)
-        check_identity(study, planned, folder)
+        check_identity(study, planned, folder, more)
         return planned
 
     return folder, check
@@ -96,6 +96,24 @@ def test_another_content_is_refused_with_the_keys_that_differ(written, changes, 
     assert (folder / "study.json").read_bytes() == before
 
 
+def test_that_the_overrides_must_be_the_same_is_said_first(written, monkeypatch):
+    folder, check = written
+    monkeypatch.setenv("MY_TOKEN", "a-secret-word")
+    given = ["data.batch_size=8", "site=[pooled]", "logger.wandb.entity=a-secret-word"]
+    (folder / "study.json").unlink()
+    write_identity(STUDY, plan_jobs(STUDY, given[:2]), folder, "one.yaml", given)
+    with pytest.raises(StudyError) as told:
+        check()
+    first, second, *_ = str(told.value).splitlines()
+    assert "had the overrides data.batch_size=8 'site=[pooled]' 'logger.wandb.entity=<r" in first
+    assert "and this one has none; run, report and status of a study need the same ones" in first
+    assert "data.batch_size was 8 and is 32" in second
+    assert "a-secret-word" not in str(told.value)
+    with pytest.raises(StudyError) as told:  # the file has changed, not the command
+        check_identity(STUDY, plan_jobs(STUDY), folder, given)
+    assert str(told.value).startswith("rte-none, rte-mean")
+
+
 def test_what_was_there_is_kept_when_a_part_is_run(written):
     folder, check = written
     part = replace(STUDY, tasks={"rte": ("task=rte",)})
@@ -147,7 +165,7 @@ def finish(written):
             job._replace(folder=folder.parents[1] / "rte" / f"{job.task}-{job.arm}-{job.seed}")
             for job in plan_jobs(study)
         ]
-        check_identity(study, jobs, folder)
+        check_identity(study, jobs, folder, [])
         before = changes(folder, study)
         write_identity(study, jobs, folder, "one.yaml", [])
         told = changes(folder, study)

@@ -1,76 +1,120 @@
-"""A real study of two runs at a time, killed with all it started, and run again."""
+"""A real study of two runs at a time, from start to end; and killed with all it started."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from isotrain.study.progress import checkpoint_step
 
-OVERRIDES = (
-    *("trainer.max_steps=100", "checkpoint.every_steps=4", "monitor.max_rows=64"),
-    *("metric=[isoscore]", "report=false", "monitor.map_rows=0", "output_dir=runs"),
-)
-COMMAND = (sys.executable, "-m", "isotrain", "study", "run", "smoke", "--jobs", "2", *OVERRIDES)
-TABLES = ("table.md", "table.csv", "table.tex", "runs.csv")
+N_STEPS = 16
+STUDY = f"""
+overrides: [encoder=tiny, source=demo, trainer.accelerator=cpu, data.batch_size=16, report=false,
+            monitor.max_rows=64, 'metric=[isoscore]', monitor.map_rows=0, checkpoint.final=false,
+            checkpoint.every_steps=2, trainer.max_steps={N_STEPS}, +trainer.limit_val_batches=4,
+            +trainer.limit_test_batches=4]
+tasks: {{rte: [task=rte]}}
+arms:
+  none: [isotropy=none]
+  cluster_pca: [isotropy=cluster_pca]
+baseline: none
+seeds: [0]
+"""
+TABLES = {"table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet"}
 
 
-def run(folder):
-    return subprocess.run(
-        COMMAND, cwd=folder, capture_output=True, text=True, check=False, timeout=300
+def command(action, *more):
+    line = [sys.executable, "-m", "isotrain", "study", action, "killed.yaml", *more]
+    return [*line, "output_dir=runs"]
+
+
+def call(folder, action, *more):
+    line = command(action, *more)
+    ended = subprocess.run(
+        line, cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
 
 
 def children(pid):
+    """The processes that another one started, by the names of their jobs."""
     lines = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    return [int(own) for own, parent in map(str.split, lines) if int(parent) == pid]
+    found = [line.split() for line in lines]
+    return {Path(own[-1]).stem: int(own[0]) for own in found if int(own[1]) == pid}
+
+
+def files(folder):
+    """The content of what a study leaves beside its logs."""
+    found = (folder / "runs" / "studies" / "killed").iterdir()
+    return {path.name: path.read_bytes() for path in found if path.suffix not in ("", ".lock")}
+
+
+def results(folder):
+    """When the record of each run was written, and its content."""
+    found = (folder / "runs" / "rte").glob("*/result.json")
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
 
 @pytest.mark.slow
-def test_only_what_is_missing_is_done_again_and_the_tables_are_the_same_bytes(tmp_path):
+def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", os.devnull)  # tables name the code, which may change meanwhile
     disturbed, undisturbed = tmp_path / "a", tmp_path / "b"
-    disturbed.mkdir()
-    undisturbed.mkdir()
+    for folder in (disturbed, undisturbed):
+        folder.mkdir()
+        (folder / "killed.yaml").write_text(STUDY)
+
+    call(undisturbed, "run", "--jobs", "2")
+    whole = files(undisturbed)
+    assert set(whole) == {*TABLES, "study.json", "study.html"}
+    # 2 scores, 2 places of both arms; in front of a layer, of the arm that has one
+    lines = csv.DictReader(whole["table.csv"].decode().splitlines())
+    assert len({(line["score"], line["arm"]) for line in lines}) == 4 * 2 + 1
+    assert len(whole["runs.csv"].splitlines()) == 1 + 2
+    done = results(undisturbed)
+    assert "2 runs, 2 finished before, 0 to do" in call(undisturbed, "run")
+    assert results(undisturbed) == done
+    assert files(undisturbed) == whole
+    call(undisturbed, "report")
+    assert files(undisturbed) == whole
+
     runs = disturbed / "runs" / "rte"
     with (disturbed / "log").open("w") as log:
-        parent = subprocess.Popen(COMMAND, cwd=disturbed, stdout=log, stderr=log)
-    try:
+        parent = subprocess.Popen(command("run", "--jobs", "2"), cwd=disturbed, stdout=log)
+    stopped = dict[str, int]()
+    try:  # each run is held at its first checkpoint; then all are killed
         deadline = time.monotonic() + 300
-        while len(list(runs.glob("cluster_pca-*/resume.ckpt"))) < 2 and time.monotonic() < deadline:
+        while len(stopped) < 2 and time.monotonic() < deadline:
             assert parent.poll() is None
+            for checkpoint in runs.glob("*/resume.ckpt"):
+                name = f"rte-{checkpoint.parent.name.rpartition('-')[0]}-seed0"
+                if name not in stopped:
+                    stopped[name] = children(parent.pid)[name]
+                    os.kill(stopped[name], signal.SIGSTOP)
             time.sleep(0.01)
     finally:
         at_work = children(parent.pid)
         parent.kill()  # first: it would start another run
         parent.wait()
-        for pid in at_work:
+        for pid in at_work.values():
             os.kill(pid, signal.SIGKILL)
-    done = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in runs.glob("none-*/result.json")}
-    assert len(at_work) == len(done) == 2
-    assert {json.loads(content)["status"] for _, content in done.values()} == {"finished"}
-    broken = {p.parent: checkpoint_step(p) for p in runs.glob("cluster_pca-*/resume.ckpt")}
-    assert len(broken) == 2
-    assert all(0 < step < 100 for step in broken.values())
+    broken = {path.parent: checkpoint_step(path) for path in runs.glob("*/resume.ckpt")}
+    assert stopped == at_work
+    assert len(stopped) == len(broken) == 2
+    assert all(0 < step < N_STEPS for step in broken.values())
 
-    again = run(disturbed)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "4 runs, 2 finished before, 2 to do" in again.stdout
-    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in done} == done
+    assert "2 runs, 0 finished before, 2 to do" in call(disturbed, "run", "--jobs", "2")
     for folder, step in broken.items():
         assert json.loads((folder / "result.json").read_text())["resumed_after_step"] == step
-    whole = run(undisturbed)
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    for name in TABLES:
-        own, other = (
-            (folder / "runs" / "studies" / "smoke" / name).read_bytes()
-            for folder in (disturbed, undisturbed)
-        )
-        assert own == other, name
+    again = files(disturbed)
+    assert {name: again[name] for name in TABLES} == {name: whole[name] for name in TABLES}

@@ -55,7 +55,12 @@ def test_markdown_has_the_numbers_of_the_rows():
     assert main[:4] == ["protect_labels_1.0", "4", "0.6300", "0.0216"]
     assert main[5:] == ["0.0175", "-0.0097 to 0.0447", f"{row.p_holm:.3f}"]
     p = (f"{row.comparison.p:.3f}", "t", f"{row.comparison.p_equivalent:.3f}")
-    assert details == ["protect_labels_1.0", "4", *p, f"about {row.n_for_a_point}"]
+    assert details == ["protect_labels_1.0", "4", *p]
+    assert "p equivalent" in text(found)
+    assert "seeds for a point |" not in text(found)  # of four pairs
+    told = " ".join(text(found).split())
+    assert "From five seeds that sd is off by a factor of 0.6 to 2.9" in told
+    assert "It is not corrected for several arms" in told
 
 
 def test_zero_has_no_minus_sign_and_small_p_no_zero():
@@ -91,7 +96,37 @@ def test_degenerate_runs_are_listed_and_their_tables_stand_twice():
     )
     assert (whole[0]["n"], sound[0]["n"]) == ("4", "3")
     assert (whole[1]["diff_n"], sound[1]["diff_n"]) == ("4", "3")
-    assert "egenerate" not in text(runs())
+    assert "† |" not in text(runs())
+    assert "Degenerate" not in text(runs())
+
+
+def test_what_stands_beside_degenerate_runs_is_marked_and_not_claimed():
+    found = text(one_degenerate())
+    of_all, without = found.split("### val/accuracy, N = 277, without degenerate runs")
+    marked = re.findall(r"^\| (\S+ †) ", of_all, re.MULTILINE)
+    assert marked == [name for name in ("none †", *["protect_labels_1.0 †"] * 2)] * 2
+    said = "1 of 4 runs of none are degenerate"
+    assert f"- none: {said} (†)" in of_all
+    assert f"- protect_labels_1.0: {said}: no claim (†)" in of_all
+    assert "p equivalent |" not in of_all
+    of_rte = without[: without.index("## wic")]
+    assert "p equivalent |" in of_rte
+    assert "†" not in of_rte
+
+
+def test_an_arm_whose_runs_are_all_degenerate_has_a_line_without_them():
+    found = [r._replace(degenerate="x") if r.arm != "none" else r for r in runs()]
+    part = text(found).split("### val/accuracy, N = 277, without degenerate runs")[1]
+    cells = columns(next(line for line in part.splitlines() if line.startswith("| protect")))
+    assert cells == ["protect_labels_1.0", "0", *[""] * 6]
+    assert "- protect_labels_1.0: every run is degenerate, and left out here" in part
+    assert "0 to 4 seeds" in tex(found)
+    (row,) = (
+        row
+        for row in parsed(table_csv(STUDY, findings(found).tables))
+        if row["n"] == "0" and row["task"] == "rte" and row["score"] == "val/accuracy"
+    )
+    assert (row["mean"], row["sd"], row["N"]) == ("", "", "277")
 
 
 def test_mixed_code_and_missing_runs_are_told_above_the_tables():

@@ -72,6 +72,17 @@ def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
     assert file.read_bytes() == text.encode("latin1")
 
 
+def test_a_result_whose_storage_fails_is_no_damage(jobs, monkeypatch):
+    leave(jobs[0])
+
+    def fail(folder):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("isotrain.study.results.read_result", fail)
+    with pytest.raises(StudyError, match=r"result\.json cannot be read now \(Input/output error\)"):
+        collect(jobs)
+
+
 def test_nothing_finished_is_told_with_what_is_damaged(fake, jobs):
     jobs[0].folder.mkdir(parents=True)
     (jobs[0].folder / "result.json").write_text("{")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -13,7 +14,7 @@ from isotrain.devices import device_for
 from isotrain.study import runner
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
-from isotrain.study.runner import Started, _state, run_study
+from isotrain.study.runner import Started, _state, _tell_end, run_study
 
 ORDER = [f"rte-{arm}-seed{seed}" for arm in ("none", "mean") for seed in (0, 1, 2)]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -33,7 +34,7 @@ def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
     assert events == [[what, name] for name in ORDER for what in ("start", "end")]
     printed = capsys.readouterr().out
     assert "6 runs, 0 finished before, 6 to do, 1 at a time" in printed
-    assert "done rte-mean-seed2 (6 of 6, " in printed
+    assert "done rte-mean-seed2 (6 of 6 finished, " in printed
     assert (fake.folder / "table.md").read_text() in printed
     first = tables(fake)
     assert start(fake, 2) == 0
@@ -58,12 +59,32 @@ def test_at_most_n_at_a_time_and_as_many_as_that(fake, monkeypatch, tmp_path):
     assert tables(other) == two_at_a_time
 
 
+@pytest.mark.parametrize("received", [[], [signal.SIGINT]])
+@pytest.mark.parametrize(("status", "code"), [("finished", -15), ("finished", 0), ("failed", 3)])
+def test_a_run_with_its_result_is_done_however_its_process_ended(
+    tmp_path, capsys, received, status, code
+):
+    """A signal may reach it while it draws its page."""
+    (tmp_path / "result.json").write_text(json.dumps({"status": status}))
+    ended = type("Ended", (), {"returncode": code})()
+    job = Job("wic", "a", 0, None, tmp_path, ())
+    started = Started(job, ended, tmp_path / "log", time.monotonic())
+    assert _tell_end(started, 2, 5, bool(received)) == (status == "finished")
+    word = "done" if status == "finished" else "stopped" if received else "failed"
+    said = capsys.readouterr().out
+    assert said.startswith(f"{word} wic-a-seed0 ({2 + (word == 'done')} of 5 finished, 0 s)")
+    assert ("exit code" in said) == (code != 0 and word != "stopped")
+
+
 def test_a_failure_stops_nothing_is_told_and_is_done_again(fake, monkeypatch, capsys):
     monkeypatch.setenv("FAIL", "rte-mean-seed1")
     assert start(fake, 2) == 1
     printed = capsys.readouterr().out
     log = fake.folder / "logs" / "rte-mean-seed1.log"
     assert f"exit code 3; {log} ends:\n    first line\n    the reason\n" in printed
+    assert "failed rte-mean-seed1 (4 of 6 finished, " in printed
+    assert "(5 of 6 finished, " in printed
+    assert "(6 of 6" not in printed
     assert "5 of 6 runs finished" in printed
     assert "- rte, mean, seed 1: not run" in (fake.folder / "table.md").read_text()
     monkeypatch.delenv("FAIL")
@@ -90,7 +111,7 @@ def test_a_result_that_cannot_be_read_stops_no_other_run(fake, monkeypatch, caps
     assert start(fake) == 1
     printed = capsys.readouterr().out
     assert "rte-mean-seed0: result.json cannot be read now" in printed
-    assert "failed rte-mean-seed0 (4 of 6" in printed
+    assert "failed rte-mean-seed0 (3 of 6 finished, " in printed
     assert fake.noted("end") == ORDER
     assert start(fake) == 0
     assert "0 to do" in capsys.readouterr().out
@@ -224,6 +245,10 @@ def test_what_a_terminal_is_told_while_runs_are_at_work(tmp_path):
     assert (
         _state(running, 3, [50, 150], 2)
         == "2 of 7 runs, about 3:15 left; wic-a-seed0 (step 40), wic-b-seed0"
+    )
+    # What failed took no time that others would take.
+    assert _state(running, 3, [50, 150], 2, n_failed=1).startswith(
+        "2 of 8 runs, 1 failed, about 3:15 left; "
     )
     # The last one has nobody beside it.
     assert _state(running[:1], 0, [100], 2) == "1 of 2 runs, about 1:30 left; wic-a-seed0 (step 40)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -91,6 +92,59 @@ def test_the_log_of_a_run_at_work_is_no_failure(job, studied):
     assert state_of(begun, studied).state == "waiting"
 
 
+def test_a_finished_run_took_what_its_process_took(job, studied):
+    """From the job file to the last line of the log, where that is longer than the run itself."""
+    (studied / "jobs").mkdir()
+
+    def left(seed, whole_s, **more):
+        own = job(seed, result={**FINISHED, **more})
+        file = studied / "jobs" / f"{own.name}.json"
+        log = studied / "logs" / f"{own.name}.log"
+        for path, at_s in ((file, 1e9), (log, 1e9 + whole_s)):
+            path.touch()
+            os.utime(path, (at_s, at_s))
+        return state_of(own, studied).took_s
+
+    assert left(0, 55) == 55
+    assert left(1, 0) == 30  # it is drawing its page, or was done elsewhere
+    assert left(2, 55, resumed_after_step=5) is None
+    assert left(3, 55, timings_s={}) == 55
+    assert state_of(job(4, result=FINISHED), studied).took_s == 30
+    assert state_of(job(5, result={**FINISHED, "timings_s": {}}), studied).took_s is None
+
+
+@pytest.mark.parametrize("result", [None, record("interrupted")])
+def test_a_run_whose_process_is_only_starting_is_running(job, studied, result):
+    own = job(0, result=result)
+    log = studied / "logs" / f"{own.name}.log"
+    with log.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = state_of(own, studied)
+        assert found.state == "running"
+        assert status._cell([found]) == "0 (starting)"
+    assert state_of(own, studied).state == ("interrupted" if result else "waiting")
+
+
+def test_runs_at_a_time_are_those_of_the_call_at_work(job, studied, capsys):
+    jobs = [job(k, result=FINISHED if k < 2 else None) for k in range(7)]
+    study = type("Named", (), {"name": "s"})()
+
+    def told(n_jobs):
+        show_status(study, jobs, studied, n_jobs, watch=False)
+        return capsys.readouterr().out.rpartition("study s: ")[2]
+
+    assert "about 2:30 left, 1 at a time; no process" in told(None)
+    assert "about 0:50 left, 3 at a time; no process" in told(3)
+    assert "about 0:30 left, 5 at a time" in told(9)  # there are no more
+    with (studied / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "3 at a time" in told(3)  # a call that has not said so yet
+        print(2, file=held, flush=True)
+        assert told(3) == "7 runs, 2 finished, 5 waiting; about 1:15 left, 2 at a time\n"
+    assert "about 1:15 left, 2 at a time; no process" in told(None)
+    assert "3 at a time" in told(3)
+
+
 def states(*given):
     """(task, state, step, took_s) as states of a training of 100 steps."""
     return [
@@ -122,7 +176,7 @@ def test_the_table(capsys):
     printed = capsys.readouterr().out
     assert re.search(r"a +none +0-3 +4 \(step 40 of 100\) +9 ", printed)
     assert "a-none-seed9: failed; OSError: full" in printed
-    assert "study s: 6 runs, 4 finished, 1 running, 1 failed; about 1:36 left, 1 at a time" in (
+    assert "study s: 6 runs, 4 finished, 1 running, 1 failed; about 1:00 left, 2 at a time" in (
         printed
     )
     assert "no process is at it" in printed
@@ -130,22 +184,30 @@ def test_the_table(capsys):
 
 @pytest.mark.parametrize("jobs", [None, 3])
 def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually, capsys, jobs):
-    monkeypatch.setenv("HOLD", "rte-none-seed1")
-    parent = fake.parent()
-    eventually(lambda: len(fake.noted("start")) == 2)
+    monkeypatch.setenv("HOLD", "rte-none-seed1,rte-none-seed2")
+    parent = fake.parent(n_jobs=2)
+    eventually(lambda: len(fake.noted("start")) == 3)
     before = {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")}
     line = ["status", str(fake.file), *fake.overrides, *([f"--jobs={jobs}"] if jobs else [])]
     assert main(line) == 0
     printed = capsys.readouterr().out
-    assert "6 runs, 1 finished, 5 waiting" in printed
-    assert f"{jobs or 1} at a time" in printed
+    assert "6 runs, 1 finished, 2 running, 3 waiting" in printed
+    assert "1 (starting), 2 (starting)" in printed
+    assert "2 at a time" in printed
     assert "no process is at it" not in printed
     assert {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")} == before
     parent.kill()
-    os.kill(fake.pids()[1], signal.SIGKILL)
-    parent.communicate()
+    parent.wait()
     assert main(line) == 0
-    assert "no process is at it" in capsys.readouterr().out
+    assert "2 running" in capsys.readouterr().out  # nobody stopped them
+    for pid in fake.pids()[1:]:
+        os.kill(pid, signal.SIGKILL)
+    parent.communicate()
+    eventually(lambda: main(line) == 0 and "no process is at it" in capsys.readouterr().out)
+    assert main(line) == 0
+    printed = capsys.readouterr().out
+    assert "6 runs, 1 finished, 5 waiting" in printed
+    assert f"{jobs or 2} at a time" in printed
 
 
 def test_status_before_anything_ran_and_of_unknown_arms(fake, capsys):

@@ -120,7 +120,7 @@ def test_without_the_baseline_there_are_means_and_no_differences():
     ],
 )
 def test_margin_and_point_are_of_scores_alone(key, has_margin, has_point):
-    _, row = table_lines(STUDY, runs(key=key))
+    _, row = table_lines(STUDY, runs([*NONE, 0.61], [*MEAN, 0.60], key=key))
     assert (row.comparison.p_equivalent is not None) == has_margin
     assert (row.n_for_a_point is not None) == has_point
 
@@ -204,10 +204,60 @@ def test_arms_that_were_left_out_after_they_were_run_still_count():
 
 
 def test_seeds_for_a_point_are_those_of_the_rule_of_the_table():
-    (_, one), (_, among, _) = (table_lines(STUDY, runs(zca=zca)) for zca in ((), ZCA))
+    five = [*NONE, 0.61], [*MEAN, 0.60]
+    (_, one), (_, among, _) = (table_lines(STUDY, runs(*five, zca=zca)) for zca in ((), ZCA))
     sd = one.comparison.difference.sd
     assert one.n_for_a_point == seeds_needed(sd)
     assert among.n_for_a_point == seeds_needed(sd, n_comparisons=2) > one.n_for_a_point
+
+
+@pytest.mark.parametrize("arm", ["none", "mean"])
+def test_four_pairs_and_degenerate_runs_give_no_seeds_for_a_point_and_no_equivalence(arm):
+    five = runs([*NONE, 0.61], [*MEAN, 0.60], zca=ZCA)
+    broken = [r._replace(degenerate="one class") if r[1:3] == (arm, 2) else r for r in five]
+    base, mean, zca = table_lines(STUDY, broken)
+    (before,) = (line for line in table_lines(STUDY, five) if line.arm == "mean")
+    assert (before.degenerate, before.n_for_a_point is None) == ("", False)
+    assert (mean.n_for_a_point, mean.comparison.p_equivalent) == (None, None)
+    assert mean.comparison.difference == before.comparison.difference
+    assert mean.degenerate == f"1 of 5 runs of {arm} are degenerate"
+    assert bool(base.degenerate) == bool(zca.degenerate) == (arm == "none")
+    assert zca.n_for_a_point is None  # of four pairs
+
+
+def test_an_arm_whose_runs_are_all_left_out_has_a_line_without_seeds():
+    found = runs(zca=ZCA, key="test/accuracy")
+    sound = [run for run in found if run.arm != "zca"]
+    aside = [run for run in found if run.arm == "zca"]
+    lines = table_lines(STUDY, sound, left_out=aside)
+    assert [(line.arm, line.own.n, line.n_rows) for line in lines] == [
+        ("none", 4, "277"),
+        ("mean", 4, "277"),
+        ("zca", 0, "277"),
+    ]
+    (_, alone), mean = table_lines(STUDY, sound), lines[1]
+    assert mean.comparison == alone.comparison
+    assert (mean.n_comparisons, mean.p_holm) == (2, pytest.approx(2 * alone.p_holm))  # it was run
+    assert lines[2].comparison is None
+    nothing = table_lines(STUDY, [], left_out=found)
+    assert [line.own.n for line in nothing] == [0, 0, 0]
+
+
+def test_test_stands_first_and_isotropy_last():
+    keys = {"val/accuracy": 277, "test/accuracy": 300, "isotropy/isoscore/pooled/after": 9}
+    found = [Run("rte", "none", 0, dict.fromkeys(keys, 0.5), keys)]
+    assert [line.score.partition("/")[0] for line in table_lines(STUDY, found)] == [
+        *("test", "val", "isotropy"),
+    ]
+
+
+def test_predictions_whose_storage_fails_are_not_called_damaged(predicted, monkeypatch):
+    def fail(folder, split):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("isotrain.study.table.read_predictions", fail)
+    _, row = table_lines(STUDY, predicted)
+    assert row.why_no_rows == "predictions of dev cannot be read now (Input/output error)"
 
 
 def test_failed_seeds_are_counted_for_their_arm_and_score():

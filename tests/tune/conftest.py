@@ -77,6 +77,8 @@ if name in os.environ.get("FAIL", "").split(","):
 once = Path(os.environ["JOURNAL"]).with_name(f"{name}-was-killed")
 if name in os.environ.get("KILLED_ONCE", "").split(",") and not once.exists():
     once.touch()
+    if name == os.environ.get("DAMAGE"):
+        (folder / "result.json").write_text('{"status": "fini')
     os.kill(os.getpid(), signal.SIGKILL)
 if name in os.environ.get("DIVERGE", "").split(","):
     record = {"status": "failed", "error": "NonFiniteError: the loss is nan after 3 steps"}
@@ -92,9 +94,11 @@ with open(folder / "metrics.jsonl", "w") as rows:
         time.sleep(float(os.environ.get("PACE_S", 0)))
 score = None if name in os.environ.get("NAN", "").split(",") else best
 reason = "all one class" if name in os.environ.get("ALIKE", "").split(",") else ""
+scores = {"val/accuracy": score, "val/loss": 1 - best, "test/accuracy": 0.123456}
+lack = name == os.environ.get("LACK")
 (folder / "result.json").write_text(json.dumps({
-    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277},
-    "scores": {"val/accuracy": score, "val/loss": 1 - best, "test/accuracy": 0.123456},
+    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277, "test": 9},
+    **({} if lack else {"scores": scores}),
     "degenerate_reason": reason,
     "environment": {"git": os.environ.get("CODE", "abc"), "isotrain": "0"},
 }))

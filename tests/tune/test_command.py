@@ -36,6 +36,7 @@ def test_run_then_report(fake, tune, capsys):
     ("arguments", "said"),
     [
         (["report"], "no trial of search few has been made"),
+        (["status"], "no trial of search few has been made"),
         (["run", "sede=1"], "no key sede; did you mean seed?"),
         (["run", "--jobs", "0"], "--jobs is the number of trials at a time, at least 1, got 0"),
         (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
@@ -70,6 +71,30 @@ def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys)
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert tune("run") == 2
     assert "pip install 'isotrain[tune]'" in capsys.readouterr().err
+
+
+def test_list_has_every_search_with_its_question(capsys, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)  # it needs no optuna
+    assert command.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == command.search_names()
+    (smoke,) = [line for line in lines if line.startswith("smoke ")]
+    assert "  4 trials  does a search run, prune, resume and report here?" in smoke
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["list", "smoke"], "list has every search, and takes none"),
+        (["status"], "a search is required"),
+        (["status", "smoke", "--trials", "2"], "--trials is for run; a status starts nothing"),
+    ],
+)
+def test_what_an_action_does_not_take_is_told(capsys, line, said):
+    with pytest.raises(SystemExit) as ended:
+        command.main(line)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_help_names_the_searches(capsys):

@@ -99,6 +99,25 @@ def test_a_run_that_another_command_is_at_is_waited_for(fake, monkeypatch, capsy
     assert fake.noted("start") == DONE[:1]
 
 
+def test_a_damaged_record_is_told_and_its_run_is_done_again(fake, monkeypatch, capsys):
+    monkeypatch.setenv("KILLED_ONCE", DONE[0])
+    monkeypatch.setenv("DAMAGE", DONE[0])
+    assert fake.run(n_trials=1) == 0
+    assert fake.noted("start") == [DONE[0], DONE[0]]
+    assert states(fake) == [TrialState.COMPLETE]
+    (aside,) = fake.runs.glob("rte/*/result.json.damaged")
+    assert aside.read_text() == '{"status": "fini'
+    printed = capsys.readouterr().out
+    assert f"trial-0-seed0: {aside.parent / 'result.json'} is damaged (JSONDecodeError" in printed
+    assert "the run is done again, and it is kept as result.json.damaged" in printed
+
+
+def test_a_finished_run_without_scores_is_a_failed_trial(fake, monkeypatch):
+    monkeypatch.setenv("LACK", DONE[0])
+    assert fake.run(n_trials=1) == 1
+    assert "lacks something (KeyError: 'scores')" in fake.trials()[0].user_attrs["why"]
+
+
 def test_a_call_stops_when_nothing_works(fake, monkeypatch, capsys):
     monkeypatch.setenv("FAIL", ",".join(DONE))
     assert fake.run() == 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import os
 import random
+from dataclasses import replace
 
 import pytest
 from optuna.trial import TrialState
 
-from isotrain.study.definition import load_study
+from isotrain.study.definition import load_study, question_of
+from isotrain.study.plan import plan_jobs
+from isotrain.tune.confirm import _without
 from isotrain.tune.definition import TuneError
 from isotrain.tune.report import write_report
 from isotrain.tune.storage import next_trial, opened
@@ -68,11 +71,20 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
     path = fake.folder / "confirm_few_1.yaml"
     assert f"isotrain study run {path}" in first
     confirm = load_study(str(path))
-    assert confirm.arms == {"baseline": (), "winner": ("isotropy.n_components=2",)}
+    assert confirm.arms == {  # without its one key the winner is the baseline
+        "baseline": ("isotropy.n_components=3",),
+        "winner": ("isotropy.n_components=2",),
+    }
     assert confirm.baseline == "baseline"
+    assert confirm.margin == 0.02
     assert confirm.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
     assert f"output_dir={fake.runs}" in confirm.overrides
-    assert confirm.tasks == {"rte": ()}
+    assert confirm.tasks == {"rte": ("task=rte",)}
+    assert question_of(path.read_text()) == (
+        "does what search few found hold on seeds it has not used?"
+    )
+    assert "winner - baseline: what all values of the search do together" in first
+    assert "without_" not in first
 
 
 def test_the_lowest_is_best_where_the_direction_says_so(fake):
@@ -90,7 +102,7 @@ def test_the_lowest_is_best_where_the_direction_says_so(fake):
 
 def test_options_to_compare_are_arms_of_equal_standing(fake):
     space = "{objective: [[], [simcse], [istar]], optimizer.lr: {low: 0.1, high: 0.2, step: 0.1}}"
-    fake.says(space=space, sampler="grid", compare="objective", n_trials=6)
+    fake.says(space=space, sampler="grid", n_trials=6)  # compared is the objective, by itself
     plan = fake.plan()
     with opened(plan) as study:
         for score in (0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED):
@@ -102,10 +114,74 @@ def test_options_to_compare_are_arms_of_equal_standing(fake):
         "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
     }
     assert confirm.baseline == "none"
-    assert "To compare none and simcse" in table(fake)
+    assert confirm.margin == 0.02
+    assert "To compare none, simcse, on dev and test" in table(fake)
+    assert "A difference is between options of objective as each was tuned" in table(fake)
     told = "Each arm is the best of its complete trials: none 2 of 2, simcse 2 of 2."
     assert told in table(fake)
-    assert f"\n# {told}\n" in (fake.folder / "confirm_few_1_2.yaml").read_text()
+    assert f"\n# Shows:    {told}\n" in (fake.folder / "confirm_few_1_2.yaml").read_text()
+
+
+def test_what_each_key_does_is_shown_by_arms_without_it(fake):
+    """Beside the winner: one arm without each key, and without what is there only beside it."""
+    space = (
+        "{pooling: [cls, mean], data.batch_size: [8, 16], optimizer.lr: [1.0e-3, 5.0e-5], "
+        "optimizer.weight_decay: {options: [0.2, 0.3], when: {pooling: mean}}}"
+    )
+    fake.says(space=space, sampler="random", n_trials=1)
+    plan = fake.plan()
+    values = {
+        "pooling": "mean",
+        "data.batch_size": "16",
+        "optimizer.lr": "5e-05",  # its default: an arm without it would be the winner again
+        "optimizer.weight_decay": "0.3",
+    }
+    with opened(plan) as study:
+        study.enqueue_trial(values)
+        tell(study, plan, 0.7)
+        write_report(plan, study)
+    confirm = load_study(str(fake.folder / "confirm_few_0.yaml"))
+    assert confirm.baseline == "baseline"
+    assert confirm.arms == {
+        "baseline": ("data.batch_size=32", "optimizer.lr=5e-05"),
+        "winner": tuple(f"{key}={value}" for key, value in values.items()),
+        "without_pooling": ("data.batch_size=16", "optimizer.lr=5e-05"),
+        "without_batch_size": (
+            *("pooling=mean", "optimizer.lr=5e-05", "optimizer.weight_decay=0.3"),
+        ),
+        "without_weight_decay": ("pooling=mean", "data.batch_size=16", "optimizer.lr=5e-05"),
+    }
+    names = "without_pooling, without_batch_size, without_weight_decay"
+    assert f"- {names}: the winner with that key at its default." in table(fake)
+    assert len(plan_jobs(confirm)) == 5 * 8, "it can run"
+
+
+def test_keys_with_one_leaf_name_their_arms_in_full(fake):
+    space = "{optimizer.lr: [0.1, 0.2], optimizer.eps: [0.1, 0.2]}"
+    fake.says(space=space, sampler="grid", n_trials=1)
+    found = _without(fake.plan(), {"optimizer.lr": "0.1", "optimizer.eps": "0.2"})
+    assert found == {"without_lr": {"optimizer.eps": "0.2"}, "without_eps": {"optimizer.lr": "0.1"}}
+    plan = fake.plan()
+    same = plan.search.space[0]._replace(key="isotropy.lr")
+    plan = plan._replace(search=replace(plan.search, space=(plan.search.space[0], same)))
+    found = _without(plan, {"optimizer.lr": "0.1", "isotropy.lr": "0.2"})
+    assert list(found) == ["without_optimizer.lr", "without_isotropy.lr"]
+
+
+def test_each_override_stands_once_with_the_value_that_counts(fake):
+    fake.says(overrides="[task=rte, encoder=tiny, source=demo, trainer.max_steps=6]")
+    plan = fake.plan("trainer.max_steps=2", "threads=2")
+    with opened(plan) as study:
+        tell(study, plan, 0.9)
+        write_report(plan, study)
+    own = (
+        f"`threads=2 task=rte encoder=tiny source=demo trainer.max_steps=2 output_dir={fake.runs}`"
+    )
+    assert f"- every run: {own}" in table(fake)
+    overrides = load_study(str(fake.folder / "confirm_few_0.yaml")).overrides
+    keys = [text.partition("=")[0] for text in overrides]
+    assert len(keys) == len(set(keys))
+    assert "trainer.max_steps=2" in overrides
 
 
 def test_what_the_overrides_alone_give_needs_no_confirmation(fake):
