@@ -106,6 +106,7 @@ def test_result(finished):
         "status",
         "arm",
         "seed",
+        "search",
         "config",
         "n_parameters",
         "phases",
