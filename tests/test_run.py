@@ -125,6 +125,7 @@ def test_result(finished):
         "headline",
         "n_processes",
         "resumed_after_step",
+        "earlier_environments",
         "environment",
         "init_from",
         "select",
