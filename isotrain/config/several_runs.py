@@ -1,4 +1,4 @@
-"""The yaml files that ask for several runs, `conf/<group>/<name>.yaml`: found by name, read."""
+"""The yaml files that ask for several runs, `conf/<group>/<name>.yaml`, and the rule for each run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
@@ -76,3 +76,15 @@ def content_of(text: str, name: str) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # the last of a number
         raise ValueError(f"{name} cannot be read: {error}") from error
+
+
+def mistakes_of_one_of_several(cfg: DictConfig, what: str) -> list[str]:
+    """What a run may not have that a study or a search (`what`) starts: its own seed, `rerun`."""
+    mistakes = []
+    if cfg.threads is None:
+        mistakes.append(f"threads must be a number in a {what}: scores depend on it; use threads=1")
+    if cfg.rerun:
+        mistakes.append("rerun=true would forget what is done; delete the folders of the runs")
+    if cfg.seed != 0:
+        mistakes.append(f"seed={cfg.seed} is for a single run; a {what} has its own list, seeds")
+    return mistakes

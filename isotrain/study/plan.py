@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, run_folder
+from isotrain.config.several_runs import mistakes_of_one_of_several
 from isotrain.config.written import written
 from isotrain.files import file_mistakes
 from isotrain.study.definition import Study, StudyError
@@ -67,7 +68,7 @@ def plan_jobs(
         own = [*SHARED, *study.overrides, *study.tasks[task], *study.arms[arm], *overrides]
         cfg, mistakes = check_command(own, config_dir)
         if cfg is not None:
-            mistakes = [*mistakes, *_mistakes_of_a_study(cfg), *file_mistakes(cfg)]
+            mistakes = [*mistakes, *mistakes_of_one_of_several(cfg, "study"), *file_mistakes(cfg)]
             configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
@@ -114,17 +115,6 @@ def _grouped(cfg: DictConfig, name: str) -> list[str]:
         return []
     cfg.logger.wandb.group = name
     return [f"logger.wandb.group={written(name)}"]
-
-
-def _mistakes_of_a_study(cfg: DictConfig) -> list[str]:
-    mistakes = []
-    if cfg.threads is None:
-        mistakes.append("threads must be a number in a study: scores depend on it; use threads=1")
-    if cfg.rerun:
-        mistakes.append("rerun=true would forget what is done; delete the folders of the runs")
-    if cfg.seed != 0:
-        mistakes.append(f"seed={cfg.seed} is for a single run; a study has its own list, seeds")
-    return mistakes
 
 
 def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:

@@ -33,10 +33,6 @@ class KeptPredictions(pl.Callback):
         """Start empty."""
         self._seen = []
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Start empty."""
-        self._seen = []
-
     def on_validation_batch_end(
         self,
         trainer: pl.Trainer,
@@ -46,21 +42,11 @@ class KeptPredictions(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at a batch of dev, not of the training rows that are held out."""
+        """Look at a batch of dev or test, not of the training rows that are held out."""
         if not dataloader_idx:
             self._keep(pl_module, outputs, batch)
 
-    def on_test_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Look at a batch of test."""
-        self._keep(pl_module, outputs, batch)
+    on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write dev."""

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, content_hash, run_folder
 from isotrain.config.reading import class_constant
+from isotrain.config.several_runs import mistakes_of_one_of_several
 from isotrain.files import file_mistakes
 from isotrain.study.plan import SHARED, in_force
 from isotrain.tune.definition import Search, TuneError
@@ -62,7 +63,7 @@ def plan_search(
         cfg, found = check_command([*fixed, *overrides_of(point)], config_dir)
         if cfg is not None:
             if not found:
-                found = [*_mistakes_of_a_search(cfg), *file_mistakes(cfg)]
+                found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
             configs.append((point, cfg))
         own = overrides_of({k: v for k, v in point.items() if first.get(k) != v})
         place = f"with {' '.join(own)}: " if own else ""
@@ -116,17 +117,6 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     ]
     if "seed" in keys:
         mistakes.append("space.seed: a search has its own list, seeds, and means over it")
-    return mistakes
-
-
-def _mistakes_of_a_search(cfg: DictConfig) -> list[str]:
-    mistakes = []
-    if cfg.threads is None:
-        mistakes.append("threads must be a number in a search: scores depend on it; use threads=1")
-    if cfg.rerun:
-        mistakes.append("rerun=true would forget what is done; delete the folders of the runs")
-    if cfg.seed != 0:
-        mistakes.append(f"seed={cfg.seed} is for a single run; a search has its own list, seeds")
     return mistakes
 
 
