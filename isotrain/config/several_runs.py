@@ -1,4 +1,4 @@
-"""The yaml files that ask for several runs, `conf/<group>/<name>.yaml`, and the rule for each run."""
+"""The yaml files that ask for several runs, `conf/<group>/<name>.yaml`, and a rule for each run."""
 
 from __future__ import annotations
 
