@@ -45,14 +45,15 @@ def run_study(
 ) -> int:
     """0 when every run of the study is finished, 1 when one failed, 128 + signal when stopped.
 
-    A finished run (`result.json` in its folder) is skipped; the others are started in plan order,
-    `n_jobs` at a time, each as `command <job file>` in a process of its own, and go on from their
-    checkpoint; one whose `result.json` is damaged is done again, and that file is kept. A failure
-    stops no other run. Where there are several CUDA devices, each of the runs at work has one of
-    its own. SIGINT, SIGTERM and SIGHUP are passed on as SIGTERM, a second one as SIGKILL. Two
-    calls for one study work one after the other, tables included, and a call waits for processes
-    that a killed call has left behind. Under `<output_dir>/studies/<name>` stand `study.json`
-    (what is computed), `jobs/`, `logs/` and, at the end, the tables.
+    A finished run (`result.json` in its folder) is skipped; the others are started seed by seed, so
+    that a study that is stopped can be compared, `n_jobs` at a time, each as `command <job file>`
+    in a process of its own, and go on from their checkpoint; one whose `result.json` is damaged is
+    done again, and that file is kept. A failure stops no other run. Where there are several CUDA
+    devices, each of the runs at work has one of its own. SIGINT, SIGTERM and SIGHUP are passed on
+    as SIGTERM, a second one as SIGKILL. Two calls for one study work one after the other, tables
+    included, and a call waits for processes that a killed call has left behind. Under
+    `<output_dir>/studies/<name>` stand `study.json` (what is computed), `jobs/`, `logs/` and, at
+    the end, the tables.
 
     Raises:
         StudyError: a study or overrides that cannot run, nothing is written then; or a file that
@@ -84,7 +85,7 @@ def run_study(
                 write_identity(study, jobs, folder, name_or_path, overrides)
             lock.truncate(0)
             print(n_jobs, file=lock, flush=True)  # for `status`
-            missing = _unfinished(jobs)
+            missing = _unfinished(sorted(jobs, key=lambda job: study.seeds.index(job.seed)))
             say(
                 f"study {study.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished "
                 f"before, {len(missing)} to do, {n_jobs} at a time; {folder}"
