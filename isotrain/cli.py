@@ -43,8 +43,8 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
 """
 REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
 MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
-    "study": "isotrain.study.command",
-    "collect": "isotrain.study.collect_command",
+    "study": "isotrain.launch.command",
+    "collect": "isotrain.reporting.collect_command",
     "tune": "isotrain.tune.command",
     "report": "isotrain.report",
 }

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import random
+import time
 from copy import deepcopy
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers or datasets is imported
@@ -25,6 +26,20 @@ ANIMALS = ("dog", "cat", "horse", "bird")
 ADJECTIVES = ("old", "small", "red", "quiet")
 VERBS = ("sees", "follows", "likes")
 PLACES = ("near the bank", "at the bank", "by the old bank", "behind the big bank")
+
+
+def wait_until(condition):
+    """Wait for something another process does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def eventually():
+    """`wait_until`."""
+    return wait_until
 
 
 def pytest_collection_modifyitems(items):

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from isotrain.locks import held
 from isotrain.pages.summary import say
-from isotrain.study.markdown import aligned
+from isotrain.reporting.markdown import aligned
 from isotrain.tune.confirm import Confirmation, best_trial, confirmation
 from isotrain.tune.definition import TuneError
 from isotrain.tune.plan import Plan

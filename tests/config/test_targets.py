@@ -85,8 +85,8 @@ def test_nothing_else_is_allowed(target):
 @pytest.mark.parametrize(
     "target",
     [
-        "isotrain.study.runner._start",
-        "isotrain.study.runner.run_study",
+        "isotrain.launch.runner._start",
+        "isotrain.launch.runner.run_study",
         "isotrain.cli.main",
         "isotrain.cli._become",
         "isotrain.demo.demo",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,26 +117,12 @@ class FakeStudy(NamedTuple):
     def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
         """`run_study` in a process of its own."""
         code = (
-            "import sys; from isotrain.study.runner import run_study; "
+            "import sys; from isotrain.launch.runner import run_study; "
             f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
             f"{self.command!r}))"
         )
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
-
-
-def wait_until(condition):
-    """Wait for something another process does."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def eventually():
-    """`wait_until`."""
-    return wait_until
 
 
 @pytest.fixture

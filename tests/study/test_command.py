@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from isotrain.study import command, runner
+from isotrain.launch import command, runner
+from isotrain.reporting.report import write_report
 from isotrain.study.progress import is_locked
-from isotrain.study.report import write_report
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_ctrl_c_while_a_study_is_planned_leaves_no_traceback(action, monkeypatch
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isotrain.study.runner.load_study", interrupted)
-    monkeypatch.setattr("isotrain.study.command.load_study", interrupted)
+    monkeypatch.setattr("isotrain.launch.runner.load_study", interrupted)
+    monkeypatch.setattr("isotrain.launch.command.load_study", interrupted)
     assert command.main([action, "smoke"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -90,7 +90,7 @@ def test_a_process_of_a_launcher_starts_no_study(called, monkeypatch, capsys, na
 
 def test_tables_are_written_by_one_call_at_a_time(fake, monkeypatch, capsys, eventually):
     """A report waits for another one, not for runs at work; `run` tabulates inside both locks."""
-    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     held = []
 
     def noted(*given):
@@ -188,7 +188,7 @@ def test_help_lists_the_studies(capsys):
 def test_the_parent_process_imports_nothing_heavy():
     heavy = "('torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'matplotlib')"
     code = (
-        "import sys; from isotrain.study.command import main; from isotrain.study.plan import *\n"
+        "import sys; from isotrain.launch.command import main; from isotrain.study.plan import *\n"
         "from isotrain.study.definition import load_study\n"
         "plan_jobs(load_study('smoke'))\n"
         f"print([m for m in {heavy} if m in sys.modules])"

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from isotrain.study.command import main
+from isotrain.launch.command import main
+from isotrain.launch.runner import run_study
 from isotrain.study.definition import Study, StudyError
 from isotrain.study.identity import arms_on_record, changes, check_identity, write_identity
 from isotrain.study.plan import plan_jobs
-from isotrain.study.runner import run_study
 
 STUDY = Study(
     name="one",
@@ -232,7 +232,7 @@ def test_runs_that_finished_before_the_first_call_show(written, finish):
 
 
 def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):
-    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
     before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
     other = [*fake.overrides, "data.batch_size=8"]

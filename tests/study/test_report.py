@@ -9,12 +9,12 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
+from isotrain.launch.runner import run_study
+from isotrain.reporting.report import write_report
 from isotrain.results import write_json
 from isotrain.study.definition import load_study
 from isotrain.study.identity import write_identity
 from isotrain.study.plan import plan_jobs
-from isotrain.study.report import write_report
-from isotrain.study.runner import run_study
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
@@ -172,7 +172,7 @@ def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypa
     jobs[5].folder.mkdir(parents=True)
     record = {"status": "failed", "error": "NonFiniteError: at step 3"}
     write_json(jobs[5].folder / "result.json", record)
-    monkeypatch.setattr("isotrain.study.findings.changes", lambda *_: ["seeds 1-2 were added"])
+    monkeypatch.setattr("isotrain.reporting.findings.changes", lambda *_: ["seeds 1-2 were added"])
     written(fake, jobs)
     (page,) = pages
     assert page.warnings == (

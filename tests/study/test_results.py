@@ -7,11 +7,11 @@ import math
 
 import pytest
 
+from isotrain.reporting.mixture import mixtures
+from isotrain.reporting.report import write_report
 from isotrain.results import write_json
 from isotrain.study.definition import StudyError, load_study
-from isotrain.study.mixture import mixtures
 from isotrain.study.plan import plan_jobs
-from isotrain.study.report import write_report
 from isotrain.study.results import Run, collect
 
 WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}

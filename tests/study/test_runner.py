@@ -11,10 +11,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.devices import device_for
-from isotrain.study import runner
+from isotrain.launch import runner
+from isotrain.launch.runner import Started, _state, _tell_end, run_study
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
-from isotrain.study.runner import Started, _state, _tell_end, run_study
 
 ORDER = [f"rte-{arm}-seed{seed}" for arm in ("none", "mean") for seed in (0, 1, 2)]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -130,7 +130,7 @@ def test_threads_reach_the_environment_of_a_run(fake):
 
 @pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
 def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, accelerator, seen):
-    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)  # seconds, and no part
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where devices are locked
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
@@ -144,7 +144,7 @@ def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, a
 
 
 def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr("isotrain.study.report._draw", lambda *_: None)
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")

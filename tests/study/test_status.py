@@ -13,11 +13,11 @@ import torch
 from filelock import FileLock
 from omegaconf import OmegaConf
 
-from isotrain.study import status
-from isotrain.study.command import main
+from isotrain.launch import status
+from isotrain.launch.command import main
+from isotrain.launch.status import State, seconds_left, show_status, state_of, status_table
 from isotrain.study.definition import study_names
 from isotrain.study.plan import Job
-from isotrain.study.status import State, seconds_left, show_status, state_of, status_table
 
 CFG = OmegaConf.create(
     {"trainer": {"max_epochs": 2, "max_steps": -1}, "data": {"batch_size": 10}, "seed": 0}

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.study.definition import load_study
 from isotrain.study.plan import plan_jobs
-from isotrain.study.wandb_report import send, wandb_options
 from tests import wandb_record
 
 TABLE = "task,arm,N,mean,p\nwic,none,277,0.5,\nwic,a,1 or 2,0.6,0.01\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
@@ -173,20 +172,6 @@ class FakeSearch(NamedTuple):
         )
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
-
-
-def wait_until(condition):
-    """Wait for something another process does."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def eventually():
-    """`wait_until`."""
-    return wait_until
 
 
 known = {}  # commands that were judged before, which takes long, without their output folder

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from isotrain.reporting.findings import cautions
+from isotrain.reporting.table import table_lines
+from isotrain.reporting.tidy import table_csv
 from isotrain.study.definition import Study
-from isotrain.study.findings import cautions
 from isotrain.study.results import Run
-from isotrain.study.table import table_lines
-from isotrain.study.tidy import table_csv
-from tests.study.small_tables import STUDY, findings, lost, parsed, runs, tex, text
+from tests.reporting.small_tables import STUDY, findings, lost, parsed, runs, tex, text
 
 
 def test_failed_runs_are_told_apart_and_beside_their_arm():

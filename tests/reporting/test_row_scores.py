@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.study.row_bootstrap import SCORES
+from isotrain.reporting.row_bootstrap import SCORES
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None)
 

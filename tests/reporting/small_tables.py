@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 
+from isotrain.reporting.findings import Findings
+from isotrain.reporting.latex import latex
+from isotrain.reporting.markdown import markdown
+from isotrain.reporting.table import table_lines
 from isotrain.study.definition import Study
-from isotrain.study.findings import Findings
-from isotrain.study.latex import latex
-from isotrain.study.markdown import markdown
 from isotrain.study.results import Gap, Run
-from isotrain.study.table import table_lines
 
 LAYER, COUNT = "isotropy/isoscore/layer_06/tokens", "isotropy/n_rows/layer_06/tokens"
 STUDY = Study(

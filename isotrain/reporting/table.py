@@ -8,10 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from isotrain.predictions import read_predictions
-from isotrain.study.definition import Study
-from isotrain.study.results import SPLITS, Gap, Run
-from isotrain.study.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
-from isotrain.study.statistics import (
+from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
+from isotrain.reporting.statistics import (
     Comparison,
     Summary,
     compare_paired,
@@ -19,6 +17,8 @@ from isotrain.study.statistics import (
     seeds_needed,
     summarize,
 )
+from isotrain.study.definition import Study
+from isotrain.study.results import SPLITS, Gap, Run
 
 Pairs = Sequence[tuple[Run, Run]]  # the runs of an arm and of the baseline that share a seed
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)

@@ -15,16 +15,16 @@ from isotrain.pages.study_content import (
     StudyContent,
     StudyRun,
 )
+from isotrain.reporting.cells import monitor_of, notes_of
+from isotrain.reporting.curves import isotropy_curves
+from isotrain.reporting.findings import WITHOUT, Findings, cautions
+from isotrain.reporting.row_bootstrap import RowInterval
+from isotrain.reporting.statistics import Summary
+from isotrain.reporting.table import Line
 from isotrain.results import read_result
-from isotrain.study.cells import monitor_of, notes_of
-from isotrain.study.curves import isotropy_curves
 from isotrain.study.definition import Study
-from isotrain.study.findings import WITHOUT, Findings, cautions
 from isotrain.study.plan import Job
 from isotrain.study.results import Run
-from isotrain.study.row_bootstrap import RowInterval
-from isotrain.study.statistics import Summary
-from isotrain.study.table import Line
 
 
 def page_content(found: Findings, jobs: Sequence[Job]) -> StudyContent:

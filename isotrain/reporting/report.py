@@ -12,14 +12,14 @@ from isotrain.config.redaction import redacted
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.pages.summary import say
 from isotrain.progress import working
+from isotrain.reporting.findings import Findings, find
+from isotrain.reporting.latex import latex
+from isotrain.reporting.markdown import markdown
+from isotrain.reporting.tidy import runs_csv, runs_parquet, table_csv
+from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.study.definition import Study, StudyError, question_of, study_text
-from isotrain.study.findings import Findings, find
-from isotrain.study.latex import latex
-from isotrain.study.markdown import markdown
 from isotrain.study.plan import SHARED, Job, in_force, study_folder
 from isotrain.study.results import NOT_RUN
-from isotrain.study.tidy import runs_csv, runs_parquet, table_csv
-from isotrain.study.wandb_report import send, wandb_options
 from isotrain.whole_files import replace_bytes
 
 
@@ -72,7 +72,7 @@ def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequenc
     try:
         with working("drawing study.html"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
-            from isotrain.study.page_content import page_content
+            from isotrain.reporting.page_content import page_content
 
             content = page_content(found, jobs)._replace(
                 overrides=tuple(_shared(study, overrides)),

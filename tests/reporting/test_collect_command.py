@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from isotrain.reporting.collect_command import find_runs, main
+from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
 from isotrain.results import write_json
-from isotrain.study.collect_command import find_runs, main
-from isotrain.study.groups import Found, differing, flat_config, groups_markdown
 from isotrain.study.results import Run
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isotrain.predictions import Predictions
-from isotrain.study import row_bootstrap
-from isotrain.study.row_bootstrap import SCORES, row_interval, same_rows
-from isotrain.study.statistics import compare_paired
+from isotrain.reporting import row_bootstrap
+from isotrain.reporting.row_bootstrap import SCORES, row_interval, same_rows
+from isotrain.reporting.statistics import compare_paired
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None)
 ACCURACY, SPEARMAN = SCORES["accuracy"], SCORES["spearman"]

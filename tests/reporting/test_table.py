@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from isotrain.predictions import Predictions, write_predictions
+from isotrain.reporting.statistics import seeds_needed
+from isotrain.reporting.table import table_lines
 from isotrain.study.definition import Study
 from isotrain.study.results import Gap, Run
-from isotrain.study.statistics import seeds_needed
-from isotrain.study.table import table_lines
 
 STUDY = Study(
     name="s",
@@ -255,7 +255,7 @@ def test_predictions_whose_storage_fails_are_not_called_damaged(predicted, monke
     def fail(folder, split):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("isotrain.study.table.read_predictions", fail)
+    monkeypatch.setattr("isotrain.reporting.table.read_predictions", fail)
     _, row = table_lines(STUDY, predicted)
     assert row.why_no_rows == "predictions of dev cannot be read now (Input/output error)"
 

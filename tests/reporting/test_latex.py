@@ -9,11 +9,11 @@ import matplotlib
 import pytest
 from matplotlib.ft2font import FT2Font
 
-from isotrain.study.cells import p_text
+from isotrain.reporting.cells import p_text
+from isotrain.reporting.latex import SIGNS, escaped, latex
+from isotrain.reporting.row_bootstrap import RowInterval
 from isotrain.study.definition import Study
-from isotrain.study.latex import SIGNS, escaped, latex
-from isotrain.study.row_bootstrap import RowInterval
-from tests.study.small_tables import (
+from tests.reporting.small_tables import (
     LONG,
     STUDY,
     findings,

@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from isotrain.config.redaction import redacted
+from isotrain.launch.preview import preview
+from isotrain.launch.runner import owned_tables, run_study
+from isotrain.launch.status import show_status
 from isotrain.pages.summary import say
 from isotrain.progress import launched
+from isotrain.reporting.report import write_report
 from isotrain.study.definition import (
     Study,
     StudyError,
@@ -21,10 +25,6 @@ from isotrain.study.definition import (
 )
 from isotrain.study.identity import check_identity, write_identity
 from isotrain.study.plan import Job, plan_jobs, study_folder
-from isotrain.study.preview import preview
-from isotrain.study.report import write_report
-from isotrain.study.runner import owned_tables, run_study
-from isotrain.study.status import show_status
 from isotrain.study.stored import stored
 
 ACTIONS = {  # and what they take beside a study and overrides

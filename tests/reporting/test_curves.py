@@ -7,9 +7,9 @@ import json
 import pytest
 
 from isotrain.keys import Place
-from isotrain.study.curves import isotropy_curves
+from isotrain.reporting.curves import isotropy_curves
+from isotrain.reporting.statistics import compare_paired, summarize
 from isotrain.study.results import Run
-from isotrain.study.statistics import compare_paired, summarize
 
 AFTER = Place("isoscore", "pooled", "after")
 

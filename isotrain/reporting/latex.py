@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from isotrain.pages.study_words import by_arm
-from isotrain.study.cells import (
+from isotrain.reporting.cells import (
     collapsed,
     detail_cells,
     heading,
@@ -16,8 +16,8 @@ from isotrain.study.cells import (
     number,
     p_text,
 )
-from isotrain.study.findings import Findings, cautions
-from isotrain.study.table import Line
+from isotrain.reporting.findings import Findings, cautions
+from isotrain.reporting.table import Line
 
 Part = tuple[str, Sequence[Sequence[str]]]  # a title and the lines below it
 OPENING = "% In the preamble: \\usepackage{booktabs}"

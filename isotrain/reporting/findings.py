@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from isotrain.reporting.mixture import mixtures
+from isotrain.reporting.table import Line, table_lines
 from isotrain.study.definition import Study
 from isotrain.study.identity import arms_on_record, changes
-from isotrain.study.mixture import mixtures
 from isotrain.study.plan import Job
 from isotrain.study.results import Gap, Run, collect
-from isotrain.study.table import Line, table_lines
 
 WITHOUT = "without degenerate"  # the name of the tables that leave such runs out
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.study.statistics import Comparison, compare_paired, seeds_needed, smallest_p
+from isotrain.reporting.statistics import Comparison, compare_paired, seeds_needed, smallest_p
 
 SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from isotrain.pages.study_words import best_of_text, by_arm
+from isotrain.reporting.statistics import LEVEL, Summary, smallest_p
+from isotrain.reporting.table import Line
 from isotrain.study.definition import Study
 from isotrain.study.results import Run
-from isotrain.study.statistics import LEVEL, Summary, smallest_p
-from isotrain.study.table import Line
 
 HEADING = ("arm", "n", "mean", "sd", "95 % interval", "difference", "95 % interval", "p Holm")
 PUBLISHED = ("arm", "published", "difference", "here", "n", "difference here")

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 from isotrain.pages.summary import say
 from isotrain.progress import working
-from isotrain.results import read_result
-from isotrain.study.groups import (
+from isotrain.reporting.groups import (
     Found,
     differing,
     flat_config,
     groups_markdown,
     without_seeds,
 )
-from isotrain.study.markdown import mixed
+from isotrain.reporting.markdown import mixed
+from isotrain.reporting.report import replace_files
+from isotrain.reporting.tidy import runs_csv, runs_parquet
+from isotrain.results import read_result
 from isotrain.study.progress import checkpoint_step, is_owned, newest_step
-from isotrain.study.report import replace_files
 from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
-from isotrain.study.tidy import runs_csv, runs_parquet
 
 LEGEND = """
 n: seeds; N: rows the score was computed on. Mean, standard deviation (n − 1) and two-sided 95 % t

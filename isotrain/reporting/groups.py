@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.study.cells import number, spread
-from isotrain.study.markdown import aligned
+from isotrain.reporting.cells import number, spread
+from isotrain.reporting.markdown import aligned
+from isotrain.reporting.statistics import summarize
 from isotrain.study.results import Run
-from isotrain.study.statistics import summarize
 
 HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "test mean")
 TELLING = "what differs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper, wrap
 
-from isotrain.study.cells import (
+from isotrain.reporting.cells import (
     HEADING,
     PUBLISHED,
     collapsed,
@@ -17,12 +17,12 @@ from isotrain.study.cells import (
     published_cells,
     told_below,
 )
+from isotrain.reporting.findings import Findings
+from isotrain.reporting.mixture import mixtures
+from isotrain.reporting.statistics import LEVEL
+from isotrain.reporting.table import FEWEST_FOR_A_POINT, Line
 from isotrain.study.definition import Study
-from isotrain.study.findings import Findings
-from isotrain.study.mixture import mixtures
 from isotrain.study.results import Run
-from isotrain.study.statistics import LEVEL
-from isotrain.study.table import FEWEST_FOR_A_POINT, Line
 
 WIDTH = 120
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from isotrain.keys import DEV, Place
 from isotrain.pages.study_content import Curve, Estimate, Point
+from isotrain.reporting.statistics import Summary, compare_paired, summarize
 from isotrain.row_file import read_rows
 from isotrain.study.results import DAMAGE, Run, read_place
-from isotrain.study.statistics import Summary, compare_paired, summarize
 
 Of = tuple[str, str, Place]  # task and arm, and where it was measured
 BySeed = Mapping[int, float]

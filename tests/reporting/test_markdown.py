@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from isotrain.reporting.markdown import markdown
+from isotrain.reporting.row_bootstrap import RowInterval
+from isotrain.reporting.tidy import table_csv
 from isotrain.study.definition import Study
-from isotrain.study.markdown import markdown
 from isotrain.study.results import Gap
-from isotrain.study.row_bootstrap import RowInterval
-from isotrain.study.tidy import table_csv
-from tests.study.small_tables import (
+from tests.reporting.small_tables import (
     LONG,
     LONGER,
     NONE,

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from isotrain.reporting.table import Line
 from isotrain.study.definition import Study
 from isotrain.study.results import Run
-from isotrain.study.table import Line
 
 COLUMNS = (
     *("runs", "task", "score", "arm", "N", "n", "mean", "sd", "low", "high", "best_of", "failed"),

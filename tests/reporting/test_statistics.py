@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.study.statistics import compare_paired, holm, seeds_needed, summarize
+from isotrain.reporting.statistics import compare_paired, holm, seeds_needed, summarize
 
 SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3

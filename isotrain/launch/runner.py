@@ -15,11 +15,11 @@ from isotrain.devices import cuda_devices, device_for
 from isotrain.jobs import COMMAND, POLL_S, last_lines, start_job, stop_job, stop_signals
 from isotrain.pages.summary import say
 from isotrain.progress import duration, is_watched, working
+from isotrain.reporting.report import write_report
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.identity import check_identity, write_identity
 from isotrain.study.plan import Job, plan_jobs, study_folder
 from isotrain.study.progress import ENDED, is_owned, newest_step
-from isotrain.study.report import write_report
 from isotrain.study.stored import put_aside, stored
 
 LOOK_S = 2.0  # between two looks at how far the runs are

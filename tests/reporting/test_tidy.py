@@ -7,8 +7,8 @@ import io
 import pyarrow.parquet as pq
 import pytest
 
-from isotrain.study.tidy import COLUMNS, runs_csv, runs_parquet, table_csv
-from tests.study.small_tables import (
+from isotrain.reporting.tidy import COLUMNS, runs_csv, runs_parquet, table_csv
+from tests.reporting.small_tables import (
     ARM,
     LAYER,
     NONE,
