@@ -37,6 +37,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain study run NAME --jobs 2                              arms × tasks × seeds, to a table
   isotrain study list | status NAME | report NAME               what there is, how far, its table
   isotrain tune run NAME --jobs 2                               a search by the score on dev
+  isotrain analyze analysis=NAME encoder=minilm                 analyses of any encoder
   isotrain collect DIR                                          every finished run, in one table
   isotrain report RUN                                           the page of a run, report.html
   isotrain demo                                                 two small runs, compared
@@ -44,6 +45,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
 REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
 MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
     "study": "isotrain.launch.command",
+    "analyze": "isotrain.analysis.command",
     "collect": "isotrain.reporting.collect_command",
     "tune": "isotrain.tune.command",
     "report": "isotrain.report",

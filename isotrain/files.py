@@ -34,7 +34,7 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
     A folder is looked for in any case; the hub's cache only where the hub is switched off
     (`HF_HUB_OFFLINE=1`). Nothing is read and no network is asked.
     """
-    mistakes = [*_data_mistakes(cfg), *_encoder_mistakes(cfg), *_peft_mistakes(cfg)]
+    mistakes = [*_data_mistakes(cfg), *encoder_mistakes(cfg), *_peft_mistakes(cfg)]
     mistakes += _logger_mistakes(cfg)
     try:
         start_file(cfg)
@@ -68,7 +68,8 @@ def _source(cfg: DictConfig) -> Source | None:
     return made if hasattr(made, "missing") else None
 
 
-def _encoder_mistakes(cfg: DictConfig) -> list[str]:
+def encoder_mistakes(cfg: DictConfig) -> list[str]:
+    """Weights that are neither on disk nor reachable, with the ways out."""
     target = _target(cfg, "encoder")
     name = _resolved(cfg, "encoder.name")
     if not target.startswith("isotrain.encoders.") or not isinstance(name, str):

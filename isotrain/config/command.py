@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
@@ -21,22 +21,44 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from isotrain.config.analysis import SECTIONS as ANALYSIS_SECTIONS
+from isotrain.config.analysis import mistakes_in_analysis, register_analysis
+from isotrain.config.any_root import missing_keys
 from isotrain.config.binding import nearest
 from isotrain.config.compose import conf_folder
-from isotrain.config.rules import missing_keys, mistakes_in
+from isotrain.config.rules import mistakes_in
 from isotrain.config.schema import SECTIONS, register
 from isotrain.config.targets import foreign_code
 
 MOST_JOBS = 64  # of a sweep, judged in advance
-OF_SEVERAL_RUNS = {  # folders of the config tree whose files are no part of one run, and their use
+OTHERS = {  # groups whose files are no part of one run, and their use
     "study": "isotrain study run {}",
     "tune": "isotrain tune run {}",
     "sweep": "isotrain train -m sweep={}",
 }
 
 
+class Root(NamedTuple):
+    """A kind of command: the file that its configuration is composed from, and its rules."""
+
+    name: str
+    sections: Mapping[str, Any]  # dotted section to dataclass
+    register: Callable[[], None]
+    mistakes_in: Callable[[DictConfig], list[str]]
+    others: Mapping[str, str]  # groups that are for another command, and that command
+
+
+TRAIN = Root(
+    "train", SECTIONS, register, mistakes_in, {**OTHERS, "analysis": "isotrain analyze analysis={}"}
+)
+ANALYZE = Root("analyze", ANALYSIS_SECTIONS, register_analysis, mistakes_in_analysis, OTHERS)
+
+
 def check_command(
-    overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
+    overrides: Sequence[str],
+    config_dir: str | None = None,
+    multirun: bool = False,
+    root: Root = TRAIN,
 ) -> tuple[DictConfig | None, list[str]]:
     """The configuration (None where it does not compose) and every mistake of a command line.
 
@@ -46,18 +68,18 @@ def check_command(
     >>> check_command(["sede=1", "task=wicc"])[1]
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
-    register()
+    root.register()
     if config_dir is not None and not Path(config_dir).is_dir():
         return None, [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
-    loader, compose = _composer(own, _newest(own))
+    loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
     unknown: set[str] = set()  # groups whose option does not exist
     for text in overrides:
         try:
             values = _simple(text, multirun)
-            found = [m for value in values for m in _group_mistakes(loader, value)]
+            found = [m for value in values for m in _group_mistakes(loader, value, root)]
         except Exception as error:  # Hydra has many kinds
             mistakes.append(f"{text} cannot be read: {_first_line(error)}")
             continue
@@ -73,13 +95,13 @@ def check_command(
             cfg = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
-            mistakes.append(f"{_reasons(error)} (of {places})")
+            mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
         values_of_job = [o for o in job if not _is_composed(loader, o)]
         found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
         mistakes += found
         if not (found and missing_keys(cfg)):  # the misspelt key may be the missing one
-            mistakes += _judged(cfg)
+            mistakes += _judged(cfg, root)
         if number == 0:
             first = cfg
     for group in unknown:
@@ -88,9 +110,9 @@ def check_command(
     return first, list(dict.fromkeys(mistakes))
 
 
-def _judged(cfg: DictConfig) -> list[str]:
+def _judged(cfg: DictConfig, root: Root) -> list[str]:
     try:
-        return mistakes_in(cfg)
+        return root.mistakes_in(cfg)
     except Exception as error:  # a value of a kind that no rule has thought of
         return [f"this configuration cannot be read: {type(error).__name__}: {_first_line(error)}"]
 
@@ -124,7 +146,7 @@ def _newest(config_dir: str | None) -> int:
 
 @lru_cache(maxsize=4)
 def _composer(
-    config_dir: str | None, newest: int
+    config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], DictConfig]]:
     """The loader of config groups, and compositions of them, each made once and then copied."""
     loader = _loader(config_dir)
@@ -132,7 +154,7 @@ def _composer(
 
     def compose(groups: tuple[str, ...]) -> DictConfig:
         if groups not in known:
-            cfg = loader.load_configuration("train", list(groups), run_mode=RunMode.RUN)
+            cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
             if foreign := foreign_code(OmegaConf.to_container(cfg.hydra, resolve=False)):
                 raise HydraException(
                     f"hydra.{foreign[0]} would run code that is not Hydra's own; leave it out"
@@ -171,12 +193,12 @@ def _is_composed(loader: ConfigLoaderImpl, override: Override) -> bool:
     return _is_group(loader, override) or override.is_hydra_override()
 
 
-def _group_mistakes(loader: ConfigLoaderImpl, override: Override) -> list[str]:
+def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) -> list[str]:
     if not _is_group(loader, override) or override.is_delete():
         return []
     group, value = override.key_or_group, override.value()
-    if group in OF_SEVERAL_RUNS:
-        use = OF_SEVERAL_RUNS[group].format(value)
+    if group in root.others:
+        use = root.others[group].format(value)
         return [f"{group}={value} is no part of one run; use: {use}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
@@ -226,11 +248,11 @@ def _no_key(key: str, cfg: DictConfig) -> str:
     return f"no key {key}"
 
 
-def _reasons(error: Exception) -> str:
+def _reasons(error: Exception, root: Root) -> str:
     """What a composition says, in one line without its empty headings."""
     lines = [line.strip().rstrip(":") for line in str(error).splitlines() if line.strip()]
     if unknown := re.search(r"Key '(\w+)' not in '\w+'", str(error)):
-        known = [field.name for schema in SECTIONS.values() for field in fields(schema)]
+        known = [field.name for schema in root.sections.values() for field in fields(schema)]
         lines.insert(1, nearest(unknown[1], known))
     return "; ".join(lines[:3]) or type(error).__name__
 

@@ -6,10 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import InterpolationResolutionError
+from omegaconf import DictConfig
 
-from isotrain.config.binding import binding_mistakes
+from isotrain.config.any_root import (
+    missing_keys,
+    number_mistakes,
+    resolved,
+    secret_mistakes,
+    target_mistakes,
+)
 from isotrain.config.cluster_rule import cluster_mistakes
 from isotrain.config.data_rule import data_mistakes
 from isotrain.config.freezing_rule import freezing_mistakes
@@ -17,10 +22,9 @@ from isotrain.config.monitor_rule import monitor_mistakes
 from isotrain.config.objective_rule import objective_mistakes
 from isotrain.config.processes import number_asked_for
 from isotrain.config.reading import class_constant
-from isotrain.config.redaction import literal_secrets
+from isotrain.config.schema import SECTIONS
 from isotrain.config.selection_rule import selection_mistakes
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
-from isotrain.config.targets import is_allowed, targets
 from isotrain.config.task_rule import task_mistakes
 
 LEAST = {  # smallest legal value of a number; those of a part stand in its annotations
@@ -68,28 +72,15 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     """
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
-    content, mistakes = _resolved(cfg)
-    mistakes += wrong_keys(content)
-    mistakes += [
-        f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
-        f"reference to the environment: '{key}=${{oc.env:NAME}}'"
-        for key in literal_secrets(OmegaConf.to_container(cfg, resolve=False))
-    ]
+    content, mistakes = resolved(cfg)
+    mistakes += wrong_keys(content, SECTIONS, "a run")
+    mistakes += secret_mistakes(cfg)
     content = with_defaults(content)  # what was deleted is told, and hides nothing else
     mistakes += wrong_shapes(content)
     if not is_whole(content):  # the rules below read its parts
         return mistakes
-    for path, node in targets(content):
-        if is_allowed(str(node["_target_"])):
-            mistakes += binding_mistakes(path, node)
-        else:
-            mistakes.append(
-                f"{path}._target_={node['_target_']} is not allowed: a target is a part defined in "
-                "isotrain, or in a package of yours that ISOTRAIN_ALLOW=<package> names, or an "
-                "optimizer of torch, or a logger of pytorch_lightning (a package of yours must be "
-                "importable: install it, or set PYTHONPATH)"
-            )
-    mistakes += _number_mistakes(content)
+    mistakes += target_mistakes(content)
+    mistakes += number_mistakes(content, LEAST, MOST)
     mistakes += data_mistakes(content["data"])
     mistakes += selection_mistakes(content)
     mistakes += _site_mistakes(content)
@@ -101,61 +92,6 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     if not mistakes:  # its arithmetic needs sound numbers
         mistakes += cluster_mistakes(content)
     return mistakes
-
-
-def _number_mistakes(content: dict[str, Any]) -> list[str]:
-    mistakes = []
-    for limits, rule in ((LEAST, "least"), (MOST, "most")):
-        for key, limit in limits.items():
-            section, _, leaf = key.rpartition(".")
-            value = (content[section] if section else content).get(leaf)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue  # another type is told by the signature
-            if not (value >= limit if rule == "least" else value <= limit):
-                mistakes.append(f"{key} must be at {rule} {limit}, got {value}")
-    return mistakes
-
-
-def missing_keys(cfg: DictConfig) -> list[str]:
-    """Keys that must be given and are not; nothing is resolved."""
-    found: list[str] = []
-    waiting: list[tuple[str, Any]] = [("", OmegaConf.to_container(cfg, resolve=False))]
-    while waiting:
-        path, node = waiting.pop()
-        if isinstance(node, dict):
-            waiting += [(f"{path}.{key}" if path else str(key), v) for key, v in node.items()]
-        elif node == "???":
-            found.append(path)
-    return sorted(found)
-
-
-def _resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
-    """The plain content, with what could not be resolved left as it is and named."""
-    content: dict[str, Any] = {}
-    mistakes = []
-    whole = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)
-    assert isinstance(whole, dict)
-    for key in map(str, whole):
-        try:
-            value = cfg[key]
-            if OmegaConf.is_config(value):
-                content[key] = OmegaConf.to_container(value, resolve=True, enum_to_str=True)
-            else:
-                content[key] = getattr(value, "value", value)  # an enumeration as its name
-        except InterpolationResolutionError as error:
-            content[key] = whole[key]
-            variable = re.search(r"Environment variable '(\w+)'", str(error))
-            if variable and variable[1] == "ISOTRAIN_DATA_DIR":
-                mistakes.append(
-                    "source=local reads the folder that ISOTRAIN_DATA_DIR names, and it is not "
-                    "set; export ISOTRAIN_DATA_DIR=<folder with rte/, wic/, stsb/>, or use "
-                    "source=hub or source=demo"
-                )
-            elif variable:
-                mistakes.append(f"{key} reads the environment variable {variable[1]}; set it")
-            else:
-                mistakes.append(f"{error.full_key or key}: {str(error).splitlines()[0]}")
-    return content, mistakes
 
 
 def _site_mistakes(content: dict[str, Any]) -> list[str]:

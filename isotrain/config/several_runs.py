@@ -14,7 +14,12 @@ from isotrain.config.binding import nearest
 from isotrain.config.compose import conf_folder
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # names become file names, joined by dashes
-NOUNS = {"study": "study", "tune": "search", "sweep": "sweep"}  # of a file of each group
+NOUNS = {
+    "study": "study",
+    "tune": "search",
+    "sweep": "sweep",
+    "analysis": "analysis",
+}  # of a file of each group
 
 
 def shipped(group: str) -> Any:

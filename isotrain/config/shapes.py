@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,21 +19,24 @@ NEEDS = ("rows", "labels", "groups", "reference")  # what a run can give a metri
 PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
 
 
-def wrong_keys(content: dict[str, Any]) -> list[str]:
-    """Keys that `+key=value` slipped past the schema, and those that `~key` took away."""
+def wrong_keys(content: dict[str, Any], sections: Mapping[str, Any], root: str) -> list[str]:
+    """Keys that `+key=value` slipped past the schema, and those that `~key` took away.
+
+    `sections` maps dotted sections to dataclasses, "" to that of the whole, called `root`.
+    """
     found = []
-    for section, schema in SECTIONS.items():
+    for section, schema in sections.items():
         node = content.get(section, {}) if section else content
         legal = [f.name for f in fields(schema)]
         if not isinstance(node, dict):
             found.append(f"{section} must have the keys {', '.join(legal)}, got {node!r}")
             continue
         found += [
-            f"{section or 'a run'} has no key {key}; {nearest(str(key), legal)}"
+            f"{section or root} has no key {key}; {nearest(str(key), legal)}"
             for key in sorted(set(node) - set(legal), key=str)
         ]
         found += [
-            f"{section + '.' if section else ''}{key} was deleted, and a run needs it; leave it in"
+            f"{section + '.' if section else ''}{key} was deleted, and {root} needs it; leave it in"
             for key in legal
             if key not in node and not (section and section not in content)
         ]
@@ -50,7 +54,8 @@ def with_defaults(content: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _is_part(node: Any) -> bool:
+def is_part(node: Any) -> bool:
+    """Whether a node names what it makes."""
     return (
         isinstance(node, dict) and isinstance(node.get("_target_"), str) and bool(node["_target_"])
     )
@@ -58,7 +63,7 @@ def _is_part(node: Any) -> bool:
 
 def is_whole(content: dict[str, Any]) -> bool:
     """Whether every group is a part and every section has its keys."""
-    return all(_is_part(content.get(group)) for group in NEEDED) and not any(
+    return all(is_part(content.get(group)) for group in NEEDED) and not any(
         not isinstance(node := content.get(section) if section else content, dict)
         or any(f.name not in node for f in fields(schema))
         for section, schema in SECTIONS.items()
@@ -70,7 +75,7 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
     mistakes = [
         f"{group} must be one of its options, with a _target_"
         for group in NEEDED
-        if not _is_part(content.get(group))
+        if not is_part(content.get(group))
     ]
     parts: dict[str, Any] = {group: content.get(group) for group in NEEDED}
     for group in ("objective", "logger", "metric"):
@@ -99,7 +104,7 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
                     f"otherwise; got {node.get('groups')!r}"
                 )
             node = node["function"]
-        if not _is_part(node):
+        if not is_part(node):
             if path not in NEEDED:
                 mistakes.append(f"{path} must be a part with a _target_, got {node!r}")
             continue

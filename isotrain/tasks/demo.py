@@ -37,8 +37,13 @@ class DemoSource:
         return f"demo-v1-seed{self.seed}"
 
     def missing(self, data_set: DataSet) -> str | None:
-        """Nothing: rows are generated."""
-        return None
+        """A data set that has no generated namesake, with the way out; else None."""
+        if data_set.name in _TASKS:
+            return None
+        return (
+            f"source=demo has {', '.join(_TASKS)}, not {data_set.name}; use source=local "
+            "(ISOTRAIN_DATA_DIR) or source=hub"
+        )
 
     def revision_of(self, data_set: DataSet) -> str:
         """Version and seed of the generator, for the record."""

@@ -34,6 +34,7 @@ class DataSet(NamedTuple):
     classes: tuple[str, ...] = ()  # of the target, by number
     files: tuple[str, ...] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
     hides: tuple[str, ...] = ("test",)  # splits with rows that may lack gold
+    needs: tuple[str, ...] = ("train", "dev")  # splits without which nothing can be done
 
 
 class LocalSource:
@@ -61,7 +62,7 @@ class LocalSource:
     def missing(self, data_set: DataSet) -> str | None:
         """What has to be there and is not, with the ways out; None if nothing. Opens no file."""
         folder, files = self._folder(data_set), self._files(data_set)
-        absent = [split for split in ("train", "dev") if split not in files]
+        absent = [split for split in data_set.needs if split not in files]
         if not absent:
             return None
         names = (data_set.name, *data_set.folders)
@@ -72,7 +73,7 @@ class LocalSource:
                 str(path) for split in absent for path in _candidates(folder, data_set, split)
             )
         )
-        first = (_candidates(Path(data_set.name), data_set, s)[0] for s in ("train", "dev"))
+        first = (_candidates(Path(data_set.name), data_set, s)[0] for s in data_set.needs)
         return (
             f"source=local looked for {wanted}; set ISOTRAIN_DATA_DIR (or source.root) to a "
             f"folder that holds {' and '.join(map(str, first))}"
@@ -162,11 +163,11 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
     A class name becomes its number, and a target that the split hides becomes −1.
 
     Raises:
-        ValueError: train or dev without rows, or a row with a missing or wrong field; file and
-            line, or revision, split and row (from 0), are named.
+        ValueError: a split that is needed without rows, or a row with a missing or wrong field;
+            file and line, or revision, split and row (from 0), are named.
     """
     found = source.read(data_set, split)
-    if not found and split != "test":
+    if not found and split in data_set.needs:
         raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
     may_hide = bool(data_set.target) and split in data_set.hides
     rows = []

@@ -13,8 +13,9 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf, open_dict
 
+from isotrain.config.any_root import missing_keys
 from isotrain.config.compose import compose_run, plain
-from isotrain.config.rules import LEAST, check, missing_keys, mistakes_in
+from isotrain.config.rules import LEAST, check, mistakes_in
 from isotrain.transforms.cluster_pca import ClusterPCA
 
 BASE = ("encoder=tiny", "source=demo")

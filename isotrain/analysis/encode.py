@@ -1,0 +1,197 @@
+"""Sentences to rows of every layer, streamed to disk: means of token spans.
+
+A sentences of a batch, T tokens, L blocks, D hidden, N spans (rows), M tokens of spans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.types import Subject
+from isotrain.types import Batch
+from isotrain.whole_files import replace_text
+
+FLUSH_S = 5.0  # between two notes of how far the rows on disk are
+CHUNK = 1024  # sentences that are tokenised at a time
+
+
+class Tokens(NamedTuple):
+    """Sentences as a tokenizer sees them, special tokens included."""
+
+    ids: list[list[int]]
+    special: list[list[int]]  # 1 = CLS, SEP
+    words: list[list[int | None]]  # number of the word of each token; None for special tokens
+    offsets: list[list[tuple[int, int]]]  # characters of each token, the end excluded
+    n_cut: int  # sentences that were longer than `max_length`
+
+
+class Spans(NamedTuple):
+    """Rows: each is the mean over the tokens `start` to `stop` (excluded) of a sentence."""
+
+    sentence_N: np.ndarray
+    start_N: np.ndarray
+    stop_N: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sentence_N)
+
+
+def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Tokens:
+    """Token ids, special marks, word numbers and characters of each sentence.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> tokens = tokenise(build_tiny(8, 1, 1).tokenizer, ["dog sees"], 16)
+    >>> tokens.special, tokens.words
+    ([[1, 0, 0, 0, 0, 1]], [[None, 0, 1, 1, 1, None]])
+    """
+    found = Tokens([], [], [], [], 0)
+    n_cut = 0
+    for start in range(0, len(sentences), CHUNK):
+        encoded = tokenizer(
+            list(sentences[start : start + CHUNK]),
+            truncation=True,
+            max_length=max_length,
+            padding=False,
+            return_token_type_ids=False,
+            return_attention_mask=False,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=True,
+        )
+        found.ids.extend(encoded["input_ids"])
+        found.special.extend(encoded["special_tokens_mask"])
+        found.offsets.extend(encoded["offset_mapping"])
+        for encoding in encoded.encodings:
+            found.words.append(encoding.word_ids)
+            n_cut += bool(encoding.overflowing)
+    return found._replace(n_cut=n_cut)
+
+
+def whole_sentences(tokens: Tokens) -> Spans:
+    """One row a sentence: the mean of all its tokens, CLS and SEP among them (mean pooling)."""
+    n_tokens = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
+    return Spans(np.arange(len(n_tokens)), np.zeros_like(n_tokens), n_tokens)
+
+
+def encode_rows(
+    subject: Subject,
+    name: str,
+    tokens: Tokens,
+    spans: Spans,
+    layers: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Rows `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
+
+    Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
+    lies in the file `<folder>/<name>.npy` (memory does not grow with N), only sentences with a
+    span are encoded, the longest first, and an attempt that was stopped goes on where it was.
+    The same rows at any batch size, but for rounding (at most 1e-5 of their rms).
+    """
+    encoder = subject.encoder
+    layers = list(range(encoder.n_blocks + 1)) if layers is None else list(layers)
+    shape = (len(layers), len(spans), encoder.width)
+    path = subject.folder / f"{name}.npy"
+    used = np.unique(spans.sentence_N)
+    lengths = np.array([len(tokens.ids[i]) for i in used])
+    order = used[np.argsort(-lengths, kind="stable")]
+    batches = [order[i : i + subject.batch_size] for i in range(0, len(order), subject.batch_size)]
+    rows_ND, n_done = _opened(path, shape)
+    by_sentence = np.argsort(spans.sentence_N, kind="stable")
+    first = np.searchsorted(spans.sentence_N[by_sentence], np.arange(len(tokens.ids) + 1))
+    noted_at = time.monotonic()
+    for number, sentences in enumerate(batches[n_done:], start=n_done + 1):
+        row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
+        states = hidden_states(subject, [tokens.ids[i] for i in sentences])
+        place = {int(i): k for k, i in enumerate(sentences)}
+        for k, layer in enumerate(layers):
+            at_N = np.array([place[int(i)] for i in spans.sentence_N[row_N]])
+            found = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
+            rows_ND[k, row_N] = found.float().cpu().numpy()
+        if time.monotonic() > noted_at + FLUSH_S or number == len(batches):
+            rows_ND.flush()
+            replace_text(_note(path), f"{number}")
+            noted_at = time.monotonic()
+            subject.tell(f"{name}: {number} of {len(batches)} batches encoded")
+    return rows_ND
+
+
+def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+    """L + 1 hidden states `[A, T, D]` of tokenised sentences, padded on the right.
+
+    The last one is what leaves the encoder: a norm behind the last block is in it.
+    """
+    encoder = subject.encoder
+    device = next(iter(encoder.parameters()), torch.zeros(0)).device  # type: ignore[attr-defined]
+    batch = padded(ids, encoder.tokenizer.pad_token_id or 0).to(device)
+    with torch.inference_mode():
+        output = encoder(batch, {})
+    return (*output.hidden_states[:-1], output.last)
+
+
+def padded(ids: Sequence[Sequence[int]], pad: int) -> Batch:
+    """A batch of sentences without labels."""
+    length = max(map(len, ids))
+    input_AT = torch.full((len(ids), length), pad, dtype=torch.long)
+    mask_AT = torch.zeros_like(input_AT)
+    for a, own in enumerate(ids):
+        input_AT[a, : len(own)] = torch.tensor(own)
+        mask_AT[a, : len(own)] = 1
+    zeros = torch.zeros_like(input_AT)
+    none = torch.zeros(len(ids), dtype=torch.long)
+    return Batch(input_AT, mask_AT, zeros, zeros, none, none)
+
+
+def span_means(
+    states_ATD: Tensor, at_N: np.ndarray, start_N: np.ndarray, stop_N: np.ndarray
+) -> Tensor:
+    """Means `[N, D]` over the tokens start to stop of sentence `at` of a batch.
+
+    >>> states = torch.tensor([[[1.0], [3.0], [8.0]]])
+    >>> span_means(states, *(np.array([k, k]) for k in (0,)), np.array([0, 2]), np.array([2, 3]))
+    tensor([[2.],
+            [8.]])
+    """
+    n_tokens_N = stop_N - start_N
+    if (n_tokens_N < 1).any():
+        raise ValueError("a span must have a token: start below stop")
+    n, (_, length, width) = len(at_N), states_ATD.shape
+    first_N = at_N * length + start_N
+    row_M = np.repeat(np.arange(n), n_tokens_N)
+    within_M = np.arange(len(row_M)) - np.repeat(np.cumsum(n_tokens_N) - n_tokens_N, n_tokens_N)
+    token_M = torch.from_numpy(np.repeat(first_N, n_tokens_N) + within_M)
+    flat = states_ATD.reshape(-1, width)
+    token_MD = flat[token_M.to(flat.device)]
+    if len(row_M) == n:
+        return token_MD
+    sums_ND = torch.zeros(n, width, dtype=flat.dtype, device=flat.device)
+    sums_ND.index_add_(0, torch.from_numpy(row_M).to(flat.device), token_MD)
+    counts_N1 = torch.from_numpy(n_tokens_N).to(flat.device, flat.dtype)[:, None]
+    return sums_ND / counts_N1
+
+
+def blocks_of_rows(rows_ND: np.ndarray, size: int = 4096) -> Iterator[Tensor]:
+    """The rows of one layer, `size` at a time, as tensors of their own."""
+    for start in range(0, len(rows_ND), size):
+        yield torch.from_numpy(np.array(rows_ND[start : start + size]))
+
+
+def _opened(path: Path, shape: tuple[int, ...]) -> tuple[np.memmap, int]:
+    """The array of a file, and how many batches of it are done."""
+    note = _note(path)
+    if path.is_file() and note.is_file():
+        found = np.lib.format.open_memmap(path, mode="r+")
+        if found.shape == shape:
+            return found, int(note.read_text(encoding="utf-8"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    note.unlink(missing_ok=True)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape), 0
+
+
+def _note(path: Path) -> Path:
+    return path.with_suffix(".done")

@@ -1,0 +1,81 @@
+"""The typed root of an analysis's configuration, and what it must fulfil."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.any_root import (
+    missing_keys,
+    number_mistakes,
+    resolved,
+    secret_mistakes,
+    target_mistakes,
+)
+from isotrain.config.compose import plain
+from isotrain.config.shapes import is_part, wrong_keys
+
+PARTS = ("analysis", "encoder", "source")
+LEAST = {"seed": 0, "threads": 1, "batch_size": 1, "max_length": 3}
+MOST = {"seed": 2**32 - 1, "threads": 1024}
+NOT_CONTENT = ("check", "output_dir", "rerun")  # keys that change no number
+
+
+class Check(StrEnum):
+    """What an analysis is compared with."""
+
+    published = "published"
+
+
+@dataclass
+class AnalysisConfig:
+    """Keys of an analysis; a group's own keys are those of its target's signature."""
+
+    analysis: Any = None
+    encoder: Any = None
+    source: Any = None
+    from_run: str | None = None
+    check: Check | None = None
+    seed: int = 0
+    threads: int | None = None
+    batch_size: int = 32
+    max_length: int = 128
+    output_dir: str = "runs"
+    rerun: bool = False
+
+
+SECTIONS = {"": AnalysisConfig}
+
+
+def register_analysis() -> None:
+    """Make the schema known to Hydra."""
+    ConfigStore.instance().store(name="analysis_schema", node=AnalysisConfig)
+
+
+def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
+    """What is wrong with the configuration of an analysis: keys, types, targets, numbers."""
+    if missing := missing_keys(cfg):
+        return [f"{key} has no value; set {key}=..." for key in missing]
+    content, mistakes = resolved(cfg)
+    mistakes += wrong_keys(content, SECTIONS, "an analysis")
+    mistakes += secret_mistakes(cfg)
+    content = OmegaConf.to_container(OmegaConf.structured(AnalysisConfig)) | content  # type: ignore[operator]
+    mistakes += [
+        f"{group} must be one of its options, with a _target_"
+        for group in PARTS
+        if not is_part(content.get(group))
+    ]
+    mistakes += target_mistakes(content)
+    return mistakes + number_mistakes(content, LEAST, MOST)
+
+
+def analysis_hash(cfg: DictConfig) -> str:
+    """Ten hex digits that name what an analysis computes: of every key but `NOT_CONTENT`."""
+    content = {key: value for key, value in plain(cfg).items() if key not in NOT_CONTENT}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
