@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
-import secrets
 import sys
 import warnings
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from safetensors.numpy import save
 
 from isotrain.tasks import encoding
 from isotrain.types import Example, Row, Task
+from isotrain.whole_files import replace_bytes
 
 FORMAT = 1  # of the files; another number reads none of the old ones
 NO_PART = ("head_dropout", "left_out")  # attributes of a task that encode nothing
@@ -115,13 +114,7 @@ def _write(file: Path, examples: Sequence[Example]) -> None:
     arrays |= _pack("spans", spans)
     content = save(arrays, {"checksum": _checksum(arrays)})
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Another process may be writing the same file: each writes its own, and the last one stays.
-    temporary = file.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_bytes(file, content)
 
 
 def _pack(name: str, nested: Sequence[Any]) -> Arrays:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -147,10 +146,10 @@ def test_a_file_of_something_else_is_replaced(stored):
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(rows, tokenizer, tmp_path, monkeypatch):
-    def full(self, content):
-        raise OSError(28, "No space left on device", str(self))
+    def full(part, path):
+        raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("isotrain.whole_files.os.replace", full)
     folder = tmp_path / "cache"
     with pytest.warns(UserWarning, match=rf"{folder} cannot be written \(No space left"):
         found = encode_cached(RTE(), rows, tokenizer, folder)
