@@ -20,13 +20,13 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
 from isotrain.config.processes import n_processes
-from isotrain.config.redaction import redacted
 from isotrain.config.schema import register
 from isotrain.config.sweep import check_sweep, is_search
 from isotrain.files import file_mistakes
 from isotrain.jobs import COMMAND, JOB, own_environment, watch_parent
 from isotrain.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
 from isotrain.progress import launched, working
+from isotrain.refusals import FAILED, REFUSED, refused, tell
 from isotrain.whole_files import replace_text
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
@@ -42,7 +42,6 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain report RUN                                           the page of a run, report.html
   isotrain demo                                                 two small runs, compared
 """
-REFUSED, FAILED = 2, 1  # exit codes; after a signal and its checkpoint, 128 + its number
 MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
     "study": "isotrain.launch.command",
     "analyze": "isotrain.analysis.command",
@@ -95,8 +94,7 @@ def _sweep(arguments: Sequence[str], output_dir: Path) -> int:
     try:
         return run_sweep(arguments, output_dir)
     except OSError as error:
-        _tell("this cannot run", [f"{error}; choose another output_dir=..."])
-        return REFUSED
+        return refused(f"{error}; choose another output_dir=...")
 
 
 def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -120,8 +118,7 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
             "give each trial its processes by trainer.devices=..."
         )
     if mistakes:
-        _tell("this cannot run", mistakes)
-        sys.exit(REFUSED)
+        sys.exit(refused(mistakes))
     assert cfg is not None
     return [*options, *overrides], Path(str(cfg.output_dir)) if multirun else None
 
@@ -134,17 +131,12 @@ def _demo(arguments: Sequence[str]) -> None:
         print(USAGE)
         return
     if mistakes := demo_mistakes(arguments):
-        _tell("this cannot run", mistakes)
-        sys.exit(REFUSED)
+        sys.exit(refused(mistakes))
     with working(LOADING):
         import isotrain.run  # noqa: F401  # what the demo imports
     with _failures_as_sentences():
         demo(arguments)
     sys.exit(max(failures, default=0))
-
-
-def _tell(what: str, lines: Sequence[str]) -> None:
-    print(f"isotrain: {what}", *redacted(lines), sep="\n  ", file=sys.stderr)
 
 
 def _job(cfg: DictConfig) -> float | None:
@@ -178,8 +170,7 @@ def _job_of(arguments: Sequence[str]) -> None:
     try:
         job = read_job(Path(files[0])) if files else parse_job(os.environ.get(JOB, ""))
     except ValueError as error:
-        _tell("this cannot run", [str(error)])
-        failures.append(REFUSED)
+        failures.append(refused([str(error)]))
         return
     folder = _run(job)
     for told in (text.removeprefix(FOLDER) for text in arguments if text.startswith(FOLDER)):
@@ -213,12 +204,11 @@ def _failures_as_sentences() -> Iterator[None]:
     try:
         yield
     except CannotRunError as error:
-        _tell("this cannot run", str(error).splitlines())
-        failures.append(REFUSED)
+        failures.append(refused(str(error)))
     except KeyboardInterrupt:  # before training could listen, or the second one
         sys.exit(128 + signal.SIGINT)
     except (NonFiniteError, StorageError) as error:
-        _tell("the run stopped", [str(error)])
+        tell("the run stopped", [str(error)])
         failures.append(FAILED)
 
 

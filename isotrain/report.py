@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrain.progress import working
+from isotrain.refusals import REFUSED, tell
 
 HELP = """isotrain report RUN [RUN ...]: write report.html and figures/ into run folders
 
   RUN   a run folder such as runs/wic/none-0123456789; also one that is unfinished or failed
 """
-REFUSED = 2
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
 
                 page = write_report(Path(folder))
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            print(f"isotrain: this cannot be reported\n  {error}", file=sys.stderr)
+            tell("this cannot be reported", [str(error)])
             code = REFUSED
         else:
             print(page)

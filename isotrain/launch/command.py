@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from isotrain.config.redaction import redacted
 from isotrain.launch.preview import preview
 from isotrain.launch.runner import owned_tables, run_study
 from isotrain.launch.status import show_status
 from isotrain.pages.summary import say
 from isotrain.progress import launched
+from isotrain.refusals import refused
 from isotrain.reporting.report import write_report
 from isotrain.study.definition import (
     Study,
@@ -88,9 +87,9 @@ def main(arguments: Sequence[str]) -> int:
         _report(study, jobs, given.study, given.overrides)
         return 0
     except StudyError as mistakes:
-        return _refused(str(mistakes))
+        return refused(str(mistakes))
     except OSError as error:
-        return _refused(f"{error.filename or 'the storage'}: {error.strerror or error}")
+        return refused(f"{error.filename or 'the storage'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
@@ -107,12 +106,6 @@ def _report(study: Study, jobs: Sequence[Job], file: str, overrides: Sequence[st
             check_identity(study, jobs, folder, overrides)
             write_identity(study, jobs, folder, file, overrides)
         write_report(study, jobs, overrides)
-
-
-def _refused(text: str) -> int:
-    lines = str(redacted(text)).splitlines()
-    print("isotrain: this cannot run", *lines, sep="\n  ", file=sys.stderr)
-    return 2
 
 
 def _list() -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from isotrain.config.redaction import redacted
 from isotrain.config.several_runs import text_of
 from isotrain.pages.summary import say
 from isotrain.progress import working
+from isotrain.refusals import refused
 from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names
 from isotrain.tune.plan import plan_search
@@ -71,9 +70,7 @@ def main(arguments: Sequence[str]) -> int:
             write_report(plan, study)
         return 0
     except (TuneError, StudyError, OSError) as mistakes:
-        text = str(redacted(str(mistakes)))
-        print("isotrain: this cannot run", *text.splitlines(), sep="\n  ", file=sys.stderr)
-        return 2
+        return refused(str(mistakes))
 
 
 def _list() -> int:

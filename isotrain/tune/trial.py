@@ -18,6 +18,7 @@ from isotrain.devices import device_for
 from isotrain.jobs import last_lines, start_job, stop_job
 from isotrain.locks import take
 from isotrain.pages.summary import say
+from isotrain.refusals import REFUSED
 from isotrain.study.progress import is_owned
 from isotrain.study.stored import put_aside, stored
 from isotrain.tune.evaluations import evaluations
@@ -25,7 +26,6 @@ from isotrain.tune.plan import Plan
 from isotrain.tune.storage import Taken
 
 LOOK_S = 1.0  # between two looks at what a run has logged
-REFUSED = 2  # exit code of a job that cannot run: it would not the next time
 
 
 class End(NamedTuple):
@@ -228,7 +228,7 @@ class TrialAtWork:
         for line in lines:
             say(f"    {line}")
         why = f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}"
-        if code == REFUSED:
+        if code == REFUSED:  # it would not run the next time
             return End(TrialState.FAIL, why=why)
         if str(stored(self.folder).result.get("error", "")).startswith("NonFiniteError"):
             return _bad("diverged", why)
