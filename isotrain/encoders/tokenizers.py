@@ -12,15 +12,16 @@ def complete(tokenizer: Any) -> None:
 
     Without a pad token the end-of-text token pads: the attention mask hides it. A tokenizer that
     adds nothing to a pair would glue its sentences together, so each gets an end, marked as
-    special: `a eos` and `a eos b eos`.
+    special: `a eos` and `a eos b eos`. GPT has no end-of-text token: its unknown token serves.
 
     Raises:
-        ValueError: something is lacking, and there is no end-of-text token to make it of.
+        ValueError: something is lacking, and there is neither an end-of-text nor an unknown token
+            to make it of.
     """
     glues = tokenizer.num_special_tokens_to_add(pair=True) == 0
     if tokenizer.pad_token is not None and not glues:
         return
-    eos = tokenizer.eos_token
+    eos = tokenizer.eos_token or tokenizer.unk_token
     if eos is None:
         raise ValueError(
             "a tokenizer needs a pad token and an end between two sentences; that of "
@@ -32,5 +33,5 @@ def complete(tokenizer: Any) -> None:
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
             single=["$A:0", f"{eos}:0"],
             pair=["$A:0", f"{eos}:0", "$B:1", f"{eos}:1"],
-            special_tokens=[(eos, tokenizer.eos_token_id)],
+            special_tokens=[(eos, tokenizer.convert_tokens_to_ids(eos))],
         )

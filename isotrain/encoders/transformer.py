@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
-EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens")  # GPT-2 has words and positions apart
-POSITIONS = ("position_embeddings", "wpe")
+# GPT and GPT-2 have words and positions apart.
+EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens", "tokens_embed", "positions_embed")
+POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 
 
 class TransformerEncoder(nn.Module):
@@ -131,12 +132,13 @@ class TransformerEncoder(nn.Module):
     def _record_block(self, number: int, block: nn.Module, args: Any, output: Any) -> Any:
         if self._states is None:
             return None
-        hidden_ATD = output[0] if isinstance(output, tuple) else output
+        several = isinstance(output, tuple | list)  # GPT gives a list, BERT of today a tensor
+        hidden_ATD = output[0] if several else output
         self._states.append(hidden_ATD)
         if number not in self._edits:
             return None
         edited_ATD = self._edits[number](hidden_ATD)
-        return (edited_ATD, *output[1:]) if isinstance(output, tuple) else edited_ATD
+        return type(output)([edited_ATD, *output[1:]]) if several else edited_ATD
 
 
 def _n_positions(table: nn.Embedding) -> int:

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, BertModel
+from transformers import AutoModel, BertConfig, BertModel, OpenAIGPTConfig, OpenAIGPTModel
 
 from isotrain.encoders import huggingface
 from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n, set_trainable
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.poolers import LastPooling
 from isotrain.tasks.encoding import encode_pairs
 from isotrain.tasks.wic import WiC
@@ -308,3 +309,25 @@ def test_a_revision_is_part_of_the_record(monkeypatch):
     ]
     assert all("trust_remote_code" not in options for _, options in asked)
     assert asked[0][1]["dtype"] == torch.float32
+
+
+def test_gpt_whose_blocks_give_lists():
+    """OpenAI's first GPT: other names of its embeddings, no norm behind the last block."""
+    tokenizer = build_tiny(8, 1, 1).tokenizer
+    config = OpenAIGPTConfig(
+        vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, n_positions=40
+    )
+    model = OpenAIGPTModel(config)
+    encoder = TransformerEncoder(model, tokenizer, "tiny gpt")
+    batch = batch_for(tokenizer)
+    found = states(encoder, batch)
+    with torch.no_grad():
+        own = model(batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True)
+    assert encoder.is_causal
+    assert encoder.max_positions == 40
+    for ours, theirs in zip(found.hidden_states, own.hidden_states, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(found.last, own.last_hidden_state)
+    halved = states(encoder, batch, {1: lambda x: x / 2})
+    torch.testing.assert_close(halved.hidden_states[1], found.hidden_states[1])
+    assert not torch.allclose(halved.last, found.last)

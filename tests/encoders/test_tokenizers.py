@@ -60,3 +60,11 @@ def test_the_tokenizer_of_a_bert_stays_as_it_is(tokenizer):
 def test_nothing_to_end_a_sentence_with(specials):
     with pytest.raises(ValueError, match="eos_token"):
         complete(words(**specials))
+
+
+def test_the_unknown_token_serves_where_there_is_no_end_of_text():
+    """As in GPT, whose tokenizer has no other special token."""
+    tokenizer = words(unk_token="[END]")
+    complete(tokenizer)
+    assert tokenizer("a", "b")["input_ids"] == [1, 0, 2, 0]
+    assert tokenizer("a c", return_special_tokens_mask=True)["special_tokens_mask"] == [0, 0, 1]

@@ -1,0 +1,175 @@
+"""S_inter, S_intra, clusters, LID and a map of one layer.
+
+N rows, D dimensions, n rows of a cluster, K clusters, R directions, M rows of a sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrain.analysis.jackknife import anisotropy
+from isotrain.geometry.clusters import centre_rows, choose_clusters
+from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
+from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.silhouette import silhouette_values
+from isotrain.metrics.lid import lid_estimate
+from isotrain.metrics.s_inter import s_inter
+from isotrain.metrics.s_intra import s_intra
+from isotrain.metrics.self_similarity import self_similarity
+
+
+class Clustering(NamedTuple):
+    """Clusters 0..k−1 by size, the largest first, and how they were chosen."""
+
+    assignment_N: Tensor
+    k: int  # 1 where the silhouette is below the cut
+    best_k: int  # of the best silhouette, whatever that is
+    silhouette: float | None  # of best_k; None where there are too few rows
+
+
+class Cosines(NamedTuple):
+    """S_inter and S_intra with standard errors over types; None where no two rows can be paired."""
+
+    inter: float | None
+    inter_error: float | None
+    intra: float | None
+    intra_error: float | None
+
+
+def clusters_by_silhouette(
+    x_ND: Tensor, k_max: int, cut: float, n_silhouette: int, seed: int
+) -> Clustering:
+    """The clusters of `choose_clusters`, with the silhouette that chose them.
+
+    `n_silhouette` rows, drawn with the seed, give the silhouette.
+
+    >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1], [9.2]])
+    >>> found = clusters_by_silhouette(x, 4, 0.1, 100, 0)
+    >>> found.assignment_N.tolist(), found.k
+    ([1, 1, 0, 0, 0], 2)
+    """
+    everything = torch.zeros(len(x_ND), dtype=torch.long)
+    found = choose_clusters(x_ND, k_max, -1.0, n_silhouette, seed)
+    sample_M = hashed_order(len(x_ND), seed)[:n_silhouette]
+    label_M = found.assignment_N[sample_M]
+    if not 2 <= len(torch.unique(label_M)) < len(label_M):
+        return Clustering(everything, 1, 1, None)
+    silhouette = float(silhouette_values(x_ND[sample_M], label_M).mean())
+    if silhouette < cut:
+        return Clustering(everything, 1, found.n_clusters, silhouette)
+    by_size_K = found.assignment_N.bincount().argsort(descending=True, stable=True)
+    rank_K = by_size_K.argsort()
+    k = found.n_clusters
+    return Clustering(rank_K[found.assignment_N], k, k, silhouette)
+
+
+def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
+    """S_inter and S_intra, unweighted means over parts (rows, types); each part is centred or not.
+
+    The error of S_inter is a jackknife over types, that of S_intra the standard error over types;
+    over K parts √(Σ e²)/K. Parts without two types are left out of S_inter, those without two
+    rows of a type out of S_intra.
+
+    >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
+    >>> found.inter, found.intra
+    (0.0, 1.0)
+    """
+    inter: list[tuple[float, float]] = []
+    intra: list[tuple[float, float]] = []
+    for x_nD, type_n in parts:
+        groups = check_groups(x_nD, type_n)
+        if len(groups.id_G) > 1:
+            value = float(s_inter(x_nD, type_n, seed=seed)["value"])
+            inter.append((value, _inter_error(x_nD, type_n, seed)))
+        if int(groups.count_G.max()) > 1:
+            value = float(s_intra(x_nD, type_n)["value"])
+            error = self_similarity(x_nD, type_n, min_count=2).get("standard_error", math.nan)
+            intra.append((value, float(error)))
+    return Cosines(*_over_parts(inter), *_over_parts(intra))
+
+
+def centred_parts(
+    x_ND: Tensor, type_N: Tensor, assignment_N: Tensor
+) -> list[tuple[Tensor, Tensor]]:
+    """The rows of each cluster, less its mean, and their types.
+
+    >>> parts = centred_parts(torch.eye(2), torch.tensor([3, 4]), torch.tensor([0, 0]))
+    >>> parts[0][0].tolist()
+    [[0.5, -0.5], [-0.5, 0.5]]
+    """
+    members = [assignment_N == k for k in range(int(assignment_N.max()) + 1)]
+    return [(centre_rows(x_ND[at_N]), type_N[at_N]) for at_N in members]
+
+
+def dimensions(
+    x_ND: Tensor, n_neighbors: int, max_queries: int | None, seed: int
+) -> dict[str, float | int | None]:
+    """LID of a layer with Euclidean and cosine distances, each plain and from squared distances.
+
+    A squared distance has twice the logarithm, so the published convention is exactly half the
+    plain value. None where there are not more rows than neighbours.
+
+    >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    >>> found = dimensions(x, n_neighbors=20, max_queries=None, seed=0)
+    >>> found["lid"] == 2 * found["lid_squared"]
+    True
+    """
+    found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
+    distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")
+    for distance, name in zip(distances, ("lid", "lid_cosine"), strict=True):
+        value = error = None
+        if len(x_ND) > n_neighbors:
+            own = lid_estimate(x_ND, n_neighbors, distance, max_queries=max_queries, seed=seed)
+            value, error = float(own["value"]), float(own["standard_error"])
+            found["n_queries"] = int(own["n_queries"])
+        found[name], found[f"{name}_error"] = value, error
+        found[f"{name}_squared"] = None if value is None else value / 2
+    return found
+
+
+def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
+    """Rows `[N, R]` along the leading principal directions, and the share of variance of each.
+
+    The sign of a direction is the solver's choice; here its largest entry is positive.
+
+    >>> principal_map(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 1)[0].tolist()
+    [[2.0], [-2.0]]
+    """
+    centred_ND = centre_rows(x_ND.double())
+    basis_DR = fixed_signs(leading_directions(centred_ND, n_directions))
+    map_NR = centred_ND @ basis_DR
+    total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+    return map_NR, map_NR.square().sum(dim=0) / total
+
+
+def fixed_signs(basis_DR: Tensor) -> Tensor:
+    """The directions, each with the sign that makes its largest entry positive.
+
+    >>> fixed_signs(torch.tensor([[0.6, 0.0], [-0.8, 1.0]])).tolist()
+    [[-0.6000000238418579, 0.0], [0.800000011920929, 1.0]]
+    """
+    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
+
+
+def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:
+    """Of the rows that `s_inter` draws, one a type."""
+    groups = check_groups(x_nD, type_n)
+    drawn_G = sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]
+    if len(drawn_G) < 3:
+        return math.nan
+    return float(anisotropy(x_nD[drawn_G].double(), torch.arange(len(drawn_G)))[1])
+
+
+def _over_parts(found: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+    if not found:
+        return None, None
+    values, errors = zip(*found, strict=True)
+    error = math.sqrt(sum(e * e for e in errors)) / len(found)
+    return sum(values) / len(found), error if math.isfinite(error) else None
