@@ -153,9 +153,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
     )
-    metrics: dict[str, RowMetric] = {
-        str(name): _metric(node.function) for name, node in cfg.metric.items()
-    }
+    metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
     names = try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
     headline = headline_of(names, cfg.monitor.headline)
     selection = Selection(options.select.value, task.monitor, task.mode, options.patience, folder)
@@ -203,6 +201,8 @@ def _changes(cfg: DictConfig, task: Task) -> Changes:
 def _encoder(cfg: DictConfig, pooling: Pooling) -> Encoder:
     """The encoder with the weights that the run starts from, of the kind that the pooling reads."""
     encoder: Encoder = _made(cfg.encoder)
+    if not encoder.n_blocks:
+        raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
     if start := start_file(cfg):
         load_start(encoder, start)
     if encoder.is_causal and pooling.reads == "first":

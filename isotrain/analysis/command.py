@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+from types import FrameType
+
+from omegaconf import DictConfig
 
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.redaction import redacted
@@ -20,17 +25,29 @@ HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value �
   source=…          hub | local (ISOTRAIN_DATA_DIR) | demo
   from_run=DIR      measure the encoder of a finished run before and after its training
   check=published   exit code 1 where a figure lies outside the tolerance of a published one
+  rerun=true        measure again although this analysis is finished
   --config-dir=DIR  a folder with config groups of your own, such as DIR/analysis/mine.yaml
 
   isotrain analyze list           what there is, with the question each one answers
   isotrain analyze keys NAME      the keys of an analysis, with what they mean
+
+Tables, figures and a page go to <output_dir>/analysis/NAME/. What was stopped (Ctrl-C, SIGTERM)
+goes on with the same command; what is finished is read, not measured again.
 """
 REFUSED, FAILED = 2, 1
 CONFIG_DIR = "--config-dir="
 
 
+class _StoppedError(BaseException):
+    """A signal asks the process to end."""
+
+
 def main(arguments: Sequence[str]) -> int:
-    """0 when the analysis is done; 1 outside of published figures; 2 where it cannot run."""
+    """The exit code: 0 when the analysis is done; 2 where it cannot run, and nothing is written.
+
+    1 where it stopped on the way, or with `check=published` where it lies outside of published
+    figures; 128 + its number after a signal.
+    """
     if not arguments or {"-h", "--help"} & set(arguments):
         print(HELP.format(names=", ".join(names("analysis"))))
         return 0
@@ -38,41 +55,75 @@ def main(arguments: Sequence[str]) -> int:
         return _list()
     if arguments[0] == "keys":
         return _keys(arguments[1:])
+    try:
+        with _signals_as_errors():
+            cfg, mistakes = _checked(arguments)
+            if cfg is None or mistakes:
+                return _tell("this cannot run", mistakes, REFUSED)
+            return _analyze(cfg, arguments)
+    except _StoppedError as stop:
+        print("isotrain: stopped; the same command goes on", file=sys.stderr)
+        return 128 + int(stop.args[0])
+
+
+def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
+    """The configuration of a command line, and every mistake in it; torch is not imported."""
     overrides = [text for text in arguments if not text.startswith(CONFIG_DIR)]
     own = [text.removeprefix(CONFIG_DIR) for text in arguments if text.startswith(CONFIG_DIR)]
     if odd := [text for text in overrides if "=" not in text]:
         near = get_close_matches(odd[0], names("analysis"), n=1)
-        hint = f"; did you mean analysis={near[0]}?" if near else ""
-        return _refuse([f"{odd[0]} is no key=value{hint}"])
+        hint = f"did you mean analysis={near[0]}?" if near else "give keys as key=value"
+        return None, [f"{odd[0]} is no key=value; {hint}"]
     cfg, mistakes = check_command(overrides, own[-1] if own else None, root=ANALYZE)
-    if cfg is not None:
-        from isotrain.analysis.start import with_encoder_of_run  # a run's own encoder
+    if cfg is None or mistakes:
+        return cfg, mistakes
+    from isotrain.analysis.start import start_of, with_encoder_of_run
 
-        if not mistakes:
-            cfg = with_encoder_of_run(cfg, overrides)
-            mistakes = encoder_mistakes(cfg)
-    if mistakes:
-        return _refuse(mistakes)
-    assert cfg is not None
+    cfg = with_encoder_of_run(cfg, overrides)
+    try:
+        start_of(cfg)
+    except ValueError as error:
+        return cfg, [str(error)]
+    return cfg, encoder_mistakes(cfg)
+
+
+def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
+    """Measure, and tell what came of it; HYDRA_FULL_ERROR=1 shows a traceback."""
     with working("importing torch and transformers"):
         from isotrain.analysis.run import analyze
         from isotrain.record import CannotRunError
-    try:
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
         folder, wrong = analyze(cfg, arguments)
-    except CannotRunError as error:
-        return _refuse(str(error).splitlines())
-    except KeyboardInterrupt:
-        print("isotrain: stopped; the same command goes on", file=sys.stderr)
-        return 128 + signal.SIGINT
+    else:
+        try:
+            folder, wrong = analyze(cfg, arguments)
+        except CannotRunError as error:
+            return _tell("this cannot run", str(error).splitlines(), REFUSED)
+        except (ValueError, OSError) as error:
+            return _tell("the analysis stopped", str(error).splitlines(), FAILED)
     if wrong:
-        print("isotrain: outside of the published figures", *wrong, sep="\n  ", file=sys.stderr)
-        print(f"  {folder}", file=sys.stderr)
-    return FAILED if wrong else 0
+        return _tell("outside of the published figures", [*wrong, str(folder)], FAILED)
+    return 0
 
 
-def _refuse(lines: Sequence[str]) -> int:
-    print("isotrain: this cannot run", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
-    return REFUSED
+@contextmanager
+def _signals_as_errors() -> Iterator[None]:
+    """While a block lasts Ctrl-C and SIGTERM raise, so that locks and open files are let go."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _StoppedError(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(what: str, lines: Sequence[str], code: int) -> int:
+    print(f"isotrain: {what}", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
+    return code
 
 
 def _list() -> int:
@@ -84,9 +135,9 @@ def _list() -> int:
 
 def _keys(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
-        return _refuse(["give one analysis: isotrain analyze keys contextuality"])
+        return _tell("this cannot run", ["give one analysis: analyze keys contextuality"], REFUSED)
     try:
         print(text_of("analysis", arguments[0]), end="")
     except ValueError as error:
-        return _refuse([str(error)])
+        return _tell("this cannot run", [str(error)], REFUSED)
     return 0

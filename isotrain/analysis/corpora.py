@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from isotrain.tasks import rte, snli, sst2, sts, text, wic
-from isotrain.tasks.sources import DataSet, load_split
-from isotrain.tasks.wikitext import as_written, is_heading, split_sentences
+from isotrain.tasks.sources import SPLITS, DataSet, load_split
+from isotrain.tasks.wikitext import UNKNOWN, as_written, is_heading, split_sentences
 from isotrain.types import Source
 
 PAIR = ("sentence1", "sentence2")
@@ -46,6 +46,17 @@ def data_set_of(corpus: str) -> DataSet:
     return TEXTS[corpus].data_set
 
 
+def check_splits(splits: Sequence[str]) -> tuple[str, ...]:
+    """The splits of a corpus as they were given.
+
+    Raises:
+        ValueError: none, one twice, or one that is neither train, dev nor test.
+    """
+    if not splits or len(set(splits)) < len(splits) or not set(splits) <= set(SPLITS):
+        raise ValueError(f"splits must be some of {', '.join(SPLITS)}, each once, got {splits}")
+    return tuple(splits)
+
+
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> Corpus:
     """The different sentences of some splits of a data set.
 
@@ -77,4 +88,4 @@ def _of_paragraphs(lines: Iterable[str], unknown: str) -> Iterable[str]:
     for line in lines:
         if line.strip() and not is_heading(line):
             for sentence in split_sentences(line):
-                yield as_written(sentence).replace(text.UNKNOWN, unknown)
+                yield as_written(sentence).replace(UNKNOWN, unknown)

@@ -5,6 +5,7 @@ A sentences of a batch, T tokens, L blocks, D hidden, N spans (rows), M tokens o
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,10 +31,14 @@ class Tokens(NamedTuple):
     words: list[list[int | None]]  # number of the word of each token; None for special tokens
     offsets: list[list[tuple[int, int]]]  # characters of each token, the end excluded
     n_cut: int  # sentences that were longer than `max_length`
+    is_cut: Sequence[bool] = ()  # which ones
 
 
 class Spans(NamedTuple):
-    """Rows: each is the mean over the tokens `start` to `stop` (excluded) of a sentence."""
+    """Rows: each is the mean over the tokens `start` to `stop` (excluded) of a sentence.
+
+    Its length is the number of rows, so make a changed one anew: `_replace` would miscount.
+    """
 
     sentence_N: np.ndarray
     start_N: np.ndarray
@@ -47,12 +52,12 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
     """Token ids, special marks, word numbers and characters of each sentence.
 
     >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokens = tokenise(build_tiny(8, 1, 1).tokenizer, ["dog sees"], 16)
+    >>> tokens = tokenise(build_tiny(8, 1, 1).tokenizer, ["king xy"], 16)
     >>> tokens.special, tokens.words
-    ([[1, 0, 0, 0, 0, 1]], [[None, 0, 1, 1, 1, None]])
+    ([[1, 0, 0, 0, 1]], [[None, 0, 1, 1, None]])
     """
     found = Tokens([], [], [], [], 0)
-    n_cut = 0
+    is_cut: list[bool] = []
     for start in range(0, len(sentences), CHUNK):
         encoded = tokenizer(
             list(sentences[start : start + CHUNK]),
@@ -69,8 +74,8 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
         found.offsets.extend(encoded["offset_mapping"])
         for encoding in encoded.encodings:
             found.words.append(encoding.word_ids)
-            n_cut += bool(encoding.overflowing)
-    return found._replace(n_cut=n_cut)
+            is_cut.append(bool(encoding.overflowing))
+    return found._replace(n_cut=sum(is_cut), is_cut=is_cut)
 
 
 def whole_sentences(tokens: Tokens) -> Spans:
@@ -89,36 +94,41 @@ def encode_rows(
     """Rows `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
 
     Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
-    lies in the file `<folder>/<name>.npy` (memory does not grow with N), only sentences with a
-    span are encoded, the longest first, and an attempt that was stopped goes on where it was.
-    The same rows at any batch size, but for rounding (at most 1e-5 of their rms).
+    lies in the file `<folder>/<name>.npy`, layers · N · D · 4 bytes, so that memory does not grow
+    with N. Only sentences with a span are encoded, the longest first. An attempt that was stopped
+    goes on where it was; a file of other rows (another corpus, other spans) is made anew. The
+    same rows at any batch size, but for rounding (at most 1e-5 of their rms).
+
+    Raises:
+        ValueError: there is no span, or a span without a token.
     """
+    if len(spans) == 0:
+        raise ValueError(f"{name} has no rows; give it spans of at least one sentence")
     encoder = subject.encoder
     layers = list(range(encoder.n_blocks + 1)) if layers is None else list(layers)
-    shape = (len(layers), len(spans), encoder.width)
-    path = subject.folder / f"{name}.npy"
     used = np.unique(spans.sentence_N)
     lengths = np.array([len(tokens.ids[i]) for i in used])
     order = used[np.argsort(-lengths, kind="stable")]
     batches = [order[i : i + subject.batch_size] for i in range(0, len(order), subject.batch_size)]
-    rows_ND, n_done = _opened(path, shape)
+    path = subject.folder / f"{name}.npy"
+    content = _content(tokens, spans, layers, order, subject.batch_size)
+    rows_LND, n_done = _opened(path, (len(layers), len(spans), encoder.width), content)
     by_sentence = np.argsort(spans.sentence_N, kind="stable")
     first = np.searchsorted(spans.sentence_N[by_sentence], np.arange(len(tokens.ids) + 1))
     noted_at = time.monotonic()
     for number, sentences in enumerate(batches[n_done:], start=n_done + 1):
-        row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
         states = hidden_states(subject, [tokens.ids[i] for i in sentences])
-        place = {int(i): k for k, i in enumerate(sentences)}
+        row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
+        at_N = np.repeat(np.arange(len(sentences)), first[sentences + 1] - first[sentences])
         for k, layer in enumerate(layers):
-            at_N = np.array([place[int(i)] for i in spans.sentence_N[row_N]])
-            found = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
-            rows_ND[k, row_N] = found.float().cpu().numpy()
+            found_ND = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
+            rows_LND[k, row_N] = found_ND.float().cpu().numpy()
         if time.monotonic() > noted_at + FLUSH_S or number == len(batches):
-            rows_ND.flush()
-            replace_text(_note(path), f"{number}")
+            rows_LND.flush()
+            replace_text(_note(path), f"{number} {content}")
             noted_at = time.monotonic()
-            subject.tell(f"{name}: {number} of {len(batches)} batches encoded")
-    return rows_ND
+        subject.tell(f"{name}: {number:,} of {len(batches):,} batches encoded")
+    return rows_LND
 
 
 def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
@@ -181,13 +191,25 @@ def blocks_of_rows(rows_ND: np.ndarray, size: int = 4096) -> Iterator[Tensor]:
         yield torch.from_numpy(np.array(rows_ND[start : start + size]))
 
 
-def _opened(path: Path, shape: tuple[int, ...]) -> tuple[np.memmap, int]:
-    """The array of a file, and how many batches of it are done."""
+def _content(
+    tokens: Tokens, spans: Spans, layers: Sequence[int], order: np.ndarray, batch_size: int
+) -> str:
+    """Hex digits that name the rows of a file and the batches in which they are encoded."""
+    digest = hashlib.sha256(repr((list(layers), batch_size)).encode())
+    for part in (order, spans.sentence_N, spans.start_N, spans.stop_N):
+        digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
+    for i in order:
+        digest.update(np.array(tokens.ids[i], dtype=np.int64).tobytes())
+    return digest.hexdigest()
+
+
+def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap, int]:
+    """The array of a file, and how many batches of that content are in it."""
     note = _note(path)
     if path.is_file() and note.is_file():
-        found = np.lib.format.open_memmap(path, mode="r+")
-        if found.shape == shape:
-            return found, int(note.read_text(encoding="utf-8"))
+        done, _, found = note.read_text(encoding="utf-8").partition(" ")
+        if found == content:
+            return np.lib.format.open_memmap(path, mode="r+"), int(done)
     path.parent.mkdir(parents=True, exist_ok=True)
     note.unlink(missing_ok=True)
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape), 0

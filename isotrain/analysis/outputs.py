@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from isotrain.analysis.published import Beside, described
@@ -18,6 +20,7 @@ from isotrain.whole_files import replace_text
 
 DIGITS = 4  # of a number in a table to read; CSV files have them all
 MOST_PRINTED = 40  # rows of a table in a terminal
+WIDTH = 116  # of a note there
 
 
 def write_outputs(
@@ -26,29 +29,26 @@ def write_outputs(
     outcome: Outcome,
     compared: Sequence[Beside],
     record: Mapping[str, Any],
-    encoder: str,
 ) -> None:
     """Write `records.csv`, a CSV file a table, `tables.md`, figures and `analysis.html`; print."""
     tables = [*analysis.tables(outcome)]
     if compared:
-        tables.append(published_table(compared, encoder))
+        tables.append(published_table(compared, str(record["encoder"])))
     replace_text(folder / "records.csv", records_csv(outcome.records))
     for table in tables:
         replace_text(folder / f"{table.name}.csv", csv_text([table.columns, *table.rows]))
-    replace_text(folder / "tables.md", markdown(analysis, tables, record))
-    pictures = [*analysis.pictures(outcome)]
+    facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
+    facts.append(f"seed {record['config']['seed']}")
+    if record["config"]["from_run"]:
+        facts.append(f"before and after {record['config']['from_run']}")
+    replace_text(folder / "tables.md", markdown(analysis.name, analysis.question, facts, tables))
     content = Shown(
         name=analysis.name,
         question=analysis.question,
-        facts=[encoder, str(record["data"]), f"seed {record['config']['seed']}"],
-        tables=[
-            PageTable(
-                t.title, list(t.columns), [[*map(text, row)] for row in t.rows], list(t.notes)
-            )
-            for t in tables
-        ],
-        pictures=[(p.name, p.title, p.figure, p.description) for p in pictures],
-        command="isotrain analyze " + " ".join(record["overrides"]),
+        facts=facts,
+        tables=[PageTable(t.title, t.columns, _texts(t.rows), t.notes) for t in tables],
+        pictures=[(p.name, p.title, p.figure, p.description) for p in analysis.pictures(outcome)],
+        command=shlex.join(["isotrain", "analyze", *record["overrides"]]),
         config=record["config"],
     )
     page = write_analysis_page(folder, content)
@@ -58,45 +58,36 @@ def write_outputs(
 
 
 def published_table(compared: Sequence[Beside], encoder: str) -> Table:
-    """Published figures and what was measured here, side by side."""
+    """Published figures and what was measured here, side by side; sources are in the notes."""
     rows: list[list[Cell]] = []
+    sources: dict[tuple[str, str], str] = {}  # of which encoder, by whom: a letter
     for one in compared:
         figure = one.published
-        verdict = ("agrees" if one.agrees else "differs") if one.is_judged else ""
+        verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None
         if one.here is None:
             verdict = "not measured"
-        rows.append(
-            [
-                described(figure),
-                figure.value,
-                figure.encoder,
-                one.here,
-                figure.tolerance,
-                verdict,
-                figure.source,
-            ]
-        )
+        letter = sources.setdefault((figure.encoder, figure.source), _letter(len(sources)))
+        cells = (figure.value, letter, one.here, figure.tolerance, verdict)
+        rows.append([described(figure), *cells])
     return Table(
         "published",
         "Published figures beside those measured here",
-        ("figure", "published", "of", "here", "tolerance", "verdict", "source"),
+        ("figure", "published", "by", "here", "tolerance", "verdict"),
         rows,
         (
-            f"Measured here: {encoder}. A verdict is given where the published figure is of the "
-            "same encoder and its tolerance is stated.",
+            *(f"{letter}: {name}, {source}" for (name, source), letter in sources.items()),
+            f"Here: {encoder}. A verdict is given where the published figure is of the same "
+            "encoder and has a tolerance.",
         ),
     )
 
 
-def markdown(analysis: Analysis, tables: Sequence[Table], record: Mapping[str, Any]) -> str:
+def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
     """All tables with their notes."""
-    lines = [f"# {analysis.name}", "", analysis.question, ""]
-    lines += [f"Encoder {record['encoder']}; data {record['data']}.", ""]
+    lines = [f"# {name}", "", question, "", *(f"- {fact}" for fact in facts), ""]
     for table in tables:
-        lines += [f"## {table.title}", ""]
-        cells = [[*map(text, row)] for row in table.rows]
-        lines += aligned([list(table.columns), *cells]) if cells else ["nothing was measured"]
-        lines += ["", *(f"- {note}" for note in table.notes), ""]
+        notes = [f"- {note}" for note in table.notes]
+        lines += [f"## {table.title}", "", *_lines(table, table.rows), "", *notes, ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -132,16 +123,33 @@ def text(cell: Cell) -> str:
     return str(cell)
 
 
+def _texts(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    return [[*map(text, row)] for row in rows]
+
+
+def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """The table in Markdown; a bar or a line break within a cell would end it."""
+    cells = [
+        [" ".join(cell.replace("|", "\\|").split()) for cell in row]
+        for row in [list(table.columns), *_texts(rows)]
+    ]
+    return aligned(cells) if rows else ["Nothing was measured."]
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number) if number < 26 else f"z{number}"
+
+
 def _is_nothing(cell: Cell) -> bool:
     return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
 
 
 def _print(table: Table) -> None:
     say(f"\n{table.title}")
-    cells = [[*map(text, row)] for row in table.rows[:MOST_PRINTED]]
-    for line in aligned([list(table.columns), *cells]) if cells else ["nothing was measured"]:
+    for line in _lines(table, table.rows[:MOST_PRINTED]):
         say(line)
     if len(table.rows) > MOST_PRINTED:
         say(f"... {len(table.rows) - MOST_PRINTED} more rows in {table.name}.csv")
     for note in table.notes:
-        say(f"  {note}")
+        for line in wrap(note, WIDTH, initial_indent="  ", subsequent_indent="    "):
+            say(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 from typing import Any, NamedTuple
 
 from isotrain.analysis.types import Record
@@ -39,28 +40,62 @@ class Beside(NamedTuple):
         tolerance = self.published.tolerance
         if self.here is None or tolerance is None:
             return False
-        return abs(self.here - self.published.value) <= tolerance
+        off = abs(self.here - self.published.value)
+        return off <= tolerance or isclose(off, tolerance)  # 54.1 − 54.0 is more than 0.1
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
     """The figures of a configuration, `analysis.published`.
 
     Raises:
-        ValueError: an entry with other keys than encoder, where, column, value, tolerance, source.
+        ValueError: an entry with other keys than encoder, where, column, value, tolerance, source,
+            or with a value that is no number, a tolerance that is neither null nor a number from
+            0, or a `where` that is no mapping.
     """
     found = []
     for number, entry in enumerate(given, start=1):
-        if set(entry) != KEYS:
+        place = f"analysis.published, entry {number},"
+        if not isinstance(entry, Mapping) or set(entry) != KEYS:
+            keys = ", ".join(sorted(map(str, entry))) if isinstance(entry, Mapping) else entry
+            raise ValueError(f"{place} must have the keys {', '.join(sorted(KEYS))}, got {keys}")
+        figure = Published(**{str(key): value for key, value in entry.items()})
+        if not isinstance(figure.where, Mapping):
             raise ValueError(
-                f"analysis.published, entry {number}, must have the keys "
-                f"{', '.join(sorted(KEYS))}, got {', '.join(sorted(map(str, entry)))}"
+                f"{place} must have a mapping of a record's keys as its where, got {figure.where}"
             )
-        found.append(Published(**{str(key): value for key, value in entry.items()}))
+        if not _is_number(figure.value):
+            raise ValueError(f"{place} must have a number as its value, got {figure.value}")
+        if figure.tolerance is not None and not (
+            _is_number(figure.tolerance) and figure.tolerance >= 0
+        ):
+            raise ValueError(
+                f"{place} must have null or a number from 0 as its tolerance, got "
+                f"{figure.tolerance}"
+            )
+        found.append(figure)
     return found
 
 
+def check_comparable(published: Sequence[Published], encoder: str) -> None:
+    """Refuse `check=published` where no figure could speak for or against an encoder.
+
+    Raises:
+        ValueError: there is none of this encoder with a tolerance.
+
+    >>> check_comparable([Published("bert", {}, "x", 1.0, None, "a paper")], "bert")
+    Traceback (most recent call last):
+    ValueError: check=published needs a published figure of encoder bert with a tolerance, and the \
+analysis has none; use check=null, or add one to analysis.published
+    """
+    if not any(one.encoder == encoder and one.tolerance is not None for one in published):
+        raise ValueError(
+            f"check=published needs a published figure of encoder {encoder} with a tolerance, and "
+            "the analysis has none; use check=null, or add one to analysis.published"
+        )
+
+
 def beside(published: Sequence[Published], records: Sequence[Record], encoder: str) -> list[Beside]:
-    """Each published figure with the first record, of weights as given, that it is of.
+    """Each published figure with the first record that it is of, as given or before a run.
 
     `encoder` is the one measured. A figure of another encoder is shown beside it, never judged.
 
@@ -81,24 +116,18 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
             ),
             None,
         )
-        value = float(here) if isinstance(here, int | float) else None
+        value = float(here) if _is_number(here) else None  # type: ignore[arg-type]
         found.append(Beside(figure, value, figure.encoder == encoder))
     return found
 
 
-def disagreements(found: Sequence[Beside], encoder: str) -> list[str]:
-    """What speaks against `check=published`: figures missed, and that there is none to compare."""
-    judged = [one for one in found if one.is_judged]
-    if not judged:
-        return [
-            f"check=published: no figure with a tolerance is published here for encoder {encoder}; "
-            "use check=null, or add one to analysis.published"
-        ]
+def disagreements(found: Sequence[Beside]) -> list[str]:
+    """Figures of this encoder that what was measured misses, each with both values."""
     return [
         f"{described(one.published)}: published {one.published.value} ± {one.published.tolerance}, "
         f"measured {'nothing' if one.here is None else f'{one.here:.6g}'}"
-        for one in judged
-        if not one.agrees
+        for one in found
+        if one.is_judged and not one.agrees
     ]
 
 
@@ -110,3 +139,7 @@ def described(figure: Published) -> str:
     """
     where = ", ".join(f"{key} {value}" for key, value in figure.where.items())
     return f"{figure.column} ({where})" if where else figure.column
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

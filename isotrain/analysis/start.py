@@ -1,9 +1,10 @@
-"""The encoder that an analysis of a finished run measures. Imports no torch."""
+"""The finished run that an analysis measures, looked for before anything is loaded: no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -16,11 +17,10 @@ def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig
 
     A run that is not there is left for `start_of` to tell.
     """
-    if cfg.from_run is None or any(text.startswith("encoder") for text in overrides):
+    given = any(text.partition("=")[0].partition(".")[0] == "encoder" for text in overrides)
+    if cfg.from_run is None or given:
         return cfg
-    folder = Path(str(cfg.from_run)).expanduser()
-    result = read_result(folder if folder.is_dir() else folder.parent)
-    if encoder := result.get("config", {}).get("encoder"):
+    if encoder := result_of(cfg.from_run).get("config", {}).get("encoder"):
         with open_dict(cfg):
             cfg.encoder = OmegaConf.create(encoder)
     return cfg
@@ -38,3 +38,9 @@ def start_of(cfg: DictConfig) -> Path | None:
         return start_file(OmegaConf.create({"init_from": cfg.from_run, "encoder": cfg.encoder}))
     except ValueError as error:
         raise ValueError(str(error).replace("init_from", "from_run")) from error
+
+
+def result_of(from_run: str) -> dict[str, Any]:
+    """The record of a run that is named by its folder or a file in it; empty where none is."""
+    given = Path(from_run).expanduser()
+    return read_result(given if given.is_dir() else given.parent)

@@ -14,14 +14,14 @@ from filelock import FileLock, Timeout
 
 from isotrain.analysis.types import Found, Outcome, Record
 from isotrain.record import CannotRunError
-from isotrain.results import as_json, write_json
+from isotrain.results import as_json, read_result, write_json
 from isotrain.whole_files import replacing
 
 PATIENCE_S = 2.0
 
 
 class Store:
-    """Files of one analysis: `begun.json`, `parts/`, and while it lasts `rows/`.
+    """Files of one analysis: `begun.json`, `parts/`, `result.json`, and while it lasts `rows/`.
 
     Args:
         folder: made when it is owned.
@@ -29,11 +29,12 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rows = folder / "rows"
 
     @contextmanager
     def owned(self) -> Iterator[None]:
         """While a block lasts no other process measures here.
+
+        A block that fails before any part or row is kept leaves no folder behind.
 
         Raises:
             CannotRunError: another one does.
@@ -48,49 +49,92 @@ class Store:
             ) from error
         try:
             yield
+        except BaseException:
+            if not any(file.is_file() for file in self.folder.glob("*/**/*")):
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
         finally:
             lock.release()
 
-    def begin(self, facts: Mapping[str, Any], anew: bool) -> None:
-        """Note what is measured; with `anew`, or where that has changed, earlier parts go."""
-        path = self.folder / "begun.json"
-        plain = json.loads(json.dumps(as_json(dict(facts))))
-        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else plain
-        if anew or before != plain:
+    def finished(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The record of an analysis that was finished with these facts; empty where none is."""
+        record = read_result(self.folder)
+        is_whole = all(self.has(*part) for part in record.get("parts", []))
+        return record if record and is_whole and not self._changed(facts) else {}
+
+    def begin(self, facts: Mapping[str, Any], anew: bool) -> list[str]:
+        """Note what is measured; why earlier parts were dropped, a sentence for each reason.
+
+        With `anew`, and where a fact has changed, earlier parts and rows go.
+        """
+        n_parts = len(list(self.folder.glob("parts/*.json")))
+        changed = self._changed(facts)
+        if anew or changed:
+            (self.folder / "result.json").unlink(missing_ok=True)
             for name in ("parts", "rows"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
-            (self.folder / "result.json").unlink(missing_ok=True)
-        write_json(path, plain)
+        write_json(self.folder / "begun.json", dict(facts))
         (self.folder / "parts").mkdir(exist_ok=True)
-        self.rows.mkdir(exist_ok=True)
+        dropped = f"{n_parts} {'part' if n_parts == 1 else 'parts'} measured before"
+        return [
+            f"{key} changed since this analysis was begun, from {before} to {now}; {dropped} "
+            "cannot be used, all is measured again"
+            for key, (before, now) in changed.items()
+        ]
 
-    def has(self, name: str) -> bool:
+    def rows(self, weights: str) -> Path:
+        """Where the rows of some weights are streamed to: those of others are other rows."""
+        folder = self.folder / "rows" / weights.replace(" ", "_")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def has(self, weights: str, part: str) -> bool:
         """Whether a part is measured."""
-        return self._file(name).is_file()
+        return self._file(weights, part).is_file()
 
-    def keep(self, name: str, found: Found) -> None:
-        """Keep what a part found; its rows on disk are needed no longer."""
+    def keep(self, weights: str, part: str, found: Found, seconds: float) -> None:
+        """Keep what a part found, and how long that took."""
+        file = self._file(weights, part)
         if found.arrays:
-            with replacing(self._file(name).with_suffix(".npz")) as file:
-                np.savez_compressed(file, **dict(found.arrays))
-        write_json(self._file(name), {"records": [dict(record) for record in found.records]})
+            with replacing(file.with_suffix(".npz")) as packed:
+                np.savez_compressed(packed, **found.arrays)  # type: ignore[arg-type]
+        records = [dict(record) for record in found.records]
+        write_json(file, {"seconds": round(seconds, 2), "records": records})
 
-    def outcome(self, names: Sequence[tuple[str, str]]) -> Outcome:
-        """What the parts found, given as (weights, part name), with the weights in each record."""
+    def seconds(self, weights: str, part: str) -> float:
+        """How long a part took that is measured."""
+        return float(self._read(weights, part)["seconds"])
+
+    def outcome(self, parts: Sequence[tuple[str, str]]) -> Outcome:
+        """What parts found, given as (weights, part name), with the weights in each record."""
         records: list[Record] = []
         arrays: dict[str, np.ndarray] = {}
-        for weights, part in names:
-            file = self._file(f"{weights}-{part}".replace(" ", "_"))
-            own = json.loads(file.read_text(encoding="utf-8"))["records"]
+        for weights, part in parts:
+            own = self._read(weights, part)["records"]
             records += [{"weights": weights, **record} for record in own]
-            if (packed := file.with_suffix(".npz")).is_file():
+            if (packed := self._file(weights, part).with_suffix(".npz")).is_file():
                 with np.load(packed) as found:
                     arrays |= {f"{weights}/{key}": found[key] for key in found.files}
         return Outcome(records, arrays)
 
     def drop_rows(self) -> None:
         """Remove the rows that were streamed to disk."""
-        shutil.rmtree(self.rows, ignore_errors=True)
+        shutil.rmtree(self.folder / "rows", ignore_errors=True)
 
-    def _file(self, name: str) -> Path:
-        return self.folder / "parts" / f"{name}.json"
+    def _changed(self, facts: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Facts that are others than when the analysis was begun, as (before, now)."""
+        path = self.folder / "begun.json"
+        now = json.loads(json.dumps(as_json(dict(facts))))
+        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else now
+        return {
+            key: (before.get(key), now.get(key))
+            for key in {**before, **now}
+            if before.get(key) != now.get(key)
+        }
+
+    def _read(self, weights: str, part: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self._file(weights, part).read_text(encoding="utf-8"))
+        return content
+
+    def _file(self, weights: str, part: str) -> Path:
+        return self.folder / "parts" / f"{weights.replace(' ', '_')}-{part}.json"

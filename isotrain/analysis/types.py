@@ -27,7 +27,7 @@ class Subject(NamedTuple):
     seed: int
     batch_size: int  # sentences of a forward pass
     max_length: int  # tokens of a sentence at most
-    folder: Path  # for rows that are streamed to disk; empty at first, or of a stopped attempt
+    folder: Path  # for rows of this encoder on disk; empty at first, or of a stopped attempt
     tell: Callable[[str], None]  # what is being done now, for a terminal
 
 

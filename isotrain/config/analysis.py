@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from dataclasses import dataclass
@@ -19,18 +20,28 @@ from isotrain.config.any_root import (
     target_mistakes,
 )
 from isotrain.config.compose import plain
+from isotrain.config.reading import signature
 from isotrain.config.shapes import is_part, wrong_keys
+from isotrain.config.targets import is_allowed, targets
 
 PARTS = ("analysis", "encoder", "source")
 LEAST = {"seed": 0, "threads": 1, "batch_size": 1, "max_length": 3}
 MOST = {"seed": 2**32 - 1, "threads": 1024}
-NOT_CONTENT = ("check", "output_dir", "rerun")  # keys that change no number
+NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
 
 
 class Check(StrEnum):
     """What an analysis is compared with."""
 
     published = "published"
+
+
+class Device(StrEnum):
+    """Where the encoder is."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
 
 
 @dataclass
@@ -44,6 +55,7 @@ class AnalysisConfig:
     check: Check | None = None
     seed: int = 0
     threads: int | None = None
+    device: Device = Device.auto
     batch_size: int = 32
     max_length: int = 128
     output_dir: str = "runs"
@@ -65,17 +77,38 @@ def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
     content, mistakes = resolved(cfg)
     mistakes += wrong_keys(content, SECTIONS, "an analysis")
     mistakes += secret_mistakes(cfg)
-    content = OmegaConf.to_container(OmegaConf.structured(AnalysisConfig)) | content  # type: ignore[operator]
+    content = {**_defaults(), **content}
     mistakes += [
         f"{group} must be one of its options, with a _target_"
         for group in PARTS
         if not is_part(content.get(group))
     ]
-    mistakes += target_mistakes(content)
+    mistakes += target_mistakes(content) + _list_mistakes(content)
     return mistakes + number_mistakes(content, LEAST, MOST)
+
+
+def _defaults() -> dict[str, Any]:
+    found = OmegaConf.to_container(OmegaConf.structured(AnalysisConfig), enum_to_str=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
+def _list_mistakes(content: dict[str, Any]) -> list[str]:
+    """Texts in place of a list: `words=dog` would be the words d, o and g."""
+    mistakes = []
+    for path, node in targets(content):
+        bound = signature(str(node["_target_"])) if is_allowed(str(node["_target_"])) else None
+        for key, annotation in bound.arguments.items() if bound else ():
+            takes_a_list = annotation is not None and ast.unparse(annotation)[:9] == "Sequence["
+            if takes_a_list and isinstance(value := node.get(key), str):
+                mistakes.append(f"{path}.{key} is a list; write '{path}.{key}=[{value}]'")
+    return mistakes
 
 
 def analysis_hash(cfg: DictConfig) -> str:
     """Ten hex digits that name what an analysis computes: of every key but `NOT_CONTENT`."""
-    content = {key: value for key, value in plain(cfg).items() if key not in NOT_CONTENT}
+    content = plain(cfg)
+    for key in NOT_CONTENT:
+        section, _, leaf = key.rpartition(".")
+        (content[section] if section else content).pop(leaf, None)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

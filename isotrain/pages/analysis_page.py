@@ -14,6 +14,7 @@ from isotrain.pages.page import Figures, Section, page, piece, write_page
 from isotrain.pages.run_tables import Table
 
 MOST_OPEN = 40  # rows of a table that is not folded
+FIGURE = Markup("<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>")
 
 
 class PageTable(NamedTuple):
@@ -38,28 +39,33 @@ class Shown(NamedTuple):
 
 
 def write_analysis_page(folder: Path, content: Shown) -> Path:
-    """`analysis.html`, written with `figures/*.svg` and `*.png` into a folder; its path."""
+    """`analysis.html`, written with `figures/*.svg` and `*.png` into a folder; its path.
+
+    The page needs no other file and no network. Figures stand side by side above the tables; a
+    table of more than 40 rows is folded.
+    """
     drawn = Figures(folder / "figures")
-    sections = []
-    for name, title, figure, description in content.pictures:
-        part = drawn.add(figure, name, description)
-        sections.append(Section(title, piece("grid", parts=[part], note=description, large=True)))
+    panels = [
+        FIGURE.format(title, drawn.add(figure, name, description), description)
+        for name, title, figure, description in content.pictures
+    ]
+    figures = Markup('<div class="grid large">{}</div>').format(Markup().join(panels))
+    sections = [Section("Figures", figures)] if panels else []
     sections += [Section(table.title, _table(table)) for table in content.tables]
     repeat = piece("code", text=content.command)
     keys = yaml.safe_dump(dict(content.config), sort_keys=False, allow_unicode=True)
     repeat += piece("folded", title="Configuration", body=piece("code", text=keys))
     sections.append(Section("Repeat this analysis", repeat))
     lead = Markup('<p class="question">{}</p>').format(content.question)
-    return write_page(
-        folder / "analysis.html",
-        page(f"Analysis {content.name}", list(content.facts), lead, sections),
-    )
+    text = page(f"Analysis {content.name}", list(content.facts), lead, sections)
+    return write_page(folder / "analysis.html", text)
 
 
 def _table(table: PageTable) -> Markup:
     if not table.rows:
         return piece("note", text="Nothing was measured.")
-    body = piece("tables", found=[Table("", table.columns, table.rows)], compact=True)
+    n_rows = f"{len(table.rows):,} {'row' if len(table.rows) == 1 else 'rows'}"
+    body = piece("tables", found=[Table(n_rows, table.columns, table.rows)], compact=True)
     if len(table.rows) > MOST_OPEN:
-        body = piece("folded", title=f"All {len(table.rows):,} rows", body=body)
+        body = piece("folded", title=f"All {n_rows}", body=body)
     return body + (piece("items", texts=table.notes) if table.notes else Markup())

@@ -24,7 +24,7 @@ from tests.parts import WITHOUT_LOSS
 
 CONF = Path(__file__).parents[2] / "conf"
 COUNTS = {
-    "encoder": 7,
+    "encoder": 9,
     "experiment": 2,
     "freezing": 9,
     "isotropy": 21,
@@ -59,12 +59,13 @@ PRESETS = {
 # What a file needs beside it.
 NEEDED = {
     "encoder/huggingface": ["encoder.name=bert-base-cased"],
+    "encoder/static": ["encoder.path=vectors.txt"],
     **{f"task/{name}": ["objective=[simcse]"] for name in WITHOUT_LOSS},
 }
 OPTIONS = sorted(
     f"{file.parent.name}/{file.stem}"
     for file in CONF.glob("*/*.yaml")
-    if file.parent.name not in ("study", "tune", "sweep")  # several runs, no part of one
+    if file.parent.name not in ("study", "tune", "sweep", "analysis")  # no part of one run
 )
 
 
@@ -76,7 +77,7 @@ def test_the_count_of_files_by_group():
     found = {group: len(options(group)) for group in {name.split("/")[0] for name in OPTIONS}}
     short = {group: least for group, least in COUNTS.items() if found.get(group, 0) < least}
     assert not short, "fewer files than there were: is a glob empty, or a file lost?"
-    assert [file.name for file in CONF.glob("*.yaml")] == ["train.yaml"]
+    assert sorted(file.name for file in CONF.glob("*.yaml")) == ["analyze.yaml", "train.yaml"]
     assert not list(CONF.glob("*/*/*")), "groups are one folder deep"
     assert not [f for f in CONF.rglob("*.yml")], "configs end in .yaml"
 

@@ -1,0 +1,93 @@
+"""Sentence pairs with gold similarity, and what a source has of them. P pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from isotrain.tasks import sst2, sts
+from isotrain.tasks.sources import DataSet, load_split
+from isotrain.types import Source
+
+SUBSET = "file"  # field of a row that names its subset
+
+
+class Place(NamedTuple):
+    """A data set, and the split of it that is scored."""
+
+    data_set: DataSet
+    split: str
+
+
+SST2 = "sst2"
+TEST_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+PLACES: Mapping[str, Place] = {
+    **{name: Place(sts.STS[name], "test") for name in TEST_SETS},
+    "stsb_dev": Place(sts.STS["stsb"], "dev"),
+    SST2: Place(sst2.DATA, "test"),
+}
+AVAILABLE = "available"
+
+
+class Pairs(NamedTuple):
+    """P pairs of sentences, their gold similarity, and the subset of each where rows name one."""
+
+    sentences: list[str]  # the different ones, in the order in which they first stood
+    first_P: np.ndarray  # numbers of sentences
+    second_P: np.ndarray
+    gold_P: np.ndarray
+    subset_P: np.ndarray | None
+
+
+def check_sets(sets: str | Sequence[str]) -> None:
+    """Refuse what names no set.
+
+    Raises:
+        ValueError: neither `available` nor a list of known names, each once.
+    """
+    known = f"sets must be {AVAILABLE}, or a list of {', '.join(PLACES)}"
+    if isinstance(sets, str):
+        if sets != AVAILABLE:
+            raise ValueError(f"{known}; got {sets!r}, did you mean [{sets}]?")
+        return
+    if odd := [name for name in sets if name not in PLACES]:
+        raise ValueError(f"{known}; got {odd[0]!r}")
+    if not sets or len(set(sets)) < len(sets):
+        raise ValueError(f"{known}, each once and one at least; got {list(sets)}")
+
+
+def chosen_sets(source: Source, sets: str | Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The sets to measure, and why the others of `available` are not; reads no row."""
+    wanted = list(PLACES) if sets == AVAILABLE else list(sets)
+    absent = {name: problem for name in wanted if (problem := source.missing(PLACES[name][0]))}
+    return [name for name in wanted if name not in absent], absent
+
+
+def read_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
+    """The pairs of a split that have gold; rows of some sources name the subset they are of.
+
+    Raises:
+        ValueError: no row has gold.
+    """
+    found = source.read(data_set, split)
+    has_subsets = bool(found) and all(row.get(SUBSET) for row in found)
+    if has_subsets:
+        data_set = data_set._replace(fields={**data_set.fields, SUBSET: str})
+    rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
+    if not rows:
+        raise ValueError(
+            f"{data_set.name}/{split} has no row with gold in {source.revision_of(data_set)}; "
+            "leave it out of analysis.sets, or use another source"
+        )
+    sides = [[row[field].strip() for row in rows] for field in ("sentence1", "sentence2")]
+    number = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
+    first_P, second_P = (np.array([number[text] for text in side]) for side in sides)
+    return Pairs(
+        list(number),
+        first_P,
+        second_P,
+        np.array([row["score"] for row in rows]),
+        np.array([row[SUBSET] for row in rows]) if has_subsets else None,
+    )

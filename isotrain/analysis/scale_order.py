@@ -1,0 +1,61 @@
+"""Which training examples a head is given: nested draws in which each class keeps its share.
+
+N examples, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from isotrain.geometry.groups import hashed_order
+
+HELD_EVERY = 5  # of a class: one example in five decides when training stops
+
+
+def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
+    """The positions 0..N−1 in an order whose first n are a draw of n in the shares of the classes.
+
+    So draws are nested: a larger one has all of a smaller one. The examples of a class stand in
+    random order; the j-th of n_c is given the place (j + ½)/n_c, and all are sorted by place. Of
+    the first n about n·n_c/N are of class c: at most (1 + C·n_c/N)/2 more or fewer.
+
+    >>> classes = np.array([0, 0, 0, 0, 1, 1])
+    >>> classes[nested_order(classes, seed=0)].tolist()
+    [0, 1, 0, 0, 1, 0]
+    """
+    drawn_N = hashed_order(len(class_N), seed).numpy()
+    place_N = np.empty(len(class_N))
+    for one in np.unique(class_N):
+        own_n = drawn_N[class_N[drawn_N] == one]
+        place_N[own_n] = (np.arange(len(own_n)) + 0.5) / len(own_n)
+    return np.lexsort((class_N, place_N))
+
+
+def held_out(class_n: np.ndarray) -> np.ndarray:
+    """Which of n ordered examples decide when training stops: of each class the 3rd, 8th, 13th ...
+
+    At least one does: the last, where no class has three.
+
+    >>> held_out(np.array([0, 1, 0, 0, 1, 0])).tolist()
+    [False, False, False, True, False, False]
+    """
+    held_n = np.zeros(len(class_n), dtype=bool)
+    for one in np.unique(class_n):
+        (own,) = np.nonzero(class_n == one)
+        held_n[own[HELD_EVERY // 2 :: HELD_EVERY]] = True
+    if not held_n.any():
+        held_n[-1] = True
+    return held_n
+
+
+def sizes(n: int, smallest: int, factor: float) -> list[int]:
+    """Sizes from the smallest on, each `factor` times the last, below n; and n.
+
+    >>> sizes(100, 16, 2), sizes(10, 16, 2)
+    ([16, 32, 64, 100], [10])
+    """
+    found, size = [], float(smallest)
+    while round(size) < n:
+        found.append(round(size))
+        size *= factor
+    return [*dict.fromkeys(found), n]

@@ -1,0 +1,123 @@
+"""Where outlier dimensions come from: gains and biases of norms, embedding tables. D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.analysis.types import Record
+from isotrain.types import Encoder
+
+NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
+
+
+def origin_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
+    """The records of norms and of embedding tables; none without `dims`."""
+    return [*norm_records(encoder, dims), *table_records(encoder, dims)]
+
+
+def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
+    """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
+
+    Norms are found by their type: in the embeddings (layer 0), in block l (layer l; the last one
+    makes the output of a block of BERT, those of GPT-2 stand in front of its sublayers), and
+    behind the last block (layer L). `place` is l − 1 + k/n for the k-th of the n norms of block l.
+    `gain_score` and `bias_score` are (w_i − mean)/sd over the dimensions that are not among
+    `dims`; None where those do not differ, as in a fresh model.
+    """
+    records: list[Record] = []
+    for place, layer, name, norm in _norms(encoder):
+        for i in dims:
+            found: dict[str, str | float | int | None] = {
+                "kind": "norm",
+                "layer": layer,
+                "norm": name,
+                "place": place,
+                "dimension": i,
+            }
+            for part, key in (("weight", "gain"), ("bias", "bias")):
+                value_D = getattr(norm, part, None)
+                if value_D is not None:
+                    found[key] = float(value_D.detach()[i])
+                    found[f"{key}_score"] = against_others(value_D, i, dims)
+            records.append(found)
+    return records
+
+
+def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
+    """A record for each embedding table of width D and each of `dims`: mean |entry| and z-score.
+
+    `size` is the mean |entry| of the column over the rows of the table (the row of a pad left
+    out), `others` the mean of that over the dimensions not among `dims`, `score` the distance in
+    their standard deviations.
+    """
+    records: list[Record] = []
+    for path, table in _modules(encoder):
+        if not isinstance(table, nn.Embedding) or table.embedding_dim != encoder.width:
+            continue
+        rows = torch.ones(table.num_embeddings, dtype=torch.bool)
+        if table.padding_idx is not None:
+            rows[table.padding_idx] = False
+        size_D = table.weight.detach()[rows.to(table.weight.device)].double().abs().mean(dim=0)
+        for i in dims:
+            records.append(
+                {
+                    "kind": "table",
+                    "table": path.rpartition(".")[2],
+                    "n_rows": int(rows.sum()),
+                    "dimension": i,
+                    "size": float(size_D[i]),
+                    "others": float(size_D[_others(len(size_D), dims)].mean()),
+                    "score": against_others(size_D, i, dims),
+                }
+            )
+    return records
+
+
+@torch.no_grad()
+def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None:
+    """(v_i − mean)/sd (divisor n − 1) over the dimensions that are neither i nor in `dims`.
+
+    None where those are fewer than two or all equal.
+
+    >>> against_others(torch.tensor([1.0, 2.0, 3.0, 9.0, 70.0]), 3, [4])
+    7.0
+    """
+    value_D = value_D.detach().double()
+    others = value_D[_others(len(value_D), [*dims, i])]
+    if len(others) < 2 or not bool((spread := others.std()) > 0):
+        return None
+    return float((value_D[i] - others.mean()) / spread)
+
+
+def _others(width: int, dims: Sequence[int]) -> Tensor:
+    kept_D = torch.ones(width, dtype=torch.bool)
+    kept_D[torch.tensor(list(dims), dtype=torch.long)] = False
+    return kept_D
+
+
+def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, nn.Module]]:
+    """Place, layer, name and norm, in the order of places."""
+    seen: set[int] = set()
+    parts = [(0, encoder.embeddings), *enumerate(encoder.blocks, start=1)]
+    for layer, part in parts:
+        own = [(name, m) for name, m in part.named_modules() if _is_norm(m, encoder.width)]
+        seen |= {id(m) for _, m in own}
+        for k, (name, norm) in enumerate(own, start=1):
+            place = max(0.0, layer - 1 + k / len(own))
+            yield place, layer, name or type(norm).__name__, norm
+    for path, m in _modules(encoder):
+        if _is_norm(m, encoder.width) and id(m) not in seen:
+            yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], m
+
+
+def _modules(encoder: Encoder) -> list[tuple[str, nn.Module]]:
+    return [*encoder.named_modules()] if isinstance(encoder, nn.Module) else []
+
+
+def _is_norm(module: nn.Module, width: int) -> bool:
+    weight = getattr(module, "weight", None)
+    is_gain = isinstance(weight, Tensor) and weight.shape == (width,)
+    return is_gain and type(module).__name__.endswith(NORMS)

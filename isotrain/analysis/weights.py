@@ -1,0 +1,94 @@
+"""The encoder that is measured: as given, or before and after the training of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from isotrain.analysis.start import result_of
+from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.reinit import reinit_blocks
+from isotrain.encoders.start import load_start
+from isotrain.own_draws import own_draws
+from isotrain.types import Encoder
+
+AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
+
+
+def device_of(asked: str) -> str:
+    """`cpu` or `cuda`, for `device=auto | cpu | cuda`: auto takes CUDA where torch sees it.
+
+    Raises:
+        ValueError: cuda is asked for, and torch sees none.
+
+    >>> device_of("cpu")
+    'cpu'
+    """
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device=cuda needs a CUDA device, and torch sees none; use device=cpu")
+    return asked
+
+
+def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
+    """The encoder in evaluation mode, on its device: as given, or as a run started with it.
+
+    A run starts with the encoder of its configuration; where that is drawn, or blocks of it are
+    (`training.reinit_blocks`), with the draws of the run's seed; and with `init_from` with the
+    weights of an earlier run.
+
+    Args:
+        cfg: of the analysis.
+        end: the weights that the run ended with; None = no run is measured.
+
+    Raises:
+        ValueError: weights that do not fit, or an earlier run that is no longer what it was.
+        OSError: weights that cannot be had.
+    """
+    run = {} if end is None else result_of(cfg.from_run)
+    config = run.get("config", {})
+    torch.manual_seed(config.get("seed", cfg.seed))
+    encoder: Encoder = made(cfg.encoder)
+    if earlier := run.get("init_from"):
+        load_start(encoder, _earlier(earlier))
+    if n_blocks := config.get("training", {}).get("reinit_blocks", 0):
+        with own_draws(config["seed"], "reinit_blocks"):
+            reinit_blocks(encoder, n_blocks)
+    return encoder.eval().to(str(cfg.device))  # type: ignore[attr-defined, no-any-return]
+
+
+def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Encoder]]:
+    """What the weights are called, and the encoder with them, one after the other.
+
+    The encoder stays one object: the next weights take the place of those before.
+    """
+    if end is None:
+        yield AS_GIVEN, encoder
+        return
+    yield BEFORE, encoder
+    load_start(encoder, end)
+    yield AFTER, encoder
+
+
+def made(node: DictConfig) -> Any:
+    """The part of a node, called outside of Hydra, which would wrap what it raises."""
+    return instantiate(node, _partial_=True, _convert_="all")()
+
+
+def _earlier(record: dict[str, str]) -> Path:
+    """The checkpoint that a run started from, by its record."""
+    given = Path(record["path"]).expanduser()
+    file = given / "last.ckpt" if given.is_dir() else given
+    if not file.is_file() or sha256_of(file) != record["sha256"]:
+        raise ValueError(
+            f"from_run: that run started from {record['path']}, which is gone, or is another by "
+            "now, so that its encoder before the training is not known; put it back, or measure "
+            "a run that started from the weights of its encoder"
+        )
+    return file

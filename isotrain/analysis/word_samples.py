@@ -1,0 +1,170 @@
+"""Tokens or words that are measured: drawn by whole sentences, or the occurrences of some words.
+
+N rows.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.encode import CHUNK, Spans, Tokens, tokenise
+from isotrain.geometry.groups import hashed_order
+
+Unit = Literal["piece", "word"]
+Key = tuple[int, ...]
+"""A word: the ids of its pieces, one where pieces are the unit."""
+
+
+class Sample(NamedTuple):
+    """Rows within tokenised sentences, and the number of the word and of the sentence of each."""
+
+    tokens: Tokens
+    spans: Spans
+    word_N: Tensor
+    sentence_N: Tensor
+
+
+class Units:
+    """What counts as a word of a tokenised sentence.
+
+    Special tokens and unknown words never do, and where `punctuation` is false nothing without a
+    letter or a digit.
+
+    Args:
+        tokenizer: a fast one.
+        unit: `piece` is each token of the tokenizer, as Ethayarajh (2019) has it; `word` what
+            stands between spaces and punctuation, whose row is the mean of its pieces.
+        punctuation: whether `.` is a word.
+    """
+
+    def __init__(self, tokenizer: Any, unit: Unit, punctuation: bool) -> None:
+        self.tokenizer, self.unit, self.punctuation = tokenizer, unit, punctuation
+        self.no_words = set(tokenizer.all_special_ids)
+
+    def of(self, tokens: Tokens, i: int, sentence: str) -> Iterator[tuple[int, int, Key]]:
+        """First token, end (excluded) and key of each word of sentence i."""
+        ids, numbers, n = tokens.ids[i], tokens.words[i], len(tokens.ids[i])
+        start = 0
+        while start < n:
+            stop = start + 1
+            if self.unit == "word" and numbers[start] is not None:
+                while stop < n and numbers[stop] == numbers[start]:
+                    stop += 1
+            key = tuple(ids[start:stop])
+            first, last = tokens.offsets[i][start][0], tokens.offsets[i][stop - 1][1]
+            is_written = self.punctuation or any(map(str.isalnum, sentence[first:last]))
+            if not tokens.special[i][start] and is_written and self.no_words.isdisjoint(key):
+                yield start, stop, key
+            start = stop
+
+    def keys_of(self, word: str) -> tuple[set[Key], str]:
+        """The keys of a word at the start of a text and behind a space; or why it has none."""
+        found: set[Key] = {
+            tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            for text in (word, f" {word}")
+        }
+        if any(not self.no_words.isdisjoint(key) for key in found):
+            return set(), "unknown to this tokenizer"
+        if self.unit == "word":
+            return found, ""
+        single: set[Key] = {key for key in found if len(key) == 1}
+        n_pieces = min(map(len, found))
+        return single, "" if single else f"{n_pieces} pieces; analysis.unit=word follows it"
+
+
+def draw_sentences(
+    sentences: Sequence[str], units: Units, max_length: int, seed: int, max_rows: int
+) -> Sample:
+    """The words of whole sentences, drawn by hashing their places with the seed.
+
+    Sentences are taken until the words of the next one would exceed `max_rows`; of sentences that
+    are equal to the tokenizer (`A dog.` and `a dog.`) the first drawn.
+
+    Raises:
+        ValueError: not one sentence has few enough words and more than none.
+    """
+    kept = Tokens([], [], [], [], 0)
+    rows: list[tuple[int, int, int, Key]] = []
+    for tokens, i, text in _drawn(sentences, units.tokenizer, max_length, seed):
+        own = [*units.of(tokens, i, text)]
+        if len(rows) + len(own) > max_rows:
+            break
+        kept = _add(kept, tokens, i)
+        rows += [(len(kept.ids) - 1, *found) for found in own]
+    if not rows:
+        raise ValueError(f"no sentence of the corpus has 1 to {max_rows} words; raise max_rows")
+    return _sample(kept, rows)
+
+
+def draw_occurrences(
+    sentences: Sequence[str],
+    units: Units,
+    max_length: int,
+    seed: int,
+    words: Mapping[str, Set[Key]],
+    most: int,
+) -> tuple[Tokens, dict[str, Spans]]:
+    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`."""
+    kept = Tokens([], [], [], [], 0)
+    found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
+    spelled = [_plain(word) for word in words]
+    might = [text for text in sentences if any(word in _plain(text) for word in spelled)]
+    for tokens, i, text in _drawn(might, units.tokenizer, max_length, seed):
+        wanted = [word for word in words if len(found[word]) < most]
+        if not wanted:
+            break
+        own = [*units.of(tokens, i, text)]
+        at = {w: [(s, e) for s, e, key in own if key in words[w]] for w in wanted}
+        if any(at.values()):
+            kept = _add(kept, tokens, i)
+            for word, places in at.items():
+                found[word] += [(len(kept.ids) - 1, *place) for place in places]
+    return kept, {word: _spans(places[:most]) for word, places in found.items()}
+
+
+def _drawn(
+    sentences: Sequence[str], tokenizer: Any, max_length: int, seed: int
+) -> Iterator[tuple[Tokens, int, str]]:
+    """Different sentences in the order of the seed, each tokenised; few at a time are held."""
+    order = hashed_order(len(sentences), seed).tolist()
+    seen: set[bytes] = set()
+    for start in range(0, len(order), CHUNK):
+        texts = [sentences[i] for i in order[start : start + CHUNK]]
+        tokens = tokenise(tokenizer, texts, max_length)
+        for i, text in enumerate(texts):
+            key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
+            if key not in seen:
+                seen.add(key)
+                yield tokens, i, text
+
+
+def _add(kept: Tokens, tokens: Tokens, i: int) -> Tokens:
+    """`kept` with sentence i of `tokens` behind it."""
+    kept.ids.append(tokens.ids[i])
+    kept.special.append(tokens.special[i])
+    kept.words.append(tokens.words[i])
+    kept.offsets.append(tokens.offsets[i])
+    return kept._replace(n_cut=kept.n_cut + tokens.is_cut[i])
+
+
+def _sample(tokens: Tokens, rows: Sequence[tuple[int, int, int, Key]]) -> Sample:
+    number_of: dict[Key, int] = {}
+    words = [number_of.setdefault(key, len(number_of)) for *_, key in rows]
+    spans = _spans([row[:3] for row in rows])
+    return Sample(tokens, spans, torch.tensor(words), torch.from_numpy(spans.sentence_N))
+
+
+def _spans(places: Sequence[tuple[int, int, int]]) -> Spans:
+    return Spans(*np.array(places, dtype=np.int64).reshape(-1, 3).T)
+
+
+def _plain(text: str) -> str:
+    """A text without case and accents: no tokenizer tells more words apart by its spelling."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()

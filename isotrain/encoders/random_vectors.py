@@ -1,0 +1,83 @@
+"""Random word vectors as an encoder: what features without any training are worth.
+
+V tokens of a vocabulary, D dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from isotrain.arguments import Bounds, checked
+from isotrain.encoders.huggingface import EncoderUnavailableError
+from isotrain.encoders.on_disk import packaged_folder
+from isotrain.encoders.static import TableEncoder
+from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.tokenizers import complete
+from isotrain.own_draws import own_draws
+
+TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@checked
+def build_random_vectors(
+    vocabulary: str,
+    revision: str | None,
+    width: Annotated[int, Bounds(1)] = 300,
+    seed: Annotated[int, Bounds(0)] = 0,
+) -> TableEncoder:
+    """Random vectors for the vocabulary of another encoder, which itself is not loaded.
+
+    Args:
+        vocabulary: a hub id or a folder with a tokenizer, or `tiny`, that of `encoder=tiny`. That
+            of MiniLM is taken from the extra `isotrain[demo]` if installed.
+        revision: commit of the hub; None = the newest. A folder and `tiny` have none.
+        width: D.
+        seed: of the vectors.
+
+    Raises:
+        EncoderUnavailableError: an OSError: no such tokenizer on disk, and the hub has no answer.
+    """
+    return random_vectors(_tokenizer(vocabulary, revision), width, seed, vocabulary)
+
+
+def random_vectors(
+    tokenizer: PreTrainedTokenizerFast, width: int, seed: int, vocabulary: str
+) -> TableEncoder:
+    """A vector for each token, drawn once: its D coordinates are normal with variance 1/D.
+
+    So the expected squared norm is 1. All tokens have one, the special and unknown ones too.
+    Vectors are a function of the seed, V and D, and the global random state stays as it is.
+
+    >>> tokenizer = build_tiny(8, 1, 1).tokenizer
+    >>> encoder = random_vectors(tokenizer, 64, 0, "tiny")
+    >>> round(encoder.embeddings.weight.square().sum(dim=1).mean().item(), 1)
+    1.0
+    """
+    with own_draws(seed, "random_vectors"):
+        table_VD = torch.randn(len(tokenizer), width) / width**0.5
+    source_id = f"random vectors, D = {width}, seed {seed}, vocabulary of {vocabulary}"
+    return TableEncoder(table_VD, tokenizer, source_id)
+
+
+def _tokenizer(vocabulary: str, revision: str | None) -> PreTrainedTokenizerFast:
+    if vocabulary == TINY:
+        with own_draws(0, TINY):
+            found: PreTrainedTokenizerFast = build_tiny(8, 1, 1).tokenizer
+        return found
+    folder = packaged_folder() if vocabulary == MINILM else None
+    name = vocabulary if folder is None else str(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=None if folder else revision, use_fast=True
+        )
+    except OSError as error:
+        raise EncoderUnavailableError(
+            f"the tokenizer of {vocabulary!r} is neither on disk nor reachable on the hub. Run "
+            "once with network access, give a folder with encoder.vocabulary=/path, or use "
+            f"encoder.vocabulary=tiny. What went wrong: {error}"
+        ) from error
+    complete(tokenizer)
+    return tokenizer

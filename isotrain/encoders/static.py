@@ -1,0 +1,237 @@
+"""Word vectors of a text file as an encoder: one vector a word, whatever stands around it.
+
+A sequences, T tokens, V words, D dimensions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+from isotrain.arguments import Bounds, checked
+from isotrain.types import Batch, Edit, EncoderOutput
+
+SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+# What published vectors keep whole: numbers, abbreviations, English clitics, dots and dashes.
+PIECES = "|".join(
+    (
+        r"\d+(?:[.,]\d+)+",
+        r"(?:[^\W\d_]\.){2,}",
+        r"\w+?(?=n't\b)",
+        r"n't\b",
+        r"'(?:s|m|d|ll|re|ve)\b",
+        r"\w+",
+        r"\.\.\.|--",
+        r"[^\w\s]",
+    )
+)
+
+
+class TableEncoder(nn.Module):
+    """A frozen vector for each token: no blocks, and one hidden state, which is also the last.
+
+    Args:
+        table_VD: a vector for each id of the tokenizer.
+        tokenizer: a fast tokenizer.
+        source_id: where the vectors came from, for the record.
+
+    Raises:
+        ValueError: not one vector for each id.
+    """
+
+    n_blocks = 0
+    blocks: tuple[nn.Module, ...] = ()
+    max_positions: int | None = None
+    is_causal = False
+
+    def __init__(
+        self, table_VD: Tensor, tokenizer: PreTrainedTokenizerFast, source_id: str
+    ) -> None:
+        super().__init__()
+        if len(table_VD) != len(tokenizer):
+            raise ValueError(
+                f"a table needs a vector for each of the {len(tokenizer)} ids of its tokenizer, "
+                f"got {len(table_VD)}"
+            )
+        self.embeddings = nn.Embedding.from_pretrained(table_VD)
+        self.tokenizer, self.source_id = tokenizer, source_id
+        self.width = table_VD.shape[1]
+
+    def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
+        """The vectors `[A, T, D]` of the tokens of a batch.
+
+        Raises:
+            ValueError: an edit after a block: there are none.
+        """
+        if after_block:
+            raise ValueError(
+                f"word vectors have no blocks, so nothing can act after block {min(after_block)}; "
+                "use site=[tokens] or site=[pooled]"
+            )
+        states_ATD = self.embeddings(batch.input_ids)
+        return EncoderOutput((states_ATD,), states_ATD)
+
+
+class Vectors(NamedTuple):
+    """Words with their vectors, in the order of their file."""
+
+    words: list[str]
+    vector_VD: Tensor
+    n_repeated: int  # lines of a word that had one already
+
+
+@checked
+def build_static(
+    path: str, lowercase: bool = True, max_words: Annotated[int | None, Bounds(1)] = None
+) -> TableEncoder:
+    r"""Word vectors of a text file, behind a tokenizer of its words.
+
+    Text is split at spaces and around punctuation, and as in the Penn Treebank: `don't` is `do`
+    and `n't`; abbreviations (`u.s.`) and numbers (`1,000`) stay whole. Words that the file lacks
+    are `[UNK]`. `[UNK]`, `[CLS]`, `[SEP]` and `[PAD]` have the vector 0.
+
+    Args:
+        path: a file in the text format of GloVe (a word and its D numbers a line) or of word2vec
+            (the same, behind a line `V D`), which may be compressed (`.gz`).
+        lowercase: text and words are; of words that become equal the first one stays.
+        max_words: the first words of the file that are read; None = all.
+
+    Raises:
+        ValueError: no such file, or a line that is no word with D finite numbers; file and line
+            are named.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "vectors.txt"
+    ...     _ = file.write_text("the 1 0\ndog 0 2\n")
+    ...     encoder = build_static(str(file))
+    >>> encoder.width, encoder.tokenizer("The dog barks")["input_ids"]
+    (2, [2, 4, 5, 1, 3])
+    """
+    vectors = read_vectors(Path(path).expanduser(), lowercase, max_words)
+    with Path(path).expanduser().open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+    facts = f"sha256 {digest}, {len(vectors.words) - len(SPECIALS):,} words"
+    if vectors.n_repeated:
+        facts += f", {vectors.n_repeated:,} repeated ones left out"
+    tokenizer = word_tokenizer(vectors.words, lowercase)
+    return TableEncoder(vectors.vector_VD, tokenizer, f"{path} ({facts})")
+
+
+def read_vectors(file: Path, lowercase: bool, max_words: int | None) -> Vectors:
+    """The special tokens with vectors of 0, then the words of a file with theirs; each word once.
+
+    Raises:
+        ValueError: as `build_static`.
+    """
+    number_of = {word: number for number, word in enumerate(SPECIALS.values())}
+    values = array("f")
+    width = n_promised = n_read = n_repeated = 0
+    for at, line in _lines(file):
+        if not width:
+            if header := _header(line):
+                n_promised, width = header
+                continue
+            width = line.count(" ")
+        if len(number_of) - len(SPECIALS) == max_words:
+            break
+        word, vector = _parsed(at, line, width)
+        values.extend(vector)
+        n_read += 1
+        word = word.lower() if lowercase else word
+        if word in number_of:
+            n_repeated += 1
+            del values[-width:]
+        number_of.setdefault(word, len(number_of))
+    else:
+        if n_promised and n_read != n_promised:
+            raise ValueError(
+                f"{file}: its first line promises {n_promised} words, and it has {n_read}; "
+                "get the file again, or correct that line"
+            )
+    if not values:
+        raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
+    vector_VD = torch.zeros(len(number_of), width)
+    vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
+    return Vectors(list(number_of), vector_VD, n_repeated)
+
+
+def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
+    """A fast tokenizer of whole words, numbered as listed, that writes `[CLS] a [SEP] b [SEP]`.
+
+    >>> tokenizer = word_tokenizer([*SPECIALS.values(), "do", "n't", "u.s.", "-"], lowercase=True)
+    >>> tokenizer.tokenize("Don't re-do U.S.")
+    ['do', "n't", '[UNK]', '-', 'do', 'u.s.']
+    """
+    vocabulary = {word: number for number, word in enumerate(words)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
+    if lowercase:
+        made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "removed", invert=True)
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIALS)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Lines that are not empty, each after its place `<file>:<number>`."""
+    if not file.is_file():
+        raise ValueError(
+            f"{file} is no file; give a text file of word vectors (GloVe or word2vec, also .gz)"
+        )
+    number = 0
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+        try:
+            # As bytes: text mode would also break lines at a lone carriage return.
+            for number, line in enumerate(lines, start=1):
+                if text := line.decode("utf-8").rstrip("\r\n "):
+                    yield f"{file}:{number}", text
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file}:{number}: not UTF-8 ({error.reason})") from error
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{file}:{number + 1}: cannot be decompressed ({error})") from error
+
+
+def _header(line: str) -> tuple[int, int] | None:
+    """Words and dimensions that the first line of word2vec's format tells."""
+    parts = line.split(" ")
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def _parsed(at: str, line: str, width: int) -> tuple[str, list[float]]:
+    """The word and the numbers of a line; a word may hold spaces, as a few of GloVe's do."""
+    word, *texts = line.rsplit(" ", width)
+    vector = _numbers(texts)
+    one_more = " " in word and _numbers([word.rpartition(" ")[2]])
+    if not word or one_more or not vector or len(vector) != width:
+        raise ValueError(
+            f"{at}: a line must be a word and {width or 'its'} numbers with single spaces between "
+            f"them, got {line[:40]!r}"
+        )
+    if not all(map(isfinite, vector)):
+        raise ValueError(f"{at}: the numbers of a vector must be finite, got {line[:40]!r}")
+    return word, vector
+
+
+def _numbers(texts: list[str]) -> list[float]:
+    """The numbers that texts are; none where one of them is something else."""
+    try:
+        return [*map(float, texts)]
+    except ValueError:
+        return []

@@ -1,0 +1,290 @@
+"""`isotrain analyze`: what is refused in a sentence, what a signal leaves, what a run changed."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isotrain.analysis.command import main
+from isotrain.config.compose import compose_run
+from isotrain.results import read_result, write_json
+from isotrain.run import run
+from tests.parts import names
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def refused(tmp_path, capsys, monkeypatch):
+    """`refused("seed=x", code=2)`: what a command says that writes nothing."""
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(*arguments, code=2, kind="this cannot run"):
+        before = {file for file in tmp_path.rglob("*") if file.is_file()}
+        assert main(arguments) == code
+        assert {file for file in tmp_path.rglob("*") if file.is_file()} == before
+        told = capsys.readouterr().err
+        assert told.startswith(f"isotrain: {kind}\n  ")
+        assert "Traceback" not in told
+        return told
+
+    return refuse
+
+
+def test_help_list_and_keys(capsys):
+    for arguments in ([], ["-h"], ["analysis=contextuality", "--help"]):
+        assert main(arguments) == 0
+        assert "isotrain analyze analysis=NAME" in capsys.readouterr().out
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed] == names("analysis")
+    assert any("How anisotropic is each layer" in line for line in listed)
+    assert main(["keys", "contextuality"]) == 0
+    assert "min_count: 5 # occurrences that a word needs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["keys", "contextualty"], "there is no analysis contextualty; did you mean contextuality"),
+        (["keys"], "give one analysis"),
+        (["contextuality"], "contextuality is no key=value; did you mean analysis=contextuality?"),
+        (["-m", "seed=0,1"], "-m is no key=value; give keys as key=value"),
+        (["analysis=contextualty"], "analysis=contextualty does not exist; did you mean context"),
+        (["sede=1"], "no key sede; did you mean seed?"),
+        (["analysis.wrods=[a]"], "no key analysis.wrods; did you mean words?"),
+        (["+analysis.wrods=[a]"], "analysis.wrods is no argument of isotrain.analysis.contextual"),
+        (["analysis.max_rows=10"], "analysis.max_rows must be at least 100, got 10"),
+        (["analysis.unit=token"], "analysis.unit must be piece or word, got 'token'"),
+        (["seed=-1"], "seed must be at least 0, got -1"),
+        (["threads=0"], "threads must be at least 1, got 0"),
+        (["device=tpu"], "Invalid value 'tpu', expected one of [auto, cpu, cuda]"),
+        (["check=others"], "Invalid value 'others', expected one of [published]"),
+        (["analysis.corpus=snil"], "there is no corpus snil; there are snli,"),
+        (["analysis.splits=[trian]"], "splits must be some of train, dev, test, each once"),
+        (["encoder=huggingface"], "encoder.name has no value; set encoder.name=..."),
+        (["encoder=huggingface", "encoder.name=./no"], "encoder.name=./no is no folder with a con"),
+        (["from_run=nowhere"], "from_run=nowhere does not exist; give the folder of a finished r"),
+        (["from_run=."], "from_run=.: there is no result.json in .; give the folder of a finish"),
+        (["check=published"], "needs a published figure of encoder isotrain.encoders.tiny.build_"),
+        (["task=rte"], "task"),
+        (["study=smoke"], "study=smoke is no part of one run; use: isotrain study run smoke"),
+        (["--config-dir=nowhere"], "--config-dir nowhere is not a folder"),
+        (["analysis._target_=os.system"], "analysis._target_=os.system is not allowed"),
+    ],
+)
+def test_what_cannot_run_is_told_in_a_sentence(refused, arguments, told):
+    rest = [] if arguments[0] == "keys" or "=" not in arguments[0] else ["source=demo"]
+    if rest and not any(text.startswith("encoder=") for text in arguments):
+        rest.append("encoder=tiny")
+    assert told in refused(*arguments, *rest)
+
+
+def test_missing_data_are_told_with_the_ways_out(refused, tmp_path, monkeypatch):
+    monkeypatch.delenv("ISOTRAIN_DATA_DIR", raising=False)
+    told = refused("encoder=tiny", "source=local")
+    assert "export ISOTRAIN_DATA_DIR=" in told
+    assert "or use source=hub or source=demo" in told
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(tmp_path))
+    told = refused("encoder=tiny", "source=local")
+    assert f"source=local looked for {tmp_path}/snli" in told
+    assert "use source=hub or source=demo" in told
+    told = refused("encoder=tiny", "source=demo", "analysis.corpus=sst2")
+    assert "source=demo has" in told
+
+
+def test_an_encoder_that_is_not_there_when_the_hub_is_off(refused, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told = refused("encoder=huggingface", "encoder.name=nobody/nothing", "source=demo")
+    assert "encoder nobody/nothing is not on disk and the hub is switched off; run once" in told
+
+
+def test_a_run_that_is_not_finished_or_of_another_encoder(refused, tmp_path):
+    config = {"encoder": {"_target_": "x", "width": 1}, "checkpoint": {"final": True}}
+    for name, status in (("stopped", "stopped"), ("other", "finished")):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / "result.json", {"status": status, "config": config})
+        (tmp_path / name / "last.ckpt").touch()
+    assert "from_run=stopped: that run is stopped, not finished" in refused(
+        "from_run=stopped", "source=demo", "encoder=tiny"
+    )
+    assert "from_run=other: that run trained another encoder (encoder." in refused(
+        "from_run=other", "source=demo", "encoder=tiny"
+    )
+
+
+SMALL = ["encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "device=cpu"]
+CORPUS = ["analysis.corpus=rte", "analysis.splits=[dev]", "analysis.max_rows=600"]
+COMMAND = ["analysis=contextuality", *SMALL, *CORPUS, "analysis.words=[the,garden]"]
+
+
+def test_what_cannot_be_measured_is_told_and_leaves_nothing(refused, monkeypatch):
+    arguments = [*COMMAND, "analysis.min_count=590"]
+    told = refused(*arguments, code=1, kind="the analysis stopped")
+    assert "no word occurs 590 times among" in told
+    assert "lower analysis.min_count, or raise analysis.max_rows" in told
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ValueError, match="no word occurs 590 times"):
+        main(arguments)
+
+
+def test_published_figures_that_are_met_or_missed(tmp_path, capsys):
+    command = [*COMMAND, f"output_dir={tmp_path}", "analysis.words=[]"]
+    assert main(command) == 0
+    (result,) = tmp_path.rglob("result.json")
+    with (result.parent / "records.csv").open() as file:
+        here = float(next(csv.DictReader(file))["anisotropy"])
+    capsys.readouterr()
+
+    def check(value, tolerance):
+        figure = (
+            "{encoder: isotrain.encoders.tiny.build_tiny, where: {kind: layer, layer: 0}, "
+            f"column: anisotropy, value: {value}, tolerance: {tolerance}, source: a paper}}"
+        )
+        return main([*command, "check=published", f"analysis.published=[{figure}]"])
+
+    assert check(here + 0.001, 0.002) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert check(here + 0.2, 0.1) == 1
+    seen = capsys.readouterr()
+    assert seen.err.startswith("isotrain: outside of the published figures\n  anisotropy (kind la")
+    assert str(result.parent) in seen.err
+    assert "differs" in seen.out
+
+
+SLOW = """
+import signal, time
+from pathlib import Path
+from tests.analysis.toy import Toy
+
+class Slow(Toy):
+    name = "slow"
+    def __init__(self, number=0, published=()):
+        super().__init__()
+        self.number, self.published = number, published
+    def _measured(self, subject, name):
+        if name == "second" and not Path("go on").exists():
+            print("waiting", flush=True)
+            if self.number:
+                signal.raise_signal(self.number)
+            time.sleep(60)
+        return super()._measured(subject, name)
+"""
+
+
+@pytest.fixture
+def slow_analysis(tmp_path, monkeypatch):
+    """Overrides of an analysis that stops or waits in its second part, until there is a file."""
+    (tmp_path / "slow_analysis.py").write_text(SLOW)
+    (tmp_path / "conf" / "analysis").mkdir(parents=True)
+    keys = "_target_: slow_analysis.Slow\nnumber: 0\npublished: []\n"
+    (tmp_path / "conf" / "analysis" / "slow.yaml").write_text(keys)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", "slow_analysis")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return [f"--config-dir={tmp_path / 'conf'}", "analysis=slow", "output_dir=out", *SMALL]
+
+
+def goes_on(printed, tmp_path):
+    """Whether the second attempt measured the second part alone, and ended."""
+    (folder,) = (tmp_path / "out" / "analysis" / "slow").iterdir()
+    assert read_result(folder)["parts"] == [["as given", "first"], ["as given", "second"]]
+    measured = [line.split(",")[0] for line in printed.splitlines() if ", weights" in line]
+    return measured == ["second"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_and_the_same_command_goes_on(slow_analysis, number, tmp_path, capsys):
+    handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    command = [*slow_analysis, f"analysis.number={int(number)}"]
+    assert main(command) == 128 + number
+    seen = capsys.readouterr()
+    assert seen.err == "isotrain: stopped; the same command goes on\n"
+    assert "first, weights as given" in seen.out
+    assert not [*tmp_path.rglob("result.json")]
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
+    (tmp_path / "go on").touch()
+    assert main(command) == 0
+    assert goes_on(capsys.readouterr().out, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_told_to_end_does_and_goes_on(slow_analysis, tmp_path):
+    command = [sys.executable, "-m", "isotrain", "analyze", *slow_analysis]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, **pipes)
+    for line in iter(process.stdout.readline, ""):
+        if line == "waiting\n":
+            break
+    process.terminate()
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told == "isotrain: stopped; the same command goes on\n"
+    (tmp_path / "go on").touch()
+    again = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert goes_on(again.stdout, tmp_path)
+
+
+def trained(folder, *overrides):
+    """The folder of a small run on biased data, finished."""
+    cfg = compose_run(
+        [
+            *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1"),
+            *("data.hypothesis_only=true", "data.fraction=0.1", "trainer.max_epochs=1"),
+            *("trainer.accelerator=cpu", "report=false", f"output_dir={folder}", *overrides),
+        ]
+    )
+    run(cfg, "none")
+    (result,) = folder.rglob("result.json")
+    return result.parent
+
+
+@pytest.mark.slow
+def test_before_and_after_fine_tuning_on_biased_data(tmp_path, capsys):
+    """End to end: a run whose premises are empty, then its encoder at both ends."""
+    of_run = trained(tmp_path / "runs", "optimizer.lr=5e-3", "seed=4")
+    capsys.readouterr()
+    command = [
+        *("analysis=contextuality", f"from_run={of_run}", "source=demo", "threads=1", "device=cpu"),
+        *(*CORPUS, "analysis.words=[the,garden]", f"output_dir={tmp_path / 'out'}"),
+    ]
+    assert main(command) == 0  # the encoder is that of the run: no key names it
+    printed = capsys.readouterr().out
+    rows = [line.split("|") for line in printed.splitlines() if line.startswith("| 2 ")]
+    before, after = rows[0], rows[1]
+    assert (before[2].strip(), after[2].strip()) == ("before", "after")
+    assert before[3:] != after[3:]
+    (folder,) = (tmp_path / "out" / "analysis" / "contextuality").iterdir()
+    assert {file.suffix for file in (folder / "figures").iterdir()} == {".png", ".svg"}
+    page = html.unescape((folder / "analysis.html").read_text())
+    assert f"before and after {of_run}" in page
+    assert f"isotrain analyze {shlex.join(command)}" in page
+
+
+@pytest.mark.slow
+def test_without_learning_before_and_after_are_the_same(tmp_path, capsys):
+    """So before is the very encoder that the run started with, of its seed and not of another."""
+    of_run = trained(tmp_path / "runs", "optimizer.lr=0", "seed=4", "training.reinit_blocks=1")
+    command = [
+        *("analysis=contextuality", f"from_run={of_run}", "source=demo", "threads=1", "device=cpu"),
+        *(*CORPUS, "analysis.words=[]", f"output_dir={tmp_path / 'out'}", "seed=9"),
+    ]
+    assert main(command) == 0
+    (folder,) = (tmp_path / "out" / "analysis" / "contextuality").iterdir()
+    parts = folder / "parts"
+    before, after = (
+        json.loads((parts / f"{weights}-layers.json").read_text())["records"]
+        for weights in ("before", "after")
+    )
+    assert before == after

@@ -1,0 +1,282 @@
+"""Rows of hidden states: those of each sentence alone, streamed, resumed, never of a pad."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.analysis import encode
+from isotrain.analysis.encode import (
+    Spans,
+    blocks_of_rows,
+    encode_rows,
+    hidden_states,
+    span_means,
+    tokenise,
+    whole_sentences,
+)
+from isotrain.types import Batch
+
+SENTENCES = (
+    "The old dog sees the cat.",
+    "A cat.",
+    "The doctor called the lawyer in the garden at noon, and the lawyer did not hear it.",
+    "Nobody came.",
+    "The red bird follows the small horse near the bank.",
+    "Yes",
+    "The pilot rescued the sailor by the sea.",
+)
+
+
+def every_token(tokens):
+    places = [(i, t) for i, ids in enumerate(tokens.ids) for t in range(len(ids))]
+    at_N, start_N = np.array(places).T
+    return Spans(at_N, start_N, start_N + 1)
+
+
+def alone(encoder, ids):
+    """Hidden states of one sentence without any other, as transformers gives them."""
+    model = encoder.model
+    with torch.no_grad():
+        output = model(input_ids=torch.tensor([ids]), output_hidden_states=True)
+    return [state[0].numpy() for state in output.hidden_states]
+
+
+def worst(found_ND, wanted_ND):
+    """The largest difference, in units of the rms of what is wanted."""
+    return np.abs(found_ND - wanted_ND).max() / np.sqrt(np.mean(wanted_ND**2))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 16])
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_rows_are_those_of_each_sentence_alone(
+    kind, batch_size, tiny_encoder, tiny_gpt2, subject_of
+):
+    encoder = tiny_encoder() if kind == "bert" else tiny_gpt2
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    assert len({len(ids) for ids in tokens.ids}) > 4  # so that there are pads
+    spans = every_token(tokens)
+    rows_LND = encode_rows(subject_of(encoder, batch_size=batch_size), "rows", tokens, spans)
+    assert rows_LND.shape == (3, len(spans), 16)
+    assert rows_LND.dtype == np.float32
+    for i, ids in enumerate(tokens.ids):
+        for layer, wanted_TD in enumerate(alone(encoder, ids)):
+            assert worst(rows_LND[layer, spans.sentence_N == i], wanted_TD) < 1e-5
+
+
+def test_the_last_layer_of_gpt2_has_its_final_norm(tiny_gpt2, subject_of):
+    tokens = tokenise(tiny_gpt2.tokenizer, SENTENCES[:1], 64)
+    rows_LND = encode_rows(subject_of(tiny_gpt2), "rows", tokens, every_token(tokens))
+    with torch.no_grad():
+        output = tiny_gpt2.model(input_ids=torch.tensor(tokens.ids))
+    last_TD = output.last_hidden_state[0].numpy()
+    assert worst(rows_LND[-1], last_TD) < 1e-5
+    assert abs(rows_LND[-1].mean() - 1.0) < 0.2  # the bias of the norm, which the block has not
+
+
+def test_pads_do_not_leak_into_rows(tiny_encoder, subject_of, monkeypatch):
+    """With other ids under the pads, every row keeps its bits."""
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    rows_LND = np.array(encode_rows(subject_of(encoder), "a", tokens, whole_sentences(tokens)))
+    padded = encode.padded
+
+    def with_other_pads(ids, pad):
+        batch = padded(ids, pad)
+        wrong = torch.where(batch.attention_mask == 1, batch.input_ids, 7)
+        assert (wrong != batch.input_ids).any()
+        return Batch(wrong, *[getattr(batch, name) for name in list(vars(batch))[1:]])
+
+    monkeypatch.setattr(encode, "padded", with_other_pads)
+    again_LND = encode_rows(subject_of(encoder), "b", tokens, whole_sentences(tokens))
+    np.testing.assert_array_equal(again_LND, rows_LND)
+
+
+def test_a_sentence_is_the_mean_of_all_its_tokens_and_of_no_pad(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    rows_LND = encode_rows(subject_of(encoder), "rows", tokens, whole_sentences(tokens))
+    for i, ids in enumerate(tokens.ids):
+        for layer, states_TD in enumerate(alone(encoder, ids)):
+            assert worst(rows_LND[layer, i], states_TD.mean(axis=0)) < 1e-5
+
+
+def test_chosen_layers_in_the_order_given(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    spans = whole_sentences(tokens)
+    every_LND = encode_rows(subject_of(encoder), "all", tokens, spans)
+    some_LND = encode_rows(subject_of(encoder), "some", tokens, spans, [2, 0])
+    np.testing.assert_array_equal(some_LND, every_LND[[2, 0]])
+
+
+def test_spans_in_any_order_and_sentences_without_one(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    spans = every_token(tokens)
+    every_LND = np.array(encode_rows(subject_of(encoder), "all", tokens, spans))
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(spans.sentence_N % 3 != 1))
+    some_LND = encode_rows(
+        subject_of(encoder), "some", tokens, Spans(*(part[chosen] for part in spans))
+    )
+    for layer in range(3):
+        assert worst(some_LND[layer], every_LND[layer, chosen]) < 1e-5
+
+
+class StopError(Exception):
+    pass
+
+
+def stopping_after(n_batches):
+    def tell(text):
+        if f": {n_batches} of" in text:
+            raise StopError
+
+    return tell
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The sentences that pass through the encoder, one list a batch."""
+    seen = []
+
+    def count(subject, ids):
+        seen.append(ids)
+        return hidden_states(subject, ids)
+
+    monkeypatch.setattr(encode, "hidden_states", count)
+    return seen
+
+
+def test_a_stopped_attempt_goes_on_at_its_batch(tiny_encoder, subject_of, counted, monkeypatch):
+    monkeypatch.setattr(encode, "FLUSH_S", -1.0)  # a note at each batch
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    spans = every_token(tokens)
+    whole_LND = np.array(encode_rows(subject_of(encoder, batch_size=2), "whole", tokens, spans))
+    assert len(counted) == 4
+    counted.clear()
+    with pytest.raises(StopError):
+        encode_rows(
+            subject_of(encoder, batch_size=2, tell=stopping_after(2)), "rows", tokens, spans
+        )
+    assert len(counted) == 2
+    rows_LND = encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, spans)
+    assert len(counted) == 4
+    np.testing.assert_array_equal(rows_LND, whole_LND)
+    encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, spans)
+    assert len(counted) == 4  # nothing is encoded a second time
+
+
+def test_rows_since_the_last_note_are_encoded_again(tiny_encoder, subject_of, counted):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    with pytest.raises(StopError):
+        encode_rows(
+            subject_of(encoder, batch_size=2, tell=stopping_after(2)),
+            "rows", tokens, whole_sentences(tokens),
+        )  # fmt: skip
+    counted.clear()
+    encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, whole_sentences(tokens))
+    assert len(counted) == 4
+
+
+@pytest.mark.parametrize("other", ["spans", "layers", "sentences"])
+def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
+    other, tiny_encoder, subject_of, counted
+):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    spans = whole_sentences(tokens)
+    encode_rows(subject_of(encoder), "rows", tokens, spans, [1])
+    counted.clear()
+    layers = [1]
+    if other == "spans":
+        spans = Spans(spans.sentence_N, spans.start_N, spans.stop_N - 1)
+    elif other == "layers":
+        layers = [2]
+    else:
+        tokens = tokenise(encoder.tokenizer, [text.replace("cat", "dog") for text in SENTENCES], 64)
+    rows_LND = np.array(encode_rows(subject_of(encoder), "rows", tokens, spans, layers))
+    assert counted
+    wanted_LND = encode_rows(subject_of(encoder), "elsewhere", tokens, spans, layers)
+    np.testing.assert_array_equal(rows_LND, wanted_LND)
+
+
+def test_the_rows_lie_in_a_file(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    subject = subject_of(encoder)
+    rows_LND = encode_rows(subject, "rows", tokens, whole_sentences(tokens))
+    assert isinstance(rows_LND, np.memmap)
+    np.testing.assert_array_equal(np.load(subject.folder / "rows.npy"), rows_LND)
+    blocks = [*blocks_of_rows(rows_LND[1], 3)]
+    assert [len(block) for block in blocks] == [3, 3, 1]
+    blocks[0].zero_()  # a copy: the file keeps its rows
+    assert rows_LND[1, :3].any()
+
+
+def test_no_span_is_refused(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    none = np.zeros(0, dtype=np.int64)
+    with pytest.raises(ValueError, match="rows has no rows"):
+        encode_rows(subject_of(encoder), "rows", tokens, Spans(none, none, none))
+
+
+def test_tokens_with_their_marks_words_and_characters(tokenizer):
+    text = "The dog xyz."
+    tokens = tokenise(tokenizer, [text], 64)
+    spelled = tokenizer.convert_ids_to_tokens(tokens.ids[0])
+    assert spelled == ["[CLS]", "the", "dog", "x", "##y", "##z", ".", "[SEP]"]
+    assert tokens.special == [[1, 0, 0, 0, 0, 0, 0, 1]]
+    assert tokens.words == [[None, 0, 1, 2, 2, 2, 3, None]]
+    written = [text[start:stop] for start, stop in tokens.offsets[0]]
+    assert written == ["", "The", "dog", "x", "y", "z", ".", ""]
+
+
+def test_what_is_too_long_is_cut_and_counted(tokenizer):
+    sentences = ["king boss", "king boss king", "king boss king boss"]
+    tokens = tokenise(tokenizer, sentences, 5)
+    whole = tokenizer("king boss king")["input_ids"]
+    assert tokens.ids[1] == tokens.ids[2] == whole  # one exactly fits, one is cut to it
+    assert tokens.n_cut == 1
+    assert list(tokens.is_cut) == [False, False, True]
+
+
+def test_many_sentences_are_tokenised_as_one_by_one(tokenizer, monkeypatch):
+    monkeypatch.setattr(encode, "CHUNK", 2)
+    tokens = tokenise(tokenizer, SENTENCES, 12)
+    one_by_one = [tokenise(tokenizer, [text], 12) for text in SENTENCES]
+    for field in ("ids", "special", "words", "offsets"):
+        assert getattr(tokens, field) == [getattr(one, field)[0] for one in one_by_one]
+    assert tokens.n_cut == sum(one.n_cut for one in one_by_one) > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_means_of_spans_against_a_loop(data):
+    a, t, d = (data.draw(st.integers(1, most)) for most in (4, 6, 3))
+    seed = data.draw(st.integers(0, 2**20))
+    states_ATD = torch.randn(a, t, d, generator=torch.Generator().manual_seed(seed))
+    spans = data.draw(
+        st.lists(
+            st.tuples(st.integers(0, a - 1), st.integers(0, t - 1), st.integers(1, t)).filter(
+                lambda span: span[1] + span[2] <= t
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    at_N, start_N, length_N = np.array(spans).T
+    found_ND = span_means(states_ATD, at_N, start_N, start_N + length_N)
+    wanted_ND = torch.stack([states_ATD[i, s : s + n].mean(dim=0) for i, s, n in spans])
+    torch.testing.assert_close(found_ND, wanted_ND)
+
+
+def test_an_empty_span_is_refused():
+    with pytest.raises(ValueError, match="a span must have a token"):
+        span_means(torch.ones(1, 2, 1), *(np.array([k]) for k in (0, 1, 1)))

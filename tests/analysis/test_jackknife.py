@@ -1,0 +1,105 @@
+"""Mean cosines over pairs, against loops; their errors, against leaving out and against draws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from isotrain.analysis.jackknife import anisotropy, occurrences
+
+
+def cloud(n_sentences=9, seed=0, width=5):
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.randint(1, 5, (n_sentences,), generator=generator)
+    sentences_N = torch.arange(n_sentences).repeat_interleave(counts)
+    own_ND = torch.randn(n_sentences, width, generator=generator)[sentences_N]
+    rows_ND = own_ND + 0.7 * torch.randn(len(sentences_N), width, generator=generator) + 0.5
+    shuffled = torch.randperm(len(sentences_N), generator=generator)
+    return rows_ND.double()[shuffled], 10 * sentences_N[shuffled] - 7
+
+
+def mean_cosine_of_pairs(x_ND, may_pair):
+    pairs = [(i, j) for i, j in itertools.combinations(range(len(x_ND)), 2) if may_pair(i, j)]
+    return sum(cosine_similarity(x_ND[i], x_ND[j], dim=0).item() for i, j in pairs) / len(pairs)
+
+
+def slow_anisotropy(x_ND, sentences_N):
+    return mean_cosine_of_pairs(x_ND, lambda i, j: sentences_N[i] != sentences_N[j])
+
+
+def slow_occurrences(x_ND, sentences_N):
+    return mean_cosine_of_pairs(x_ND, lambda i, j: True)
+
+
+def slow_error(measure, x_ND, sentences_N):
+    left_out = []
+    for sentence in sentences_N.unique():
+        rest = sentences_N != sentence
+        left_out.append(measure(x_ND[rest], sentences_N[rest]))
+    n, mean = len(left_out), sum(left_out) / len(left_out)
+    return math.sqrt((n - 1) / n * sum((value - mean) ** 2 for value in left_out))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("measure", "slow"), [(anisotropy, slow_anisotropy), (occurrences, slow_occurrences)]
+)
+def test_against_loops_over_pairs(measure, slow, seed):
+    x_ND, sentences_N = cloud(seed=seed)
+    value, error = measure(x_ND, sentences_N)
+    assert value.item() == pytest.approx(slow(x_ND, sentences_N), abs=1e-12)
+    assert error.item() == pytest.approx(slow_error(slow, x_ND, sentences_N), abs=1e-12)
+
+
+def test_an_error_over_rows_would_be_far_too_small():
+    """Copies of one sentence tell nothing new: four of each leave the error where it was."""
+    x_ND, sentences_N = cloud(n_sentences=12)
+    once = anisotropy(x_ND, sentences_N)
+    often = anisotropy(x_ND.repeat(4, 1), sentences_N.repeat(4))
+    torch.testing.assert_close(often, once)
+
+
+def test_the_error_is_the_spread_over_draws():
+    generator = torch.Generator().manual_seed(1)
+    sentences_N = torch.arange(60).repeat_interleave(4)
+    values, errors = [], []
+    for _ in range(300):
+        own_ND = torch.randn(60, 3, generator=generator).repeat_interleave(4, dim=0)
+        x_ND = own_ND + 0.3 * torch.randn(240, 3, generator=generator)
+        x_ND = x_ND + torch.tensor([1.0, 0.0, 0.0])
+        value, error = anisotropy(x_ND.double(), sentences_N)
+        values.append(value)
+        errors.append(error)
+    spread = torch.stack(values).std()
+    assert torch.stack(errors).mean() / spread == pytest.approx(1.0, abs=0.12)
+
+
+def test_closed_forms():
+    one_way_ND = torch.tensor([[1.0, 2.0]]).repeat(4, 1) * torch.tensor(
+        [[1.0], [2.0], [5.0], [3.0]]
+    )
+    for measure in (anisotropy, occurrences):
+        value, error = measure(one_way_ND.double(), torch.arange(4))
+        assert value.item() == pytest.approx(1.0)
+        assert error.item() == pytest.approx(0.0, abs=1e-7)
+    corners_ND = torch.eye(3)
+    assert anisotropy(corners_ND, torch.arange(3))[0].item() == pytest.approx(0.0)
+    both_ways_ND = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+    assert occurrences(both_ways_ND, torch.arange(4))[0].item() == pytest.approx(-1 / 3)
+
+
+def test_too_few_sentences():
+    with pytest.raises(ValueError, match="needs 3 of them, got 2; give rows of more sentences"):
+        anisotropy(torch.eye(3), torch.tensor([0, 0, 1]))
+    with pytest.raises(ValueError, match="a pair needs two rows, got 1"):
+        occurrences(torch.eye(1), torch.tensor([0]))
+    value, error = occurrences(torch.eye(3), torch.tensor([0, 0, 1]))
+    assert value.item() == pytest.approx(0.0)
+    assert error.isnan()
+    # Without its first sentence one row is left, and no pair.
+    assert occurrences(torch.eye(4), torch.tensor([0, 0, 0, 1]))[1].isnan()
+    assert occurrences(torch.eye(4), torch.tensor([0, 0, 1, 2]))[1].isfinite()

@@ -1,0 +1,151 @@
+"""Files of an analysis: what is written can be read back, in full in CSV, in short in Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pytest
+from matplotlib.figure import Figure
+
+from isotrain.analysis.outputs import (
+    MOST_PRINTED,
+    csv_text,
+    markdown,
+    published_table,
+    records_csv,
+    text,
+    write_outputs,
+)
+from isotrain.analysis.published import Published, beside
+from isotrain.analysis.types import Outcome, Picture, Table
+
+RECORDS = [
+    {"weights": "before", "layer": 0, "value": 1 / 3, "word": 'a, "b"\nc'},
+    {"weights": "after", "layer": 0, "value": math.nan, "n": 10**12, "word": "|"},
+    {"weights": "after", "layer": 1, "value": 1.5e-17, "word": None},
+]
+TABLE = Table("words", "Words", ("word", "value"), [["a|b", 1 / 3], ["c\nd", None]], ["N = 3."])
+RECORD = {
+    "encoder": "bert",
+    "weights": "bert at abc",
+    "data": "rte of a test",
+    "config": {"seed": 3, "from_run": None},
+    "overrides": ["analysis=mine", "analysis.words=[a,b c]"],
+}
+
+
+def test_records_come_back_from_csv_in_full():
+    rows = list(csv.DictReader(io.StringIO(records_csv(RECORDS))))
+    assert list(rows[0]) == ["weights", "layer", "value", "word", "n"]
+    for row, record in zip(rows, RECORDS, strict=True):
+        for key, cell in row.items():
+            value = record.get(key)
+            if value is None or value != value:
+                assert cell == ""
+            else:
+                assert type(value)(cell) == value
+
+
+def test_no_records_and_no_rows():
+    assert records_csv([]) == "\n"
+    assert csv_text([("a", "b")]) == "a,b\n"
+
+
+def cells_of(lines):
+    found = [line.strip("|").replace("\\|", "\0").split("|") for line in lines if line[0] == "|"]
+    return [[cell.strip().replace("\0", "|") for cell in row] for row in found]
+
+
+def test_a_table_comes_back_from_markdown():
+    lines = markdown("mine", "Why?", ["seed 3"], [TABLE]).splitlines()
+    assert lines[:5] == ["# mine", "", "Why?", "", "- seed 3"]
+    heading, rule, *rows = cells_of([line for line in lines if line])
+    assert heading == ["word", "value"]
+    assert set("".join(rule)) == {"-"}
+    assert rows == [["a|b", "0.3333"], ["c d", "–"]]  # a line break would end the table
+    assert lines[-1] == "- N = 3."
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [(0.0, "0"), (-1e-9, "-1e-09"), (999.96, "1000"), (123456.7, "123457"), (True, "True"),
+     (math.inf, "–"), (math.nan, "–"), ("", ""), (7, "7")],
+)  # fmt: skip
+def test_cells_to_read(cell, shown):
+    assert text(cell) == shown
+
+
+def compared(tolerance=0.1, here=54.1, encoder="bert"):
+    figures = [
+        Published("bert", {"set": "stsb"}, "spearman", 54.0, tolerance, "a paper"),
+        Published("gpt", {"set": "stsb"}, "spearman", 10.0, None, "another"),
+        Published("gpt", {"set": "none"}, "spearman", 11.0, None, "another"),
+    ]
+    return beside(figures, [{"weights": "as given", "set": "stsb", "spearman": here}], encoder)
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [({}, "agrees"), ({"here": 54.3}, "differs"), ({"tolerance": None}, None),
+     ({"encoder": "other"}, None)],
+)  # fmt: skip
+def test_published_figures_in_a_table(options, verdict):
+    table = published_table(compared(**options), options.get("encoder", "bert"))
+    here, tolerance = options.get("here", 54.1), options.get("tolerance", 0.1)
+    assert table.rows == [
+        ["spearman (set stsb)", 54.0, "a", here, tolerance, verdict],
+        ["spearman (set stsb)", 10.0, "b", here, None, None],
+        ["spearman (set none)", 11.0, "b", None, None, "not measured"],
+    ]
+    assert table.notes[:2] == ("a: bert, a paper", "b: gpt, another")
+
+
+class Mine:
+    name, question, published = "mine", "Why?", ()
+
+    def __init__(self, n_rows=2):
+        self.n_rows = n_rows
+
+    def tables(self, outcome):
+        yield TABLE._replace(rows=[["x", float(k)] for k in range(self.n_rows)])
+
+    def pictures(self, outcome):
+        yield Picture("line", "A line", Figure(), "Nothing.")
+
+
+def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
+    write_outputs(tmp_path, Mine(), Outcome(RECORDS, {}), compared(), RECORD)
+    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()} == {
+        "records.csv",
+        "words.csv",
+        "published.csv",
+        "tables.md",
+        "analysis.html",
+        "figures/line.svg",
+        "figures/line.png",
+    }
+    assert (tmp_path / "words.csv").read_text() == "word,value\nx,0.0\nx,1.0\n"
+    printed = capsys.readouterr().out
+    for wanted in ("| x    | 1     |", "N = 3.", "agrees", str(tmp_path / "analysis.html")):
+        assert wanted in printed
+    page = (tmp_path / "analysis.html").read_text()
+    assert "isotrain analyze analysis=mine &#39;analysis.words=[a,b c]&#39;" in page  # for a shell
+    in_markdown = (tmp_path / "tables.md").read_text()
+    for wanted in ("weights: bert at abc", "data: rte of a test", "seed 3"):
+        assert wanted in page
+        assert f"- {wanted}" in in_markdown
+
+
+def test_without_published_figures_there_is_no_table_of_them(tmp_path):
+    write_outputs(tmp_path, Mine(), Outcome([], {}), [], RECORD)
+    assert not (tmp_path / "published.csv").exists()
+
+
+def test_a_long_table_is_printed_in_part(tmp_path, capsys):
+    write_outputs(tmp_path, Mine(MOST_PRINTED + 5), Outcome([], {}), [], RECORD)
+    printed = capsys.readouterr().out
+    assert printed.count("| x ") == MOST_PRINTED
+    assert "... 5 more rows in words.csv" in printed
+    assert (tmp_path / "tables.md").read_text().count("| x ") == MOST_PRINTED + 5

@@ -1,0 +1,120 @@
+"""Published figures beside measured ones: which record, which verdict, what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain.analysis.published import (
+    Published,
+    beside,
+    check_comparable,
+    described,
+    disagreements,
+    read_published,
+)
+from tests.parts import CONF, names
+
+ENTRY = {
+    "encoder": "bert",
+    "where": {"set": "stsb", "layer": 3},
+    "column": "spearman",
+    "value": 54.09,
+    "tolerance": 0.05,
+    "source": "a paper",
+}
+FIGURE = Published(**ENTRY)
+RECORDS = [
+    {"weights": "after", "set": "stsb", "layer": 3, "spearman": 10.0},
+    {"weights": "before", "set": "stsb", "layer": 2, "spearman": 20.0},
+    {"weights": "before", "set": "stsb", "layer": 3, "n": 5, "spearman": None},
+    {"weights": "before", "set": "stsb", "layer": 3, "spearman": 54.12},
+    {"weights": "before", "set": "stsb", "layer": 3, "spearman": 99.0},
+]
+
+
+def test_the_first_record_that_a_figure_is_of():
+    (found,) = beside([FIGURE], RECORDS, "bert")
+    assert found.here == 54.12  # not after the run, not of another layer, not without a value
+    assert found.is_judged
+    assert found.agrees
+    assert disagreements([found]) == []
+
+
+def test_a_figure_that_is_missed():
+    (found,) = beside([FIGURE._replace(tolerance=0.02)], RECORDS, "bert")
+    assert found.is_judged
+    assert not found.agrees
+    assert disagreements([found]) == [
+        "spearman (set stsb, layer 3): published 54.09 ± 0.02, measured 54.12"
+    ]
+
+
+def test_the_edge_of_a_tolerance_agrees():
+    (found,) = beside(
+        [FIGURE._replace(value=54.0, tolerance=0.1)], [{**RECORDS[3], "spearman": 54.1}], "bert"
+    )
+    assert found.agrees
+
+
+@pytest.mark.parametrize(
+    "figure", [FIGURE._replace(encoder="another"), FIGURE._replace(tolerance=None)]
+)
+def test_another_encoder_or_no_tolerance_is_shown_and_not_judged(figure):
+    (found,) = beside([figure._replace(value=0.0)], RECORDS, "bert")
+    assert found.here == 54.12
+    assert not found.is_judged
+    assert disagreements([found]) == []
+
+
+def test_a_figure_that_was_not_measured_disagrees():
+    (found,) = beside([FIGURE._replace(column="pearson")], RECORDS, "bert")
+    assert found.here is None
+    assert disagreements([found]) == [
+        "pearson (set stsb, layer 3): published 54.09 ± 0.05, measured nothing"
+    ]
+
+
+def test_a_value_that_is_no_number_is_none():
+    (found,) = beside([FIGURE], [{**RECORDS[3], "spearman": "54.09"}], "bert")
+    assert found.here is None
+
+
+def test_a_check_without_figures_is_refused():
+    check_comparable([FIGURE], "bert")
+    for figures in ([], [FIGURE._replace(encoder="x")], [FIGURE._replace(tolerance=None)]):
+        with pytest.raises(ValueError, match="figure of encoder bert with a tolerance, and the"):
+            check_comparable(figures, "bert")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"tolerance": -1}, "null or a number from 0 as its tolerance, got -1"),
+        ({"tolerance": "5 %"}, "null or a number from 0 as its tolerance, got 5 %"),
+        ({"value": "54"}, "a number as its value, got 54"),
+        ({"value": True}, "a number as its value, got True"),
+        ({"where": "layer 3"}, "a mapping of a record's keys as its where, got layer 3"),
+        ({"layer": 3}, "the keys column, encoder, source, tolerance, value, where, got column, "),
+    ],
+)
+def test_entries_that_cannot_be_read(change, told):
+    with pytest.raises(ValueError, match=re.escape(f"entry 2, must have {told}")):
+        read_published([ENTRY, ENTRY | change])
+    with pytest.raises(ValueError, match=r"entry 1, must have the keys .* got some text"):
+        read_published(["some text"])
+
+
+def test_where_a_figure_stands():
+    assert described(FIGURE) == "spearman (set stsb, layer 3)"
+    assert described(FIGURE._replace(where={})) == "spearman"
+
+
+@pytest.mark.parametrize("name", names("analysis"))
+def test_every_analysis_has_figures_that_can_be_read(name):
+    found = read_published(
+        OmegaConf.to_container(OmegaConf.load(CONF / "analysis" / f"{name}.yaml"))["published"]
+    )
+    assert all(figure.source for figure in found)

@@ -1,0 +1,406 @@
+"""An analysis from start to end: parts kept, resumed, read again; before and after a run."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf, open_dict
+
+from isotrain.analysis import run as run_module
+from isotrain.analysis import weights as weights_module
+from isotrain.analysis.corpora import read_corpus
+from isotrain.analysis.run import analyze
+from isotrain.analysis.weights import device_of, each_weights
+from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.reinit import reinit_blocks
+from isotrain.encoders.start import ENCODER
+from isotrain.own_draws import own_draws
+from isotrain.record import CannotRunError
+from isotrain.results import read_result, write_json
+from isotrain.tasks.demo import DemoSource
+from tests.analysis.toy import N_SENTENCES, Toy
+
+LOAD = "isotrain.encoders.huggingface.load_encoder"
+
+
+@pytest.fixture(autouse=True)
+def toy():
+    Toy.calls, Toy.stop = [], None
+    return Toy
+
+
+@pytest.fixture
+def cfg_of(composed_analysis, tiny_analysis):
+    """The configuration of the toy on the tiny encoder, with other keys and published figures."""
+
+    def compose(*overrides, published=(), **arguments):
+        own = [text for text in tiny_analysis if not text.startswith("analysis.")]
+        cfg = composed_analysis(*own, *overrides)
+        with open_dict(cfg):
+            cfg.analysis = {"_target_": "tests.analysis.toy.Toy", "published": list(published)}
+            cfg.analysis.update(arguments)
+        return cfg
+
+    return compose
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """How often an encoder was loaded."""
+    seen = []
+
+    def load(cfg, end):
+        seen.append(end)
+        return weights_module.first_encoder(cfg, end)
+
+    monkeypatch.setattr(run_module, "first_encoder", load)
+    return seen
+
+
+def records_of(folder):
+    return [
+        record
+        for file in sorted((folder / "parts").glob("*.json"))
+        for record in json.loads(file.read_text())["records"]
+    ]
+
+
+def test_a_whole_analysis(cfg_of, capsys):
+    folder, wrong = analyze(cfg_of("seed=3"), ["analysis=toy", "rerun=true", "seed=3"])
+    assert wrong == []
+    assert Toy.calls == ["first", "second"]
+    assert folder.parent.name == "toy"
+    assert folder.name.startswith("tiny-")
+    record = read_result(folder)
+    assert record["status"] == "finished"
+    assert record["parts"] == [["as given", "first"], ["as given", "second"]]
+    assert record["overrides"] == ["analysis=toy", "seed=3"]  # they give this folder again
+    assert record["data"] == "demo-v1-seed0"
+    assert record["weights"].startswith("tiny random BERT, width 16")
+    assert record["environment"]["device"] == "cpu"
+    assert set(record["seconds"]) == {"as given/first", "as given/second"}
+    assert {r["seed"] for r in records_of(folder)} == {3}
+    assert not (folder / "rows").exists()  # rows on disk are dropped at the end
+    printed = capsys.readouterr().out
+    assert "first, weights as given: 0:0" in printed
+    assert "| weights  | part" in printed
+
+
+def test_a_finished_analysis_is_read_and_loads_no_encoder(cfg_of, loads, capsys):
+    folder, _ = analyze(cfg_of())
+    before = {f: f.read_bytes() for f in folder.glob("*.csv")} | {
+        f: f.read_bytes() for f in folder.glob("tables.md")
+    }
+    assert loads == [None]
+    capsys.readouterr()
+    again, _ = analyze(cfg_of())
+    assert again == folder
+    assert loads == [None]
+    assert Toy.calls == ["first", "second"]
+    assert {file: file.read_bytes() for file in before} == before
+    printed = capsys.readouterr().out
+    assert f"{folder} is finished; rerun=true measures again" in printed
+    assert "| weights  | part" in printed
+
+
+def test_a_finished_analysis_of_other_code_is_told(cfg_of, capsys):
+    folder, _ = analyze(cfg_of())
+    record = read_result(folder)
+    record["environment"]["git"] = "0123456789ab"
+    write_json(folder / "result.json", record)
+    analyze(cfg_of())
+    assert "measures again; the code has changed since (git)" in capsys.readouterr().out
+
+
+def test_rerun_measures_again_and_gives_the_same(cfg_of, loads):
+    folder, _ = analyze(cfg_of())
+    before = records_of(folder)
+    analyze(cfg_of("rerun=true"))
+    assert len(loads) == 2
+    assert Toy.calls == ["first", "second"] * 2
+    assert records_of(folder) == before
+
+
+def test_keys_that_change_no_number_give_the_same_folder(cfg_of):
+    folder, _ = analyze(cfg_of())
+    figure = {"encoder": "x", "where": {}, "column": "mean", "value": 0.0, "tolerance": None}
+    again, _ = analyze(cfg_of(published=[{**figure, "source": "a paper"}]))
+    assert again == folder
+    assert Toy.calls == ["first", "second"]
+    other, _ = analyze(cfg_of("seed=1"))
+    assert other != folder
+
+
+class KilledError(BaseException):
+    pass
+
+
+def kill_at(name):
+    def stop(part):
+        if part == name:
+            raise KilledError
+
+    return stop
+
+
+def test_a_stopped_analysis_goes_on_at_its_part(cfg_of):
+    whole, _ = analyze(cfg_of("seed=0", f"output_dir={cfg_of().output_dir}/whole"))
+    Toy.calls, Toy.stop = [], kill_at("second")
+    with pytest.raises(KilledError):
+        analyze(cfg_of())
+    assert Toy.calls == ["first", "second"]
+    Toy.calls, Toy.stop = [], None
+    folder, _ = analyze(cfg_of())
+    assert Toy.calls == ["second"]
+    assert records_of(folder) == records_of(whole)
+    assert read_result(folder)["seconds"]["as given/first"] > 0
+
+
+def test_one_that_was_stopped_while_it_wrote_its_tables_measures_nothing_again(
+    cfg_of, monkeypatch, loads
+):
+    def killed(*_):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "write_outputs", killed)
+        with pytest.raises(KilledError):
+            analyze(cfg_of())
+    Toy.calls = []
+    folder, _ = analyze(cfg_of())
+    assert Toy.calls == []
+    assert (folder / "tables.md").is_file()
+
+
+def test_data_that_changed_between_attempts_are_told_and_measured_again(
+    cfg_of, monkeypatch, capsys
+):
+    Toy.stop = kill_at("second")
+    with pytest.raises(KilledError):
+        analyze(cfg_of())
+    Toy.calls, Toy.stop = [], None
+    monkeypatch.setattr(DemoSource, "revision", "demo-v2")
+    folder, _ = analyze(cfg_of())
+    assert Toy.calls == ["first", "second"]
+    assert read_result(folder)["data"] == "demo-v2"
+    told = "data changed since this analysis was begun, from demo-v1-seed0 to demo-v2; 1 part"
+    assert told in capsys.readouterr().out
+
+
+def test_what_is_done_now_is_told_on_a_terminal(cfg_of, monkeypatch):
+    said = []
+
+    @contextmanager
+    def working(what):
+        said.append(what)
+        yield said.append
+
+    monkeypatch.setattr(run_module, "working", working)
+    analyze(cfg_of())
+    assert said[:2] == ["looking for data and weights", "loading the encoder"]
+    for wanted in (
+        "measuring first, weights as given",
+        "looking at first, weights as given",
+        "rows: 1 of 1 batches encoded, weights as given",
+        "drawing tables and figures",
+    ):
+        assert wanted in said
+
+
+FIGURE = {"encoder": "isotrain.encoders.tiny.build_tiny", "where": {"layer": 0}, "column": "mean"}
+
+
+def figure(value, tolerance):
+    return {**FIGURE, "value": value, "tolerance": tolerance, "source": "a paper"}
+
+
+def test_the_check_of_published_figures_on_stored_results(cfg_of, loads):
+    folder, _ = analyze(cfg_of())
+    here = records_of(folder)[0]["mean"]
+    near, far = figure(here + 0.01, 0.02), figure(here + 0.01, 0.005)
+    elsewhere, absent = near | {"encoder": "another", "value": 9.0}, near | {"column": "no such"}
+    for published, n_wrong, verdict in (
+        ([near, elsewhere], 0, "agrees"),
+        ([near, far, absent], 2, "differs"),
+    ):
+        same, wrong = analyze(cfg_of("check=published", published=published))
+        assert same == folder
+        assert len(wrong) == n_wrong
+        assert verdict in (folder / "published.csv").read_text()
+    _, unasked = analyze(cfg_of(published=[far]))
+    assert unasked == []
+    assert len(loads) == 1
+
+
+def nothing_written(cfg, match):
+    with pytest.raises(CannotRunError, match=match):
+        analyze(cfg)
+    assert not Path(str(cfg.output_dir)).exists()
+
+
+def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
+    nothing_written(cfg_of("check=published"), "with a tolerance, and the analysis has none")
+    nothing_written(cfg_of("check=published", published=[figure(1.0, None)]), "with a tolerance")
+    nothing_written(cfg_of(published=[{"value": 1}]), "entry 1, must have the keys")
+    nothing_written(cfg_of(corpus="sst2"), "source=demo has .*, not sst2; use source=local")
+    nothing_written(cfg_of(corpus="sst3"), "there is no corpus sst3; there are")
+    nothing_written(cfg_of("from_run=nowhere"), "from_run=nowhere does not exist; give the folder")
+    nothing_written(cfg_of("encoder.width=7"), "hidden size|multiple|heads")
+    cfg = cfg_of()
+    cfg.encoder = {"_target_": LOAD, "name": str(tmp_path / "empty"), "revision": None}
+    nothing_written(cfg, "empty")
+
+
+def test_a_folder_that_cannot_be_written_to(cfg_of, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    cfg = cfg_of()
+    cfg.output_dir = str(tmp_path / "file" / "out")
+    with pytest.raises(CannotRunError, match="give another place with output_dir"):
+        analyze(cfg)
+
+
+def test_a_part_that_cannot_be_measured_leaves_nothing(cfg_of):
+    def fail(name):
+        raise ValueError("the corpus has too few sentences")
+
+    Toy.stop = fail
+    cfg = cfg_of()
+    with pytest.raises(ValueError, match="too few sentences"):
+        analyze(cfg)
+    assert not any(file.is_file() for file in Path(str(cfg.output_dir)).rglob("*"))
+
+
+def test_part_names_are_names_of_files(cfg_of):
+    with pytest.raises(ValueError, match="a part's name has lower-case letters"):
+        analyze(cfg_of(parts=["../x"]))
+
+
+def test_the_device_is_that_which_is_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert [device_of(asked) for asked in ("auto", "cpu")] == ["cpu", "cpu"]
+    with pytest.raises(ValueError, match="device=cuda needs a CUDA device, and torch sees none"):
+        device_of("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [device_of(asked) for asked in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
+
+
+def test_auto_has_the_folder_of_the_device_that_it_takes(cfg_of, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert analyze(cfg_of("device=auto"))[0] == analyze(cfg_of("device=cpu"))[0]
+
+
+@pytest.fixture
+def finished_run(cfg_of, tmp_path, tiny_encoder):
+    """`finished_run(seed, …)`: a run folder whose encoder was drawn with seed, then trained."""
+
+    def write(seed=5, name="run", init_from=None, reinit_blocks=0, shift=0.5):
+        folder = tmp_path / name
+        folder.mkdir()
+        encoder = tiny_encoder(seed=99)
+        state = {f"{ENCODER}{key}": value + shift for key, value in encoder.state_dict().items()}
+        torch.save(
+            {"state_dict": {**state, "model.head.weight": torch.zeros(2)}}, folder / "last.ckpt"
+        )
+        config = {
+            "seed": seed,
+            "encoder": OmegaConf.to_container(cfg_of().encoder),
+            "checkpoint": {"final": True},
+            "training": {"reinit_blocks": reinit_blocks},
+        }
+        write_json(
+            folder / "result.json",
+            {"status": "finished", "config": config, "init_from": init_from},
+        )
+        return folder
+
+    return write
+
+
+def arrays_of(folder):
+    return {
+        weights: np.load(folder / "parts" / f"{weights}-first.npz")["first"]
+        for weights in ("before", "after")
+    }
+
+
+def states_of(encoder):
+    """What the toy measures of an encoder: pooled last states of its sentences."""
+    sentences = read_corpus(DemoSource(), "rte", ["dev"], "[UNK]").sentences[:N_SENTENCES]
+    found = []
+    with torch.no_grad():
+        for text in sentences:
+            ids = torch.tensor([encoder.tokenizer(text)["input_ids"]])
+            found.append(encoder.model(input_ids=ids).last_hidden_state[0].mean(dim=0).numpy())
+    return np.stack(found)
+
+
+def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(
+    cfg_of, finished_run, tiny_encoder
+):
+    run = finished_run(seed=5)
+    folder, _ = analyze(cfg_of(f"from_run={run}", "seed=1"))
+    assert read_result(folder)["parts"] == [
+        [weights, part] for weights in ("before", "after") for part in ("first", "second")
+    ]
+    found = arrays_of(folder)
+    np.testing.assert_allclose(found["before"], states_of(tiny_encoder(seed=5)), atol=1e-5)
+    trained = tiny_encoder(seed=99)
+    trained.load_state_dict({k: v + 0.5 for k, v in trained.state_dict().items()})
+    np.testing.assert_allclose(found["after"], states_of(trained), atol=1e-5)
+    assert np.abs(found["after"] - found["before"]).max() > 0.1
+    text = (folder / "tables.md").read_text()
+    assert f"before and after {run}" in text
+    assert "| before " in text
+    assert "| after " in text
+
+
+def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run, tiny_encoder):
+    encoder = tiny_encoder(seed=5)
+    with own_draws(5, "reinit_blocks"):
+        reinit_blocks(encoder, 1)
+    folder, _ = analyze(cfg_of(f"from_run={finished_run(seed=5, reinit_blocks=1)}"))
+    np.testing.assert_allclose(arrays_of(folder)["before"], states_of(encoder), atol=1e-5)
+    plain = states_of(tiny_encoder(seed=5))
+    assert np.abs(arrays_of(folder)["before"] - plain).max() > 1e-3
+
+
+def test_before_a_run_that_started_from_another_is_the_end_of_that_one(cfg_of, finished_run):
+    first = finished_run(name="first", shift=0.2)
+    record = {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
+    second = finished_run(name="second", shift=0.4, init_from=record)
+    of_first, _ = analyze(cfg_of(f"from_run={first}"))
+    of_second, _ = analyze(cfg_of(f"from_run={second}"))
+    np.testing.assert_array_equal(arrays_of(of_second)["before"], arrays_of(of_first)["after"])
+    torch.save({"state_dict": {}}, first / "last.ckpt")  # another by now
+    with pytest.raises(CannotRunError, match="which is gone, or is another by now"):
+        analyze(cfg_of(f"from_run={second}", "rerun=true"))
+
+
+def test_a_run_that_changed_is_measured_again(cfg_of, finished_run, capsys):
+    run = finished_run()
+    analyze(cfg_of(f"from_run={run}"))
+    state = torch.load(run / "last.ckpt", weights_only=True)
+    torch.save(
+        {"state_dict": {k: v * 1.01 for k, v in state["state_dict"].items()}}, run / "last.ckpt"
+    )
+    Toy.calls = []
+    analyze(cfg_of(f"from_run={run}"))
+    assert Toy.calls == ["first", "second"] * 2
+    assert "from_run changed since this analysis was begun" in capsys.readouterr().out
+
+
+def test_weights_that_do_not_fit(cfg_of, finished_run):
+    run = finished_run()
+    torch.save({"state_dict": {}}, run / "last.ckpt")
+    with pytest.raises(ValueError, match="do not fit this encoder"):
+        analyze(cfg_of(f"from_run={run}"))
+
+
+def test_the_encoder_as_given_is_one_and_in_evaluation_mode(tiny_encoder):
+    encoder = tiny_encoder()
+    assert [*each_weights(encoder, None)] == [("as given", encoder)]

@@ -1,0 +1,145 @@
+"""The folder of an analysis: parts kept, changed facts told, one process at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from isotrain.analysis import store as store_module
+from isotrain.analysis.store import Store
+from isotrain.analysis.types import Found
+from isotrain.record import CannotRunError
+from isotrain.results import write_json
+
+FACTS = {"data": "rte, version 1", "from_run": None}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "out" / "mine")
+    store.folder.mkdir(parents=True)
+    assert store.begin(FACTS, anew=False) == []
+    return store
+
+
+def finish(store):
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1.5)
+    write_json(store.folder / "result.json", {"parts": [("as given", "layers")]})
+
+
+def test_what_a_part_found_comes_back(store):
+    records = [{"layer": 0, "value": 0.1 + 0.2, "word": "é|"}, {"layer": 1, "value": math.nan}]
+    arrays = {"map": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    assert not store.has("as given", "layers")
+    store.keep("as given", "layers", Found(records, arrays), 1.234)
+    store.keep("after", "layers", Found([{"layer": 0}]), 0)
+    assert store.has("as given", "layers")
+    assert store.seconds("as given", "layers") == 1.23
+    outcome = store.outcome([("as given", "layers"), ("after", "layers")])
+    assert outcome.records == [
+        {"weights": "as given", "layer": 0, "value": 0.1 + 0.2, "word": "é|"},
+        {"weights": "as given", "layer": 1, "value": None},  # JSON has no NaN
+        {"weights": "after", "layer": 0},
+    ]
+    assert list(outcome.arrays) == ["as given/map"]
+    np.testing.assert_array_equal(outcome.arrays["as given/map"], arrays["map"])
+
+
+def test_a_stopped_attempt_keeps_its_parts(store):
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1)
+    (store.rows("as given") / "x.npy").write_bytes(b"rows")
+    again = Store(store.folder)
+    assert again.begin(FACTS, anew=False) == []
+    assert again.has("as given", "layers")
+    assert (again.rows("as given") / "x.npy").read_bytes() == b"rows"
+
+
+def test_changed_data_are_told_and_earlier_parts_go(store):
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1)
+    (store.rows("as given") / "x.npy").write_bytes(b"rows")
+    told = store.begin({**FACTS, "data": "rte, version 2"}, anew=False)
+    assert told == [
+        "data changed since this analysis was begun, from rte, version 1 to rte, version 2; "
+        "1 part measured before cannot be used, all is measured again"
+    ]
+    assert not store.has("as given", "layers")
+    assert not (store.rows("as given") / "x.npy").exists()
+    assert store.begin({**FACTS, "data": "rte, version 2"}, anew=False) == []
+
+
+def test_a_finished_analysis_of_other_data_is_none(store):
+    assert store.finished(FACTS) == {}
+    finish(store)
+    assert store.finished(FACTS)["parts"] == [["as given", "layers"]]
+    assert store.finished({**FACTS, "from_run": "0123"}) == {}
+    store.begin({**FACTS, "from_run": "0123"}, anew=False)
+    assert store.finished({**FACTS, "from_run": "0123"}) == {}
+
+
+def test_a_finished_analysis_that_lost_a_part_is_none(store):
+    finish(store)
+    (store.folder / "parts" / "as_given-layers.json").unlink()
+    assert store.finished(FACTS) == {}
+
+
+def test_anew_drops_all_and_tells_nothing(store):
+    finish(store)
+    assert store.begin(FACTS, anew=True) == []
+    assert not store.has("as given", "layers")
+    assert store.finished(FACTS) == {}
+
+
+def test_rows_of_other_weights_are_other_rows(store):
+    assert store.rows("before") != store.rows("after")
+    (store.rows("before") / "x.npy").write_bytes(b"rows")
+    assert list(store.rows("after").iterdir()) == []
+    store.drop_rows()
+    assert not (store.folder / "rows").exists()
+
+
+def test_one_process_at_a_time(store, monkeypatch):
+    monkeypatch.setattr(store_module, "PATIENCE_S", 0.05)
+    with (
+        FileLock(store.folder / ".lock"),
+        pytest.raises(CannotRunError, match="another process is at this analysis"),
+        store.owned(),
+    ):
+        pass
+    with store.owned():
+        pass
+
+
+def test_a_failure_before_anything_is_kept_leaves_no_folder(tmp_path):
+    store = Store(tmp_path / "new")
+
+    def fail():
+        with store.owned():
+            store.begin(FACTS, anew=False)
+            store.rows("as given")
+            raise ValueError("no rows")
+
+    with pytest.raises(ValueError, match="no rows"):
+        fail()
+    assert not store.folder.exists()
+
+
+@pytest.mark.parametrize("kept", ["part", "rows"])
+def test_a_failure_later_keeps_what_is_there(kept, tmp_path):
+    store = Store(tmp_path / "new")
+
+    def stopped():
+        with store.owned():
+            store.begin(FACTS, anew=False)
+            if kept == "part":
+                store.keep("as given", "layers", Found([]), 1)
+            else:
+                (store.rows("as given") / "x.npy").write_bytes(b"rows")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert json.loads((store.folder / "begun.json").read_text()) == FACTS

@@ -1,0 +1,54 @@
+"""An analysis of no time, for tests of what runs them: mean rows of a few sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from isotrain.analysis.corpora import data_set_of, missing, read_corpus
+from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
+from isotrain.analysis.types import Found, Part, Picture, Table
+
+N_SENTENCES = 10
+
+
+class Toy:
+    """`calls` notes what is measured; `stop(name)`, where it is set, is called before a part."""
+
+    name, question = "toy", "What are the mean rows?"
+    calls, stop = [], None
+
+    def __init__(self, corpus="rte", published=(), parts=("first", "second")):
+        self.data_set, self.corpus = data_set_of(corpus), corpus
+        self.published, self.names = published, tuple(parts)
+
+    def missing(self, source):
+        return missing(source, [self.data_set])
+
+    def data_sets(self, source):
+        return [self.data_set]
+
+    def parts(self, subject):
+        for name in self.names:
+            yield Part(name, lambda name=name: self._measured(subject, name))
+
+    def _measured(self, subject, name):
+        Toy.calls.append(name)
+        subject.tell(f"looking at {name}")
+        if Toy.stop:
+            Toy.stop(name)
+        sentences = read_corpus(subject.source, self.corpus, ["dev"], "[UNK]").sentences
+        tokens = tokenise(subject.encoder.tokenizer, sentences[:N_SENTENCES], subject.max_length)
+        rows = encode_rows(subject, "rows", tokens, whole_sentences(tokens))
+        records = [
+            {"part": name, "layer": layer, "mean": float(np.mean(x)), "seed": subject.seed}
+            for layer, x in enumerate(rows)
+        ]
+        return Found(records, {name: np.array(rows[-1])})
+
+    def tables(self, outcome):
+        columns = ("weights", "part", "layer", "mean")
+        yield Table("means", "Means", columns, [[r[c] for c in columns] for r in outcome.records])
+
+    def pictures(self, outcome):
+        yield Picture("nothing", "Nothing", Figure(figsize=(1, 1)), "Nothing is drawn.")

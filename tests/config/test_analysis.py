@@ -1,0 +1,192 @@
+"""The configuration of an analysis: every file of the group, the root, what is refused."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from copy import deepcopy
+from dataclasses import fields
+
+import pytest
+from hydra.utils import get_object
+from omegaconf import OmegaConf, open_dict
+
+from isotrain.analysis.published import read_published
+from isotrain.analysis.run import PART_NAME
+from isotrain.config.analysis import AnalysisConfig, analysis_hash, mistakes_in_analysis
+from isotrain.config.command import ANALYZE, check_command
+from isotrain.config.targets import is_allowed
+from tests.parts import CONF, names
+
+NAMES = names("analysis")
+BASE = ("encoder=tiny", "source=demo")
+
+
+@pytest.fixture(scope="module")
+def composed():
+    """`composed("seed=1", …)`: a configuration that is right."""
+
+    def compose(*overrides):
+        cfg, mistakes = check_command([*BASE, *overrides], root=ANALYZE)
+        assert mistakes == []
+        return cfg
+
+    return compose
+
+
+def lines_of(name):
+    return (CONF / "analysis" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+
+
+def test_there_are_analyses():
+    assert "contextuality" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_composes_and_names_an_analysis(composed, name):
+    cfg = composed(f"analysis={name}")
+    target = str(cfg.analysis["_target_"])
+    assert is_allowed(target)
+    made = get_object(target)
+    assert made.name == name
+    assert made.question.endswith("?")
+    for member in ("missing", "data_sets", "parts", "tables", "pictures"):
+        assert callable(getattr(made, member))
+    assert PART_NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_and_values_are_those_of_the_signature(composed, name):
+    node = OmegaConf.to_container(composed(f"analysis={name}").analysis)
+    parameters = inspect.signature(get_object(node.pop("_target_"))).parameters
+    assert set(node) == set(parameters)
+    node.pop("published")  # figures stand in the file alone
+    assert {key: parameters[key].default for key in node} == {
+        key: tuple(value) if isinstance(value, list) else value for key, value in node.items()
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_opens_with_its_question_and_command_and_explains_every_key(name):
+    question, command, *rest = lines_of(name)
+    assert re.match(r"# .*\?", question)
+    assert command.startswith(f"# Command: isotrain analyze analysis={name} ")
+    keys = [line for line in rest if re.match(r"[a-z]\w*:", line)]
+    assert keys
+    assert [line for line in keys if " # " not in line] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_of_a_file_composes(name):
+    overrides = [word for word in lines_of(name)[1].split() if "=" in word]
+    overrides = [f"source.root={CONF}" if o.startswith("source.root=") else o for o in overrides]
+    local = ["source.root=/data"] if "source=local" in overrides else []
+    assert check_command([*overrides, *local], root=ANALYZE)[1] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_figures_can_be_read(name):
+    content = OmegaConf.to_container(OmegaConf.load(CONF / "analysis" / f"{name}.yaml"))
+    assert all(figure.source for figure in read_published(content["published"]))
+
+
+def test_the_main_file_agrees_with_the_schema(composed):
+    cfg = OmegaConf.load(CONF / "analyze.yaml")
+    groups = {next(iter(d)) for d in cfg.defaults if not isinstance(d, str)}
+    groups = {group for group in groups if not group.startswith("override")}
+    values = {str(key) for key in cfg} - {"defaults", "hydra"}
+    assert {field.name for field in fields(AnalysisConfig)} == values | groups
+    schema = OmegaConf.structured(AnalysisConfig)
+    merged = OmegaConf.merge(schema, {key: cfg[key] for key in values})
+    assert all(merged[key] == schema[key] for key in values)
+    for line in (CONF / "analyze.yaml").read_text(encoding="utf-8").splitlines():
+        if re.match(r"[a-z]\w*:", line) and not line.startswith(("defaults:", "hydra:")):
+            assert " # " in line
+
+
+def test_the_comments_of_the_main_file_name_options_that_exist():
+    seen = 0
+    for line in (CONF / "analyze.yaml").read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\s+- (\w+): \S+ +# ([\w| ]*\|[\w| ]*)", line)
+        if match:
+            listed = {part.strip() for part in match[2].split("|")}
+            assert listed <= set(names(match[1])), match[1]
+            seen += 1
+    assert seen == 2
+
+
+def test_the_hash_names_what_changes_numbers(composed):
+    first = analysis_hash(composed())
+    figure = "{encoder: x, where: {}, column: y, value: 1.0, tolerance: null, source: z}"
+    for same in (
+        ["output_dir=elsewhere"],
+        ["rerun=true"],
+        ["check=published"],
+        [f"analysis.published=[{figure}]"],
+        ["seed=0"],
+    ):
+        assert analysis_hash(composed(*same)) == first
+    others = [
+        ["seed=1"],
+        ["threads=2"],
+        ["device=cpu"],
+        ["batch_size=8"],
+        ["max_length=64"],
+        ["analysis.max_rows=500"],
+        ["encoder.width=32"],
+        ["source.seed=1"],
+        ["from_run=somewhere"],
+    ]
+    assert len({first, *(analysis_hash(composed(*other)) for other in others)}) == len(others) + 1
+
+
+def test_a_file_without_published_figures_has_a_hash(composed):
+    cfg = deepcopy(composed())
+    with open_dict(cfg):
+        del cfg.analysis["published"]
+    assert analysis_hash(cfg) == analysis_hash(composed())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("analysis.words", "dog", "analysis.words is a list; write 'analysis.words=[dog]'"),
+        ("analysis.words", ["dog"], None),
+        ("analysis.corpus", ["rte"], "analysis.corpus must be str, got ['rte']"),
+        ("analysis.max_rows", 1.5, "analysis.max_rows must be int, got 1.5"),
+        ("analysis", None, "analysis must be one of its options, with a _target_"),
+        ("encoder", {"width": 3}, "encoder must be one of its options, with a _target_"),
+        ("max_length", 2, "max_length must be at least 3, got 2"),
+        ("batch_size", 0, "batch_size must be at least 1, got 0"),
+        ("threads", 1025, "threads must be at most 1024, got 1025"),
+        ("seed", 2**32, f"seed must be at most {2**32 - 1}, got {2**32}"),
+        ("source.seed", "${oc.env:NOT_SET}", "source reads the environment variable NOT_SET; set"),
+    ],
+)
+def test_a_value_that_cannot_be(composed, key, value, told):
+    cfg = deepcopy(composed())
+    with open_dict(cfg):
+        OmegaConf.update(cfg, key, value, merge=False)
+    found = mistakes_in_analysis(cfg)
+    if told is None:
+        assert found == []
+    else:
+        assert any(sentence.startswith(told) for sentence in found), found
+
+
+def test_a_key_that_is_gone_and_one_too_many(composed):
+    cfg = deepcopy(composed())
+    with open_dict(cfg):
+        del cfg["seed"]
+        cfg["sede"] = 1
+    assert mistakes_in_analysis(cfg) == [
+        "an analysis has no key sede; did you mean seed?",
+        "seed was deleted, and an analysis needs it; leave it in",
+    ]
+
+
+def test_a_secret_in_the_configuration(composed):
+    cfg = deepcopy(composed())
+    with open_dict(cfg):
+        cfg.source["api_key"] = "0123456789"
+    assert any("api_key is a secret" in sentence for sentence in mistakes_in_analysis(cfg))

@@ -1,0 +1,76 @@
+"""Rules of every configuration, whatever its root."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain.config.any_root import (
+    missing_keys,
+    number_mistakes,
+    resolved,
+    secret_mistakes,
+    target_mistakes,
+)
+
+
+def test_keys_without_a_value_are_named_and_nothing_is_resolved():
+    cfg = OmegaConf.create(
+        {"b": {"c": "???", "d": {"e": "???"}}, "a": "???", "f": "${oc.env:NOT_SET}", "g": ["???"]}
+    )
+    assert missing_keys(cfg) == ["a", "b.c", "b.d.e"]
+
+
+def test_content_is_plain_and_what_cannot_be_resolved_is_named(monkeypatch):
+    for name in ("ISOTRAIN_DATA_DIR", "NOT_SET"):
+        monkeypatch.delenv(name, raising=False)
+    cfg = OmegaConf.create(
+        {
+            "fine": {"x": "${number}"},
+            "number": 3,
+            "root": {"path": "${oc.env:ISOTRAIN_DATA_DIR}"},
+            "name": "${oc.env:NOT_SET}",
+            "nowhere": "${no_such_key}",
+        }
+    )
+    content, mistakes = resolved(cfg)
+    assert content["fine"] == {"x": 3}
+    assert content["root"] == {"path": "${oc.env:ISOTRAIN_DATA_DIR}"}
+    assert len(mistakes) == 3
+    assert mistakes[0].startswith("source=local reads the folder that ISOTRAIN_DATA_DIR names")
+    assert mistakes[1] == "name reads the environment variable NOT_SET; set it"
+    assert "no_such_key" in mistakes[2]
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
+    assert resolved(cfg)[0]["root"] == {"path": "/data"}
+
+
+def test_a_secret_is_told_by_its_key_and_a_reference_to_one_is_none():
+    cfg = OmegaConf.create({"logger": {"api_key": "abc"}, "hub": {"token": "${oc.env:HF_TOKEN}"}})
+    (told,) = secret_mistakes(cfg)
+    assert told.startswith("logger.api_key is a secret")
+    assert "abc" not in told
+
+
+def test_targets_that_are_not_allowed_or_do_not_take_a_key():
+    content = {
+        "a": {"_target_": "os.system"},
+        "b": {"_target_": "isotrain.tasks.demo.DemoSource", "sede": 1},
+        "c": [{"_target_": "isotrain.tasks.demo.DemoSource", "seed": 1}],
+    }
+    first, second = target_mistakes(content)
+    assert first.startswith("a._target_=os.system is not allowed: a target is a part defined in")
+    assert second.startswith("b.sede is no argument of isotrain.tasks.demo.DemoSource; did you")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"seed": 0, "data": {"size": 1}}, []),
+        ({"seed": -1, "data": {"size": 9}}, ["seed must be at least 0, got -1",
+                                              "data.size must be at most 8, got 9"]),
+        ({"seed": None, "data": {"size": True}}, []),  # their types are told elsewhere
+        ({"seed": float("nan"), "data": {}}, ["seed must be at least 0, got nan"]),
+    ],
+)  # fmt: skip
+def test_numbers_within_their_limits(content, told):
+    assert number_mistakes(content, {"seed": 0, "data.size": 1}, {"data.size": 8}) == told

@@ -1,0 +1,90 @@
+"""The page of an analysis: whole, without anything from outside, and no text becomes markup."""
+
+from __future__ import annotations
+
+import pytest
+from matplotlib.figure import Figure
+
+from isotrain.pages.analysis_page import MOST_OPEN, PageTable, Shown, write_analysis_page
+from tests.pages.test_report import Page
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def figure():
+    drawn = Figure(figsize=(2, 2))
+    drawn.subplots().plot([0, 1], [0, 1], label=HOSTILE)
+    drawn.axes[0].legend()
+    return drawn
+
+
+def content(**changes):
+    plain = Shown(
+        name="mine",
+        question=f"Why {HOSTILE}?",
+        facts=["weights: bert", "seed 3"],
+        tables=[
+            PageTable("Words", ["word", "n"], [[HOSTILE, "5"], ["dog", "7"]], ["N = 12."]),
+            PageTable("Nothing", ["word"], [], []),
+            PageTable("Long", ["n"], [[str(k)] for k in range(MOST_OPEN + 1)], []),
+        ],
+        pictures=[
+            ("first", "First figure", figure(), "What it shows."),
+            ("second", "Second figure", figure(), f"More {HOSTILE}."),
+        ],
+        command="isotrain analyze analysis=mine",
+        config={"seed": 3, "analysis": {"words": [HOSTILE]}},
+    )
+    return plain._replace(**changes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analysis")
+    assert write_analysis_page(folder, content()) == folder / "analysis.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Page((folder / "analysis.html").read_text(encoding="utf-8"))
+
+
+def test_what_a_reader_sees_in_its_order(page):
+    wanted = [
+        *("Analysis mine", "weights: bert", "Why", "First figure", "What it shows."),
+        *("Second figure", "2 rows", "dog", "N = 12.", "Nothing was measured.", "All 41 rows"),
+        *("isotrain analyze analysis=mine", "seed: 3"),
+    ]
+    behind = page.text[page.text.index("Analysis mine") :]
+    places = [behind.index(text) for text in wanted]
+    assert places == sorted(places)
+
+
+def test_nothing_from_outside_is_needed_and_ids_are_unique(page):
+    assert [a for a in page.addresses if not a.startswith(("#", "data:"))] == []
+    assert len(page.ids) == len(set(page.ids)) > 0
+    assert "url(http" not in " ".join(page.texts)
+
+
+def test_hostile_texts_stay_texts(folder, page):
+    assert page.text.count(HOSTILE) >= 4  # question, table, description, configuration
+    assert page.handlers == []
+    assert "img" not in page.tags
+    assert HOSTILE not in (folder / "analysis.html").read_text(encoding="utf-8")
+
+
+def test_figures_are_in_the_page_and_files_too(folder, page):
+    assert page.tags.count("svg") == 2
+    names = {file.name for file in (folder / "figures").iterdir()}
+    assert names == {"first.svg", "first.png", "second.svg", "second.png"}
+
+
+def test_only_a_long_table_is_folded(page):
+    assert page.tags.count("details") == 2  # that table, and the configuration
+    assert page.tags.count("table") == 2
+
+
+def test_without_pictures(tmp_path):
+    write_analysis_page(tmp_path, content(pictures=[]))
+    assert "svg" not in Page((tmp_path / "analysis.html").read_text(encoding="utf-8")).tags
