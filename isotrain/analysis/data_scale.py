@@ -6,7 +6,7 @@ E examples, N rows (of a tagged sentence: its words).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,10 +129,8 @@ class DataScale:
             )
         for task in [*self._tasks(subject.source), *[CONLL] * bool(self.conll)]:
             for features in (*[STATIC] * bool(self.static), RANDOM, ENCODER):
-                yield Part(
-                    f"{task}-{features}",
-                    lambda task=task, features=features: self._part(subject, task, features),
-                )
+                measure = partial(self._part, subject, task, features)
+                yield Part(f"{task}-{features}", measure)
 
     def tables(self, outcome: Outcome) -> Iterator[Table]:
         """Scores by size, how much more data is needed, unseen words, diagnostic categories."""
@@ -149,8 +147,8 @@ class DataScale:
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         """The scores of one task's heads on one kind of features."""
-        reads_more = task == "snli" and self.diagnostic
-        diagnostic = read_diagnostic(self.diagnostic) if reads_more else None
+        file = self.diagnostic if task == "snli" else None
+        diagnostic = None if file is None else read_diagnostic(file)
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         encoder = self._encoder(subject, features)
         layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer

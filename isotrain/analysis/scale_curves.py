@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from typing import NamedTuple
 
 from isotrain.analysis.types import Record
 from isotrain.reporting.statistics import Summary, summarize
@@ -69,26 +69,41 @@ def size_to_reach(means: Mapping[int, float], score: float) -> float:
     return math.inf
 
 
-def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str, str, str]:
-    """How many times the data of the reference at `size` a curve needs for its score, in words.
+class Factor(NamedTuple):
+    """How many times the data of another curve a curve needs, in words; None = not defined."""
 
-    From the mean scores; and the least and the most among the seeds, each with its own two curves.
-    `> x`: not reached with x times the data, which is all; `≤ x`: reached at the smallest size.
+    value: str | None
+    least: str | None
+    most: str | None
+
+
+def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
+    """How many times the data of the reference at `size` a curve needs for its score.
+
+    `value` is from the means of both; `least` from the upper ends of the curve's 95 % intervals
+    and the lower end of the reference's, `most` from the other ends. `> x`: not reached with x
+    times the data, which is all; `≤ x`: reached at the smallest size.
 
     >>> data_factor({32: [0.5, 0.6], 128: [0.7, 0.7]}, {32: [0.6, 0.6], 128: [0.8, 0.8]}, 32)
-    ('1.59', '≤ 1', '2')
+    Factor(value='1.59', least='≤ 1', most='3.35')
     """
-    means = {s: fmean(scores) for s, scores in curve.items()}
-    whole = size_to_reach(means, fmean(reference[size])) / size
-    each = [
-        size_to_reach({s: scores[k] for s, scores in curve.items()}, score) / size
-        for k, score in enumerate(reference[size])
-    ]
-    whole_text, low, high = (_spelled(one, curve, size) for one in (whole, min(each), max(each)))
-    return whole_text, low, high
+    own, goal = summaries(curve), summaries(reference)[size]
+
+    def told(side: int, goal_side: int) -> str:
+        means = {s: _ends(one)[side] for s, one in own.items()}
+        factor = size_to_reach(means, _ends(goal)[goal_side]) / size
+        if math.isinf(factor):
+            return f"> {max(curve) / size:.3g}"
+        return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
+
+    if goal.n == 1:
+        return Factor(told(1, 1), None, None)
+    return Factor(told(1, 1), told(2, 0), told(0, 2))
 
 
-def _spelled(factor: float, curve: Curve, size: int) -> str:
-    if math.isinf(factor):
-        return f"> {max(curve) / size:.3g}"
-    return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
+def _ends(summary: Summary) -> tuple[float, float, float]:
+    """The ends of an interval around the mean; of equal values the value itself."""
+    low, high = summary.low, summary.high
+    if low is None or high is None:
+        return (summary.mean,) * 3
+    return low, summary.mean, high

@@ -46,10 +46,10 @@ class Features:
         """Mean and standard deviation `[F]` over some rows; 1 for what does not vary."""
         sum_F = torch.zeros(self.width, dtype=torch.float64)
         square_F = torch.zeros_like(sum_F)
-        for row_B in row_n.split(BLOCK):
+        for row_B in torch.split(row_n, BLOCK):
             sum_F += self(row_B).double().sum(dim=0)
         mean_F = sum_F / len(row_n)
-        for row_B in row_n.split(BLOCK):
+        for row_B in torch.split(row_n, BLOCK):
             square_F += (self(row_B).double() - mean_F).square().sum(dim=0)
         sd_F = (square_F / len(row_n)).sqrt()
         varies_F = sd_F > 1e-6 * mean_F.abs().clamp_min(torch.finfo(torch.float32).tiny)

@@ -34,9 +34,9 @@ def curve_figure(own: dict[str, Curve], title: str, ylabel: str, chance: Cell) -
         found = summaries(curve)
         at = list(found)
         axis.plot(at, [s.mean for s in found.values()], "o-", ms=3.5, color=colour, label=name)
-        bands = [(size, s.low, s.high) for size, s in found.items() if s.low is not None]
-        if bands:
-            axis.fill_between(*zip(*bands, strict=True), color=colour, alpha=0.18, linewidth=0)
+        if bands := [(size, s.low, s.high) for size, s in found.items() if s.low is not None]:
+            sizes, low, high = zip(*bands, strict=True)
+            axis.fill_between(sizes, low, high, color=colour, alpha=0.18, linewidth=0)
     if isinstance(chance, float):
         axis.axhline(chance, color="0.4", linestyle=":", linewidth=1, label="largest class")
     axis.set_xscale("log", base=2)

@@ -33,7 +33,7 @@ class Head(NamedTuple):
     def classes(self, features: Features, row_n: Tensor) -> Tensor:
         """The most likely class `[n]` of each of some rows."""
         with torch.no_grad():
-            logits = [self._logits(features, row_B) for row_B in row_n.split(BLOCK)]
+            logits = [self._logits(features, row_B) for row_B in torch.split(row_n, BLOCK)]
         return torch.cat(logits).argmax(dim=1)
 
     def loss(self, features: Features, row_n: Tensor, label_N: Tensor) -> float:
@@ -41,7 +41,7 @@ class Head(NamedTuple):
         with torch.no_grad():
             losses = [
                 cross_entropy(self._logits(features, row_B), label_N[row_B], reduction="sum")
-                for row_B in row_n.split(BLOCK)
+                for row_B in torch.split(row_n, BLOCK)
             ]
         return float(torch.stack(losses).sum()) / len(row_n)
 
@@ -84,13 +84,14 @@ def train_head(
         least, best, best_epoch, epoch = float("inf"), head.network, 0, 0
         while epoch < min(most_epochs, best_epoch + PATIENCE):
             epoch += 1
-            for row_B in fit_n[torch.randperm(len(fit_n))].split(size):
+            for row_B in torch.split(fit_n[torch.randperm(len(fit_n))], size):
                 optimizer.zero_grad()
-                cross_entropy(head._logits(features, row_B), label_N[row_B]).backward()
+                loss = cross_entropy(head._logits(features, row_B), label_N[row_B])
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-            loss = head.loss(features, held_n, label_N)
-            if loss < least:
-                least, best, best_epoch = loss, deepcopy(head.network), epoch
+            held_loss = head.loss(features, held_n, label_N)
+            if held_loss < least:
+                least, best, best_epoch = held_loss, deepcopy(head.network), epoch
     return head._replace(network=best, n_epochs=epoch)
 
 

@@ -49,13 +49,15 @@ def held_out(class_n: np.ndarray) -> np.ndarray:
 
 
 def sizes(n: int, smallest: int, factor: float) -> list[int]:
-    """Sizes from the smallest on, each `factor` times the last, below n; and n.
+    """Sizes from the smallest on, each `factor` times the last, and n, which has none too near.
 
-    >>> sizes(100, 16, 2), sizes(10, 16, 2)
-    ([16, 32, 64, 100], [10])
+    That is, none above n/√factor.
+
+    >>> sizes(100, 16, 2), sizes(80, 16, 2), sizes(10, 16, 2)
+    ([16, 32, 64, 100], [16, 32, 80], [10])
     """
     found, size = [], float(smallest)
-    while round(size) < n:
+    while round(size) <= n / factor**0.5:
         found.append(round(size))
         size *= factor
     return [*dict.fromkeys(found), n]

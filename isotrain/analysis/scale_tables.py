@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from isotrain.analysis.scale_curves import (
     ENCODER,
     Curve,
+    Factor,
     about,
     curves,
     data_factor,
@@ -27,7 +28,7 @@ def scale_tables(records: Sequence[Record]) -> Iterator[Table]:
     found = curves(records)
     for task, own in found.items():
         yield _score_table(task, own, about(records, task))
-    yield _factor_table(found)
+    yield _factor_table(records, found)
     yield _unseen_table(records, found)
     if any(r["kind"] == "diagnostic" for r in records):
         yield _diagnostic_table(records)
@@ -44,7 +45,8 @@ def _score_table(task: str, own: dict[str, Curve], facts: Record) -> Table:
     notes = [
         f"{measure(task)} on {facts['n_scored']:,} examples of the dev split of {task}; "
         f"n = {', '.join(map(str, seeds))} seeds, which draw the training examples (nested) and "
-        "train the head; mean, standard deviation and 95 % t interval over them.",
+        "train the head; mean, standard deviation and 95 % t interval over them. All of them have "
+        "the same examples at the last size.",
         f"{HEAD[0].upper()}{HEAD[1:]}. {task} has {facts['n_train']:,} training examples here.",
     ]
     if isinstance(chance, float):
@@ -52,18 +54,18 @@ def _score_table(task: str, own: dict[str, Curve], facts: Record) -> Table:
     return Table(f"scores_{task}", f"Scores on {task}", columns, rows, notes)
 
 
-def _factor_table(found: dict[str, dict[str, Curve]]) -> Table:
-    others = [name for own in found.values() for name in own if not name.startswith(ENCODER)]
-    others = list(dict.fromkeys(others))
-    several = any(
-        name != ENCODER and name.startswith(ENCODER) for own in found.values() for name in own
-    )
+def _factor_table(records: Sequence[Record], found: dict[str, dict[str, Curve]]) -> Table:
+    names = dict.fromkeys(name for own in found.values() for name in own)
+    others = [name for name in names if not name.startswith(ENCODER)]
+    several = ENCODER not in names
     rows: list[list[Cell]] = []
     for task, own in found.items():
         for reference in (name for name in own if name.startswith(ENCODER)):
             for size, summary in summaries(own[reference]).items():
                 factors = [
-                    data_factor(own[name], own[reference], size) if name in own else ("",) * 3
+                    data_factor(own[name], own[reference], size)
+                    if name in own and _is_above(summary, about(records, task)["majority"])
+                    else Factor(None, None, None)
                     for name in others
                 ]
                 which = [reference] * several
@@ -77,10 +79,11 @@ def _factor_table(found: dict[str, dict[str, Curve]]) -> Table:
         rows,
         (
             "Where the mean curve of the other features first has the encoder's mean score, "
-            "straight over the logarithm of the size; least and most: of the seeds, each with its "
-            "own curves.",
+            "straight over the logarithm of the size; least and most: from the ends of the 95 % "
+            "intervals of both.",
             "> x: not reached with x times the data, which is all there is; ≤ x: reached at the "
-            "smallest size already. It says nothing where the encoder is at the largest class.",
+            "smallest size already; –: the encoder's interval reaches down to the largest class, "
+            "so there is nothing to reach.",
         ),
     )
 
@@ -160,6 +163,11 @@ def _feature_table(records: Sequence[Record]) -> Table:
             *sources,
         ),
     )
+
+
+def _is_above(summary: Summary, chance: Cell) -> bool:
+    low = summary.mean if summary.low is None else summary.low
+    return not isinstance(chance, float) or low > chance
 
 
 def _columns(name: str) -> list[str]:

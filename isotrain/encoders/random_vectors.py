@@ -70,7 +70,7 @@ def _tokenizer(vocabulary: str, revision: str | None) -> PreTrainedTokenizerFast
     folder = packaged_folder() if vocabulary == MINILM else None
     name = vocabulary if folder is None else str(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
+        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(  # type: ignore[assignment]
             name, revision=None if folder else revision, use_fast=True
         )
     except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -51,7 +51,7 @@ class TableEncoder(nn.Module):
     """
 
     n_blocks = 0
-    blocks: tuple[nn.Module, ...] = ()
+    blocks: Sequence[nn.Module] = ()
     max_positions: int | None = None
     is_causal = False
 
@@ -64,9 +64,10 @@ class TableEncoder(nn.Module):
                 f"a table needs a vector for each of the {len(tokenizer)} ids of its tokenizer, "
                 f"got {len(table_VD)}"
             )
-        self.embeddings = nn.Embedding.from_pretrained(table_VD)
+        n_ids, self.width = table_VD.shape
+        table = nn.Embedding(n_ids, self.width, _weight=table_VD, _freeze=True)
+        self.embeddings: nn.Module = table
         self.tokenizer, self.source_id = tokenizer, source_id
-        self.width = table_VD.shape[1]
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """The vectors `[A, T, D]` of the tokens of a batch.
@@ -184,7 +185,7 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIALS)
+    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIALS)  # type: ignore[no-untyped-call]
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:

@@ -142,7 +142,7 @@ def test_the_seed_of_the_command_decides_every_number(subject, vectors):
 def test_caps_leave_the_first_examples_of_one_draw(subject):
     analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=8)
     own = [r for r in measured(analysis, subject) if r["kind"] == "score"]
-    assert {r["size"] for r in own} == {8, 16, 32, 40}
+    assert {r["size"] for r in own} == {8, 16, 40}
     assert {r["n_scored"] for r in own} == {20}
 
 

@@ -33,11 +33,21 @@ def test_a_curve_shifted_by_a_factor_needs_that_factor():
     assert data_factor(reference, shifted, 1024)[0] == "0.25"
 
 
-def test_seeds_are_compared_with_themselves():
-    reference = {32: [0.6, 0.8], 64: [0.7, 0.9]}
-    other = {32: [0.6, 0.7], 64: [0.7, 0.8]}
-    _, least, most = data_factor(other, reference, 32)
-    assert (least, most) == ("≤ 1", "2")
+def test_least_and_most_come_from_the_ends_of_the_intervals():
+    grid = [2**k for k in range(5, 12)]
+    level = {s: 0.5 + 0.05 * math.log2(s / 32) for s in grid}
+    spread = 0.001
+    reference = {s: [one - spread, one + spread] for s, one in level.items()}
+    other = {s: [one - 0.1 - spread, one - 0.1 + spread] for s, one in level.items()}
+    half = stats.t.ppf(0.975, 1) * spread  # t·sd/√n, sd = √2·spread
+    found = [float(text) for text in data_factor(other, reference, 64)]
+    expected = [4 * 2 ** (ends * half / 0.05) for ends in (0, -2, 2)]
+    assert found == pytest.approx(expected, rel=5e-3)
+
+
+def test_one_seed_has_a_factor_and_no_ends():
+    assert data_factor({32: [0.5], 64: [0.7]}, {32: [0.7], 64: [0.8]}, 32) == ("2", None, None)
+    assert data_factor({32: [0.5], 64: [0.7]}, {32: [0.7], 64: [0.8]}, 64) == ("> 1", None, None)
 
 
 def record(weights, features, size, seed, score, task="sst2"):
