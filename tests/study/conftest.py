@@ -104,10 +104,11 @@ class FakeStudy(NamedTuple):
         lines = self.journal.read_text().splitlines() if self.journal.exists() else []
         return [line.split()[1] for line in lines if line.startswith(what)]
 
-    def pids(self) -> list[int]:
-        """The processes started so far."""
+    def pids(self) -> dict[str, int]:
+        """The process of every run that was started, by the run's name; of the newest start."""
         lines = self.journal.read_text().splitlines()
-        return [int(line.split()[2]) for line in lines if line.startswith("start")]
+        starts = [line.split()[1:] for line in lines if line.startswith("start")]
+        return {name: int(pid) for name, pid in starts}
 
     def release(self) -> FakeStudy:
         """Let the runs go on that are on hold."""

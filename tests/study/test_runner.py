@@ -210,7 +210,7 @@ def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually
     parent = fake.parent()
     eventually(lambda: fake.noted("start") == ORDER[:2])
     parent.kill()
-    os.kill(fake.pids()[1], signal.SIGKILL)
+    os.kill(fake.pids()[ORDER[1]], signal.SIGKILL)
     parent.communicate()
     assert start(fake.release()) == 0
     assert fake.noted("start") == [*ORDER[:2], *ORDER[1:]]

@@ -184,7 +184,8 @@ def test_the_table(capsys):
 
 @pytest.mark.parametrize("jobs", [None, 3])
 def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually, capsys, jobs):
-    monkeypatch.setenv("HOLD", "rte-mean-seed0,rte-none-seed1")
+    held = ["rte-mean-seed0", "rte-none-seed1"]
+    monkeypatch.setenv("HOLD", ",".join(held))
     parent = fake.parent(n_jobs=2)
     eventually(lambda: len(fake.noted("start")) == 3)
     before = {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")}
@@ -201,8 +202,8 @@ def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually,
     parent.wait()
     assert main(line) == 0
     assert "2 running" in capsys.readouterr().out  # nobody stopped them
-    for pid in fake.pids()[1:]:
-        os.kill(pid, signal.SIGKILL)
+    for name in held:
+        os.kill(fake.pids()[name], signal.SIGKILL)
     parent.communicate()
     eventually(lambda: main(line) == 0 and "no process is at it" in capsys.readouterr().out)
     assert main(line) == 0
