@@ -28,7 +28,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.offline_sets import PLACES, read_pairs
+from isotrain.analysis.sts_sets import PLACES, read_pairs
 from isotrain.analysis.types import Subject
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.on_disk import packaged_folder

@@ -44,13 +44,21 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def fit_logistic(
-    x_NF: Tensor, class_N: Tensor, penalties: Iterable[float], n_classes: int = 2
+    x_NF: Tensor,
+    class_N: Tensor,
+    penalties: Iterable[float],
+    n_classes: int = 2,
+    one_scale: bool = False,
 ) -> Iterator[Probe]:
     """Multinomial logistic regression at each penalty, in the order of `penalties`.
 
     The minimum of mean log loss + λ/2·‖W‖² in float64, by L-BFGS, each fit started at the last
     one. Features are standardised by these rows (a constant one becomes 0), biases not
     penalised. The function is convex: the start changes the time alone.
+
+    With `one_scale` all features are divided by the root of their mean variance instead of each by
+    its own: then the penalty sees which dimensions are large, and a rotation of the rows changes no
+    output.
 
     Agrees with sklearn's LogisticRegression(C=1/(λ·N)) on standardised features.
 
@@ -59,6 +67,9 @@ def fit_logistic(
     [0, 0, 1, 1]
     """
     mean_F, sd_F = _moments(x_NF)
+    if one_scale:
+        spread = (x_NF.double() - mean_F).square().mean().sqrt()
+        sd_F = torch.where(spread > 0, spread, 1.0).expand_as(mean_F)
     z_NF = (x_NF.double() - mean_F) / sd_F
     weight_FC = torch.zeros(z_NF.shape[1], n_classes, dtype=torch.float64, requires_grad=True)
     bias_C = torch.zeros(n_classes, dtype=torch.float64, requires_grad=True)

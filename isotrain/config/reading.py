@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PARTS = (  # modules of isotrain that define parts of a run
-    r"isotrain\.(analysis|encoders|metrics|objectives|tasks|transforms)\.\w+",
+    r"isotrain\.(encoders|metrics|objectives|tasks|transforms)\.\w+",
+    r"isotrain\.analysis\.\w+(\.\w+)?",
     r"isotrain\.poolers",
     r"isotrain\.training\.(wandb|tensorboard)_logger",
 )

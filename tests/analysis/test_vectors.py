@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isotrain.analysis.clusters import Clusters
+from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.types import Subject
 from isotrain.analysis.vectors import open_vectors
 from isotrain.record import CannotRunError

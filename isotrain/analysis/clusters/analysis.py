@@ -1,0 +1,196 @@
+"""Clusters and manifolds of every layer: S_inter, S_intra, silhouettes, LID, maps (Cai et al.)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from isotrain.analysis.clusters.measures import clusters_by_silhouette
+from isotrain.analysis.clusters.pictures import cluster_pictures
+from isotrain.analysis.clusters.records import measure_layer, measure_lid
+from isotrain.analysis.clusters.rows import Sample, sample_encoder, sample_vectors
+from isotrain.analysis.clusters.tables import cluster_tables
+from isotrain.analysis.clusters.texts import (
+    RUNNING,
+    corpus_data_set,
+    missing_corpus,
+    read_texts,
+)
+from isotrain.analysis.corpora import check_splits
+from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.vectors import files_of, open_vectors
+from isotrain.arguments import Bounds, checked
+from isotrain.record import CannotRunError
+from isotrain.types import Source
+
+
+class Clusters:
+    """S_inter and S_intra raw, centred and inside clusters; k by silhouette; LID; maps.
+
+    A type is a token id of the tokenizer (of `vectors`: a text). Rows are tokens, drawn by hashing
+    their positions with the seed; CLS, SEP, pads and the unknown token are never among them. Rows
+    of a type that are equal count once (`distinct_rows`), so of static vectors each type does.
+
+    Args:
+        corpus: wikitext-2, ptb, or any data set of sentences.
+        splits: of the corpus.
+        text: chunks of running text, without CLS and SEP, or sentences, encoded with theirs.
+        chunk: tokens of a chunk; what is behind the last whole one is left out.
+        max_tokens: of the chunks or sentences that are encoded.
+        max_rows: tokens of these that are measured: the N that LID depends on.
+        k_max: clusters at most.
+        cut: silhouette below which a layer counts as one cluster.
+        silhouette_rows: rows that give the silhouette and the start of k-means.
+        n_neighbors: m of the LID.
+        lid_queries: rows whose LID is estimated; all are searched. None = all.
+        map_layers: layers that are drawn; None = the first, the middle and the last.
+        map_rows: points of a map.
+        vectors: a file of vectors to measure in place of the encoder, see `open_vectors`.
+        tokens: its tokens: a text file, or the name of a column.
+        published: figures to show beside.
+
+    Raises:
+        ValueError: another corpus or split, chunks of what is no running text, or `tokens` without
+            `vectors`.
+    """
+
+    name = "clusters"
+    question = "Which clusters and low-dimensional shapes do the tokens of each layer form?"
+
+    @checked
+    def __init__(
+        self,
+        corpus: str = "wikitext-2",
+        splits: Sequence[str] = ("train",),
+        text: Literal["chunks", "sentences"] = "chunks",
+        chunk: Annotated[int, Bounds(1)] = 512,
+        max_tokens: Annotated[int, Bounds(1)] = 200_000,
+        max_rows: Annotated[int, Bounds(3)] = 20_000,
+        k_max: Annotated[int, Bounds(2)] = 15,
+        cut: Annotated[float, Bounds(-1, 1)] = 0.1,
+        silhouette_rows: Annotated[int, Bounds(3)] = 2000,
+        n_neighbors: Annotated[int, Bounds(2)] = 100,
+        lid_queries: Annotated[int | None, Bounds(1)] = 5000,
+        map_layers: Sequence[int] | None = None,
+        map_rows: Annotated[int, Bounds(1, 10_000)] = 3000,
+        vectors: str | None = None,
+        tokens: str | None = None,
+        published: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.data_set = corpus_data_set(corpus)
+        if text == "chunks" and corpus not in RUNNING:
+            raise ValueError(
+                f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got {corpus}; "
+                "set analysis.text=sentences"
+            )
+        if tokens is not None and vectors is None:
+            raise ValueError("analysis.tokens belongs to analysis.vectors, which is null; set both")
+        self.corpus, self.splits, self.text, self.chunk = corpus, check_splits(splits), text, chunk
+        self.max_tokens, self.max_rows = max_tokens, max_rows
+        self.k_max, self.cut, self.silhouette_rows = k_max, cut, silhouette_rows
+        self.n_neighbors, self.lid_queries = n_neighbors, lid_queries
+        self.map_layers, self.map_rows = map_layers, map_rows
+        self.vectors, self.tokens, self.published = vectors, tokens, published
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """The corpus, where the source lacks it; with `vectors`, what is wrong with the file."""
+        if self.vectors is None:
+            return missing_corpus(source, self.corpus)
+        try:
+            open_vectors(self.vectors, self.tokens)
+        except ValueError as error:
+            return [str(error)]
+        return []
+
+    def data_sets(self, source: Source) -> Iterable[Any]:
+        """The corpus, or the files of the vectors."""
+        if self.vectors is None:
+            return [self.data_set]
+        return files_of(self.vectors, self.tokens)
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """What was drawn, each layer, and the LID of all layers.
+
+        Raises:
+            CannotRunError: a ValueError: chunks that are longer than the encoder's positions, or
+                a layer to draw that there is not.
+        """
+        most = subject.encoder.max_positions
+        if self.vectors is None and self.text == "chunks" and most and self.chunk > most:
+            raise CannotRunError(
+                f"analysis.chunk must be at most {most}, the positions of this encoder, got "
+                f"{self.chunk}; set analysis.chunk={most}"
+            )
+        if self.vectors is None:
+            layers: Sequence[int] = range(subject.encoder.n_blocks + 1)
+        else:
+            layers = open_vectors(self.vectors, self.tokens).layers
+        drawn = self.map_layers
+        if drawn is None:
+            drawn = [layers[0], layers[len(layers) // 2], layers[-1]]
+        if absent := sorted({*drawn} - {*layers}):
+            raise CannotRunError(
+                f"analysis.map_layers must be among {', '.join(map(str, layers))}, got {absent}"
+            )
+        sample = cache(lambda: self._sample(subject))  # tokenised once, if it is needed at all
+        yield Part("sample", lambda: Found([self._facts(sample())]))
+        for layer in layers:
+            yield Part(f"layer-{layer}", partial(self._layer, subject, sample, layer, drawn))
+        yield Part("lid", lambda: self._lid(subject, sample()))
+
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
+        """Cosines, clusters, what is in them, and LID; a row a layer."""
+        return cluster_tables(outcome)
+
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
+        """Cosines, silhouettes and LID over layers; maps in two and three dimensions."""
+        return cluster_pictures(outcome)
+
+    def _sample(self, subject: Subject) -> Sample:
+        if self.vectors is not None:
+            opened = open_vectors(self.vectors, self.tokens)
+            return sample_vectors(opened, self.max_rows, subject.seed)
+        subject.tell(f"tokenising {self.corpus}")
+        texts = read_texts(
+            subject.source,
+            self.corpus,
+            self.splits,
+            subject.encoder.tokenizer,
+            self.text,
+            self.chunk,
+            subject.max_length,
+        )
+        return sample_encoder(subject, texts, self.max_tokens, self.max_rows)
+
+    def _facts(self, sample: Sample) -> Record:
+        if self.vectors is not None:
+            corpus, text = Path(self.vectors).name, "vectors that were given; no encoder was used"
+        else:
+            corpus = f"{self.corpus} ({', '.join(self.splits)})"
+            text = f"chunks of {self.chunk} tokens" if self.text == "chunks" else "sentences"
+        settings = {"n_neighbors": self.n_neighbors, "k_max": self.k_max, "cut": self.cut}
+        settings["silhouette_rows"] = self.silhouette_rows
+        return {"kind": "sample", "corpus": corpus, "text": text, **sample.facts, **settings}
+
+    def _layer(
+        self, subject: Subject, sample: Callable[[], Sample], layer: int, drawn: Sequence[int]
+    ) -> Found:
+        subject.tell(f"clusters of layer {layer}")
+        return measure_layer(
+            sample(),
+            layer,
+            self.map_rows if layer in drawn else 0,
+            partial(
+                clusters_by_silhouette,
+                k_max=self.k_max,
+                cut=self.cut,
+                n_silhouette=self.silhouette_rows,
+                seed=subject.seed,
+            ),
+            subject.seed,
+        )
+
+    def _lid(self, subject: Subject, sample: Sample) -> Found:
+        return measure_lid(sample, self.n_neighbors, self.lid_queries, subject.seed, subject.tell)

@@ -1,0 +1,209 @@
+"""How much labelled data contextual features save: the same head on three kinds of vectors.
+
+E examples, N rows (of a tagged sentence: its words).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from isotrain.analysis.corpora import TEXTS, missing
+from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
+from isotrain.analysis.data_scale.diagnostic import read_diagnostic
+from isotrain.analysis.data_scale.examples import Examples, sentence_examples, tagged_examples
+from isotrain.analysis.data_scale.features import encoded
+from isotrain.analysis.data_scale.figures import scale_pictures
+from isotrain.analysis.data_scale.measure import Plan, majority, measured
+from isotrain.analysis.data_scale.order import sizes
+from isotrain.analysis.data_scale.tables import scale_tables
+from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.vectors import files_of
+from isotrain.arguments import Bounds, checked
+from isotrain.encoders.random_vectors import random_vectors
+from isotrain.encoders.static import TableEncoder, build_static
+from isotrain.tasks.conll import conll_file
+from isotrain.types import Encoder, Row, Source
+
+TASKS = ("sst2", "rte", "snli")
+SPLITS = ("train", "dev")
+CONLL, AVAILABLE = "conll", "available"
+MOST_SEEDS = 255
+
+
+class DataScale:
+    """Scores of heads on frozen features, over training sizes.
+
+    The features of a sentence are the mean of its tokens, those of a pair (u, v, |u − v|, u·v),
+    those of a word the mean of its tokens with those of its neighbours; they come from the encoder,
+    from a file of word vectors, and from random vectors for the encoder's own tokens. On each a
+    head is trained, see `train_head`, and scored on the dev split.
+
+    Args:
+        tasks: `available`, those of sst2, rte and snli that the source has, or a list.
+        static: a file of word vectors, as `encoder=static` reads it; None = no such curve.
+        lowercase: text is, before it is looked up in `static`.
+        conll: a folder with train and dev files in CoNLL's columns; None = no such task.
+        diagnostic: a file of the diagnostic set of GLUE, for heads trained on all of snli.
+        layer: of the encoder, 0 to L; None = the last.
+        hidden: units of the head's hidden layer; 0 = logistic regression.
+        window: words on either side whose vectors a word's features have.
+        smallest: training examples of the first size.
+        factor: from one size to the next; the last one is all examples.
+        seeds: draws of training examples; those of a seed are nested.
+        max_rows: training examples of a task at most.
+        max_evaluated: scored examples of a task at most.
+        published: figures to show beside.
+    """
+
+    name = "data_scale"
+    question = "How much more labelled data do features without context need to be as good?"
+
+    @checked
+    def __init__(
+        self,
+        tasks: str | Sequence[str] = AVAILABLE,
+        static: str | None = None,
+        lowercase: bool = True,
+        conll: str | None = None,
+        diagnostic: str | None = None,
+        layer: Annotated[int | None, Bounds(0)] = None,
+        hidden: Annotated[int, Bounds(0)] = 0,
+        window: Annotated[int, Bounds(0)] = 1,
+        smallest: Annotated[int, Bounds(8)] = 32,
+        factor: Annotated[float, Bounds(above=1)] = 2.0,
+        seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5,
+        max_rows: Annotated[int, Bounds(8)] = 10_000,
+        max_evaluated: Annotated[int, Bounds(8)] = 2000,
+        published: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        listed = TASKS if tasks == AVAILABLE else tasks
+        if isinstance(listed, str) or set(listed) - {*TASKS}:
+            raise ValueError(
+                f"analysis.tasks must be {AVAILABLE} or a list of {', '.join(TASKS)}, got {tasks}"
+            )
+        self.tasks, self.takes_all = tuple(dict.fromkeys(listed)), tasks != AVAILABLE
+        self.static, self.lowercase = _path(static), lowercase
+        self.conll, self.diagnostic = _path(conll), _path(diagnostic)
+        self.layer, self.hidden, self.window = layer, hidden, window
+        self.smallest, self.factor, self.seeds = smallest, factor, seeds
+        self.max_rows, self.max_evaluated = max_rows, max_evaluated
+        self.published = published
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """Data sets and files that are not there."""
+        tasks = self._tasks(source)
+        mistakes = missing(source, [TEXTS[task].data_set for task in tasks])
+        if not tasks and not self.conll:
+            mistakes += [f"of {', '.join(TASKS)} none is there:"]
+            mistakes += missing(source, [TEXTS[task].data_set for task in TASKS])
+        for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
+            if file and not file.is_file():
+                mistakes.append(f"analysis.{key}={file} is no file")
+        if self.conll and (lacks := [s for s in SPLITS if not conll_file(self.conll, s)]):
+            files = " and ".join(f"{split}.txt (or .conll)" for split in lacks)
+            mistakes.append(f"analysis.conll={self.conll} must be a folder with {files}")
+        if self.diagnostic and "snli" not in tasks:
+            mistakes.append(
+                "analysis.diagnostic scores heads that are trained on snli, which is not among the "
+                "tasks; add it, or use analysis.diagnostic=null"
+            )
+        return mistakes
+
+    def data_sets(self, source: Source) -> Iterable[Any]:
+        """Those of the tasks, and the files that were given."""
+        files = [file for file in (self.static, self.diagnostic) if file]
+        if self.conll:
+            files += [file for split in SPLITS if (file := conll_file(self.conll, split))]
+        given = [one for file in files for one in files_of(str(file), None)]
+        return [*(TEXTS[task].data_set for task in self._tasks(source)), *given]
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """Each task with each kind of features; what is quick comes first."""
+        n_blocks = subject.encoder.n_blocks
+        if (self.layer or 0) > n_blocks:
+            raise ValueError(
+                f"analysis.layer must lie in 0 to {n_blocks} for this encoder, got {self.layer}"
+            )
+        for task in [*self._tasks(subject.source), *[CONLL] * bool(self.conll)]:
+            for features in (*[STATIC] * bool(self.static), RANDOM, ENCODER):
+                measure = partial(self._part, subject, task, features)
+                yield Part(f"{task}-{features}", measure)
+
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
+        """Scores by size, how much more data is needed, unseen words, diagnostic categories."""
+        return scale_tables(outcome.records)
+
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
+        """The curves of each task."""
+        return scale_pictures(outcome.records)
+
+    def _tasks(self, source: Source) -> list[str]:
+        """Those that were listed, or those of all that the source has."""
+        is_there = {task: source.missing(TEXTS[task].data_set) is None for task in self.tasks}
+        return [task for task in self.tasks if self.takes_all or is_there[task]]
+
+    def _part(self, subject: Subject, task: str, features: str) -> Found:
+        """The scores of one task's heads on one kind of features."""
+        file = self.diagnostic if task == "snli" else None
+        diagnostic = None if file is None else read_diagnostic(file)
+        examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
+        encoder = self._encoder(subject, features)
+        layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
+        own = subject._replace(encoder=encoder)
+        found = encoded(own, f"{task}-{features}", examples, layer)
+        plan = Plan(
+            sizes(examples.n_train, self.smallest, self.factor),
+            [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)],
+            self.hidden,
+        )
+        facts = {"task": task, "features": features}
+        about: Record = {
+            "kind": "features",
+            **facts,
+            "layer": layer,
+            "width": encoder.width,
+            "inputs": found.features.width,
+            "unknown_share": found.unknown_share,
+            "n_absent": found.n_absent,
+            "n_cut": found.n_cut,
+            "n_texts": len(examples.texts),
+            "n_train": examples.n_train,
+            "n_scored": examples.n_scored,
+            "majority": majority(examples),
+            "source": encoder.source_id,
+        }
+        scores = measured(
+            found.features,
+            examples,
+            plan,
+            diagnostic,
+            tell=lambda text: subject.tell(f"{task}, {features}: {text}"),
+        )
+        return Found([about, *({**facts, **score} for score in scores)])
+
+    def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
+        most = (self.max_rows, self.max_evaluated)
+        seed = subject.seed * (MOST_SEEDS + 1)
+        if task == CONLL:
+            assert self.conll is not None
+            return tagged_examples(self.conll, self.window, *most, seed)
+        return sentence_examples(subject.source, task, *most, seed, more)
+
+    def _encoder(self, subject: Subject, features: str) -> Encoder:
+        if features == STATIC:
+            return self._static
+        if features == RANDOM:
+            given = subject.encoder
+            return random_vectors(given.tokenizer, given.width, subject.seed, given.source_id)
+        return subject.encoder
+
+    @cached_property
+    def _static(self) -> TableEncoder:
+        return build_static(str(self.static), self.lowercase)
+
+
+def _path(given: str | None) -> Path | None:
+    return None if given is None else Path(given).expanduser()

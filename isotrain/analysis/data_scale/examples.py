@@ -1,0 +1,190 @@
+"""Examples of a task in one form: what is drawn, what a head classifies, which texts it reads.
+
+E examples (what is drawn), N rows (what is classified), J vectors of a row, V vectors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from isotrain.analysis.corpora import TEXTS
+from isotrain.analysis.data_scale.order import nested_order
+from isotrain.tasks.conll import Tagged, conll_file, entities, read_conll
+from isotrain.tasks.sources import HIDDEN, load_split
+from isotrain.types import Row, Source
+
+WORD = re.compile(r"\w+")
+NOWHERE = -1  # a vector that a row does not have: 0 in its features
+
+
+class Examples(NamedTuple):
+    """Training examples, and behind them those that heads are scored on.
+
+    A row of a sentence or a pair is an example by itself; the rows of a tagged sentence are its
+    words. Vector v is that of the characters start to stop of a text.
+    """
+
+    texts: list[str]
+    text_V: np.ndarray
+    start_V: np.ndarray
+    stop_V: np.ndarray
+    vector_NJ: np.ndarray
+    label_N: np.ndarray  # class; −1 = one that no training row has
+    example_N: np.ndarray  # of each row, rising
+    stratum_E: np.ndarray  # classes of examples, which keep their shares when some are drawn
+    words_E: list[list[str]]  # in lower case
+    classes: tuple[str, ...]
+    n_train: int  # examples
+    n_scored: int  # the examples behind those; what follows them is only predicted
+    is_pair: bool
+    gold_E: list[list[str]] | None  # tags of the words, where they are tagged
+
+    @property
+    def scored_E(self) -> np.ndarray:
+        """The numbers of the examples that heads are scored on."""
+        return np.arange(self.n_train, self.n_train + self.n_scored)
+
+    def rows_of(self, chosen_E: np.ndarray) -> np.ndarray:
+        """The rows of some examples, in their order."""
+        start_E = np.searchsorted(self.example_N, chosen_E)
+        stop_E = np.searchsorted(self.example_N, chosen_E, side="right")
+        return np.concatenate([np.arange(a, b) for a, b in zip(start_E, stop_E, strict=True)])
+
+
+def sentence_examples(
+    source: Source,
+    task: str,
+    max_train: int,
+    max_evaluated: int,
+    seed: int,
+    more: Sequence[Row] = (),
+) -> Examples:
+    """Examples of a data set of one sentence or of pairs, at most so many, by `nested_order`.
+
+    Rows without gold are left out; `more` rows of the same form are only predicted.
+
+    Raises:
+        ValueError: a split without any gold.
+    """
+    data_set, fields = TEXTS[task]
+    kept = []
+    for split, most in (("train", max_train), ("dev", max_evaluated)):
+        rows = [r for r in load_split(source, data_set, split) if r["label"] != HIDDEN]
+        if not rows:
+            raise ValueError(f"{task}/{split} has no row with a label")
+        order = nested_order(np.array([r["label"] for r in rows]), seed)
+        kept.append([rows[i] for i in order[:most]])
+    train, evaluated = kept
+    return _of_rows(
+        [*train, *evaluated, *more], fields, data_set.classes, len(train), len(evaluated)
+    )
+
+
+def tagged_examples(
+    folder: Path, window: int, max_train: int, max_evaluated: int, seed: int
+) -> Examples:
+    """Sentences of a folder in CoNLL's columns, at most so many, by `nested_order`.
+
+    The rows of a sentence are its words, with the vectors of `window` words on either side. A
+    sentence is drawn by the kind of its first entity.
+
+    Raises:
+        ValueError: no file of train or dev, or one that is not in that format.
+    """
+    kept: list[list[Tagged]] = []
+    kinds: list[str] = []
+    for split, most in (("train", max_train), ("dev", max_evaluated)):
+        file = conll_file(folder, split)
+        if file is None:
+            raise ValueError(f"{folder} has no file {split}.txt or {split}.conll")
+        found = read_conll(file)
+        first = [_first_kind(sentence.tags) for sentence in found]
+        order = nested_order(np.unique(first, return_inverse=True)[1], seed)[:most]
+        kept.append([found[i] for i in order])
+        kinds += [first[i] for i in order]
+    train, evaluated = kept
+    classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
+    return _of_tagged([*train, *evaluated], kinds, classes, len(train), window)
+
+
+def unseen_shares(examples: Examples, chosen_E: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Share of the words of each scored example that no chosen training example has."""
+    seen = {word for e in chosen_E for word in examples.words_E[e]}
+    scored = (examples.words_E[e] for e in examples.scored_E)
+    return np.array([sum(w not in seen for w in words) / max(1, len(words)) for words in scored])
+
+
+def _of_rows(
+    rows: Sequence[Row],
+    fields: Sequence[str],
+    classes: tuple[str, ...],
+    n_train: int,
+    n_scored: int,
+) -> Examples:
+    number_of: dict[str, int] = {}
+    vector_NJ = np.array(
+        [[number_of.setdefault(row[f], len(number_of)) for f in fields] for row in rows]
+    )
+    texts = list(number_of)
+    label_N = np.array([row["label"] for row in rows])
+    return Examples(
+        texts=texts,
+        text_V=np.arange(len(texts)),
+        start_V=np.zeros(len(texts), dtype=np.int64),
+        stop_V=np.array([len(text) for text in texts]),
+        vector_NJ=vector_NJ,
+        label_N=label_N,
+        example_N=np.arange(len(rows)),
+        stratum_E=label_N,
+        words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in rows],
+        classes=classes,
+        n_train=n_train,
+        n_scored=n_scored,
+        is_pair=len(fields) == 2,
+        gold_E=None,
+    )
+
+
+def _of_tagged(
+    sentences: Sequence[Tagged],
+    kinds: Sequence[str],
+    classes: tuple[str, ...],
+    n_train: int,
+    window: int,
+) -> Examples:
+    number_of: Mapping[str, int] = {tag: number for number, tag in enumerate(classes)}
+    length_E = np.array([len(sentence.words) for sentence in sentences])
+    length_V = np.array([len(word) for sentence in sentences for word in sentence.words])
+    text_V = np.repeat(np.arange(len(sentences)), length_E)
+    first_E = np.cumsum(length_E) - length_E
+    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space behind each
+    stop_V -= np.repeat((stop_V - length_V)[first_E], length_E)
+    vector_NJ = np.arange(len(text_V))[:, None] + np.arange(-window, window + 1)
+    inside_NJ = (vector_NJ >= 0) & (vector_NJ < len(text_V))
+    inside_NJ &= text_V[vector_NJ.clip(0, len(text_V) - 1)] == text_V[:, None]
+    return Examples(
+        texts=[" ".join(sentence.words) for sentence in sentences],
+        text_V=text_V,
+        start_V=stop_V - length_V,
+        stop_V=stop_V,
+        vector_NJ=np.where(inside_NJ, vector_NJ, NOWHERE),
+        label_N=np.array([number_of.get(tag, -1) for s in sentences for tag in s.tags]),
+        example_N=text_V,
+        stratum_E=np.unique(kinds, return_inverse=True)[1],
+        words_E=[[word.lower() for word in sentence.words] for sentence in sentences],
+        classes=classes,
+        n_train=n_train,
+        n_scored=len(sentences) - n_train,
+        is_pair=False,
+        gold_E=[sentence.tags for sentence in sentences],
+    )
+
+
+def _first_kind(tags: Sequence[str]) -> str:
+    found = sorted(entities(tags), key=lambda entity: entity.start)
+    return found[0].kind if found else ""

@@ -1,0 +1,225 @@
+"""Linear probes on every frozen layer, beside the isotropy of that layer.
+
+N examples, M rows, D dimensions, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from isotrain.analysis.encode import encode_rows
+from isotrain.analysis.layer_probe.data import (
+    TASKS,
+    Budget,
+    Examples,
+    Pooling,
+    features,
+    read_examples,
+)
+from isotrain.analysis.layer_probe.figures import probe_pictures
+from isotrain.analysis.layer_probe.tables import probe_tables
+from isotrain.analysis.linear_probe import (
+    Probe,
+    choose_penalty,
+    fit_logistic,
+    fit_ridge,
+    log_loss,
+    squared_error,
+)
+from isotrain.analysis.pair_tokens import SegmentedPairs
+from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.types import Cell, Found, Outcome, Part, Picture, Subject, Table
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cloud import shared
+from isotrain.metrics.isoscore_corrected import isoscore_corrected
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.metrics.partition_null import partition_null
+from isotrain.pages.verdict import wilson
+from isotrain.record import CannotRunError
+from isotrain.tasks.encoding import Form
+from isotrain.types import Source
+
+AVAILABLE = "available"
+EVALUATED = ("dev", "test")
+
+
+class LayerProbe:
+    """What a linear map reads from each frozen layer, task by task.
+
+    Features are the pooled sentence; of a pair (u, v, |u − v|, u·v), or with `form=cross` the one
+    sequence of both; of WiC the vectors of the two target words (means of their pieces). Classes
+    are told by multinomial logistic regression (accuracy), the score of STS-B by ridge regression
+    (Spearman). Features are standardised, the penalty and the layer chosen, on train alone; dev
+    and test are only scored. Isotropy is that of the training rows that the features are made
+    of, each different sentence once.
+
+    Args:
+        tasks: `available`, or a list out of rte, wic, stsb, snli, sst2; a named one that the
+            source lacks is refused.
+        form: bi (two sequences) | cross (one), for pairs.
+        pooling: mean (over all tokens) | cls (the first), for sentences.
+        max_train: training examples at most, drawn from the seed.
+        max_eval: examples of dev, and of test, at most; None = all.
+        penalties: λ to choose from, of λ/2·‖W‖² beside the mean loss, on standardised features.
+        held_out: share of the training examples that choose.
+        published: figures to show beside.
+
+    Raises:
+        ValueError: an unknown task, or a penalty that is not positive.
+    """
+
+    name = "layer_probe"
+    question = "What can a linear map read from each frozen layer, and how isotropic is it there?"
+
+    @checked
+    def __init__(
+        self,
+        tasks: str | Sequence[str] = AVAILABLE,
+        form: Form = "bi",
+        pooling: Pooling = "mean",
+        max_train: Annotated[int, Bounds(20)] = 4000,
+        max_eval: Annotated[int | None, Bounds(20)] = 2000,
+        penalties: Sequence[float] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001),
+        held_out: Annotated[float, Bounds(above=0, below=1)] = 0.2,
+        published: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        known = f"tasks must be {AVAILABLE}, or a list out of {', '.join(TASKS)}, each once"
+        if isinstance(tasks, str) and tasks != AVAILABLE:
+            raise ValueError(f"{known}; got {tasks!r}, did you mean [{tasks}]?")
+        named = list(TASKS) if isinstance(tasks, str) else list(tasks)
+        if not named or set(named) - set(TASKS) or len(set(named)) < len(named):
+            raise ValueError(f"{known}; got {named}")
+        if not penalties or not all(0 < p < float("inf") for p in penalties):
+            raise ValueError(
+                f"penalties must be positive numbers, one at least, got {list(penalties)}; 1e-6 "
+                "is close to none at all"
+            )
+        self.tasks, self.is_named = named, not isinstance(tasks, str)
+        self.form, self.pooling = form, pooling
+        self.max_train, self.max_eval = max_train, max_eval
+        self.penalties, self.held_out, self.published = tuple(penalties), held_out, published
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """Named tasks that the source lacks, or that it has none at all."""
+        absent = [why for name in self.tasks if (why := source.missing(TASKS[name].data_set))]
+        return absent if self.is_named or len(absent) == len(self.tasks) else []
+
+    def data_sets(self, source: Source) -> Iterable[Any]:
+        """Those of the tasks that are probed."""
+        return [TASKS[name].data_set for name in self._present(source)]
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """What is absent, then each task."""
+        if self.pooling == "cls" and subject.encoder.is_causal:
+            raise CannotRunError(
+                "pooling=cls reads the first token, which sees nothing in this causal encoder; "
+                "use analysis.pooling=mean"
+            )
+        present = self._present(subject.source)
+        left_out = [
+            {"kind": "task left out", "task": name, "reason": subject.source.missing(data_set)}
+            for name, (data_set, _) in TASKS.items()
+            if name in self.tasks and name not in present
+        ]
+        yield Part("tasks", lambda: Found(left_out))
+        for name in present:
+            yield Part(name, partial(self._probed, subject, name))
+
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
+        """The tasks, and the layers of each."""
+        features_of = (
+            "target words of WiC; of other pairs one sequence"
+            if self.form == "cross"
+            else "(u, v, |u − v|, u·v) of a pair"
+        )
+        yield from probe_tables(outcome.records, f"{self.pooling} pooling, {features_of}")
+
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
+        """Scores over layers, and against isotropy."""
+        yield from probe_pictures(outcome.records)
+
+    def _present(self, source: Source) -> list[str]:
+        return [name for name in self.tasks if not source.missing(TASKS[name].data_set)]
+
+    def _probed(self, subject: Subject, task: str) -> Found:
+        budget = Budget(self.max_train, self.max_eval, subject.seed)
+        examples = read_examples(subject, task, self.form, self.pooling, budget)
+        if self.form == "cross":
+            subject = subject._replace(encoder=SegmentedPairs(subject.encoder))
+        rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
+        own = torch.unique(examples.place["train"])
+        records: list[dict[str, Cell]] = []
+        for layer, x_MD in enumerate(rows_LMD):
+            subject.tell(f"probing layer {layer} of {len(rows_LMD) - 1} for {task}")
+            x = torch.from_numpy(x_MD)
+            record: dict[str, Cell] = {"kind": "probe", "task": task, "layer": layer}
+            scored = self._layer(x, examples, task, subject.seed)
+            records.append(record | scored | _isotropy(x[own]))
+        losses = [float(r["held_out_loss"] or 0) for r in records]
+        return Found(
+            [r | {"is_chosen": int(k == losses.index(min(losses)))} for k, r in enumerate(records)]
+        )
+
+    def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Cell]:
+        """Fit on train, score on dev and test."""
+        label_N = examples.label["train"]
+        n_classes = len(TASKS[task].data_set.classes)
+        fit = partial(fit_logistic, n_classes=n_classes) if n_classes else fit_ridge
+        found = choose_penalty(
+            fit,
+            log_loss if n_classes else squared_error,
+            features(x_MD, examples.place["train"]),
+            label_N,
+            self.penalties,
+            self.held_out,
+            seed,
+        )
+        record: dict[str, Cell] = {
+            "measure": "accuracy" if n_classes else "spearman",
+            "n_train": len(label_N),
+            "n_held_out": found.n_held_out,
+            "n_left_out": examples.n_left_out,
+            "n_cut": examples.tokens.n_cut,
+            "penalty": found.penalty,
+            "held_out_loss": found.held_out_loss,
+            "chance": 1 / n_classes if n_classes else 0.0,
+        }
+        for split in (s for s in EVALUATED if s in examples.place):
+            own = features(x_MD, examples.place[split])
+            score = _score(found.probe, own, examples.label[split], n_classes)
+            record |= {f"n_{split}": len(own)}
+            record |= dict(zip((split, f"{split}_low", f"{split}_high"), score, strict=True))
+            if n_classes:
+                most = torch.bincount(label_N, minlength=n_classes).argmax()
+                share = (examples.label[split] == most).double().mean()
+                record[f"majority_{split}"] = float(share)
+        return record
+
+
+def _score(
+    probe: Probe, x_NF: Tensor, label_N: Tensor, n_classes: int
+) -> tuple[float | None, float | None, float | None]:
+    """Accuracy or Spearman of a probe, with its 95 % interval."""
+    output_NC = probe(x_NF)
+    if not n_classes:
+        return spearman(output_NC[:, 0].numpy(), label_N.numpy())
+    share = float((output_NC.argmax(dim=1) == label_N).double().mean())
+    return share, *wilson(share, len(label_N))
+
+
+def _isotropy(x_MD: Tensor) -> dict[str, Cell]:
+    """Isotropy of the rows, and what a Gaussian cloud of their number, width and size has."""
+    with shared(x_MD):  # what the measures have in common is computed once
+        return {
+            "n_rows": len(x_MD),
+            "isoscore_corrected": float(isoscore_corrected(x_MD)),
+            "mean_cosine": float(mean_cosine(x_MD)),
+            "ln_partition": float(partition(x_MD, precision="mixed")),
+            "ln_partition_null": float(partition_null(x_MD)["median"]),
+        }

@@ -1,0 +1,195 @@
+"""Transforms of frozen token rows, and what they do to sentence similarity and to isotropy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from isotrain.analysis.offline_isotropy.figures import score_pictures
+from isotrain.analysis.offline_isotropy.maps import map_pictures
+from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pairs
+from isotrain.analysis.offline_isotropy.sst2 import measure_sst2
+from isotrain.analysis.offline_isotropy.tables import MEANINGS, result_tables
+from isotrain.analysis.offline_isotropy.transforms import NONE, RECIPES, Fitting, Numbers
+from isotrain.analysis.sts_sets import PLACES, SST2, check_sets, chosen_sets
+from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
+from isotrain.arguments import Bounds, checked
+from isotrain.record import CannotRunError
+from isotrain.types import Source
+
+FitOn = Literal["test", "train"]
+
+
+class OfflineIsotropy:
+    """Transforms of token rows, then mean pooling, cosine and its correlation with gold.
+
+    A row is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
+    the settings, `own_pooling` is the mean over all tokens with CLS and SEP, as the encoder's
+    users take it; `none` leaves those two out, and gains are over it. Each different sentence
+    counts once in the cloud. Statistics are fitted on one split alone and frozen: with
+    `fit_on=test` on the sentences that are scored (transductive: their gold is not used, their
+    rows are), with `train` on those of STS-B's train split, less the sentences that are scored.
+    For SST-2, whose features a linear head reads, they always come from its train split.
+
+    Args:
+        sets: `available`, or names out of sts12 to sts16, stsb, sickr (test splits), stsb_dev and
+            sst2; a named set that the source lacks is refused.
+        transforms: settings, `none` among them.
+        layer: 0 is the embedding output; None is the last.
+        n_clusters: K of k-means and of the Gaussian mixture.
+        n_components: directions that each cluster loses.
+        n_directions: directions that all rows lose, in `mean_pca`.
+        n_iterations: rounds of k-means, and of EM, at most.
+        rho: a cluster of n rows loses at most rho·(n − 1) directions.
+        fit_on: test | train.
+        max_rows: rows that statistics, and measures of isotropy, are taken from; transforms are
+            applied to all.
+        aggregates: correlations over all pairs of a set, mean over its subsets, or weighted by
+            pairs.
+        n_resamples: bootstrap resamples behind a standard error.
+        map_rows: points of a map.
+        max_train: training rows of SST-2's head, drawn from the seed.
+        l2: penalty of that head.
+        published: figures to show beside.
+
+    Raises:
+        ValueError: an unknown name, or transforms without `none`.
+
+    Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021, section 3.
+    """
+
+    name = "offline_isotropy"
+    question = "What do transforms of frozen token rows do to sentence similarity and isotropy?"
+
+    @checked
+    def __init__(
+        self,
+        sets: str | Sequence[str] = "available",
+        transforms: Sequence[str] = (
+            "own_pooling",
+            "none",
+            "mean",
+            "mean_pca",
+            "kmeans_mean",
+            "kmeans_mean_pca",
+            "gmm_mean_pca",
+        ),
+        layer: Annotated[int | None, Bounds(0)] = None,
+        n_clusters: Annotated[int, Bounds(2)] = 27,
+        n_components: Annotated[int, Bounds(1)] = 12,
+        n_directions: Annotated[int, Bounds(1)] = 12,
+        n_iterations: Annotated[int, Bounds(1)] = 10,
+        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
+        fit_on: FitOn = "test",
+        max_rows: Annotated[int, Bounds(100)] = 50_000,
+        aggregates: Sequence[str] = ("all", "mean", "weighted"),
+        n_resamples: Annotated[int, Bounds(50)] = 200,
+        map_rows: Annotated[int, Bounds(10)] = 2000,
+        max_train: Annotated[int, Bounds(10)] = 10_000,
+        l2: Annotated[float, Bounds(above=0)] = 1e-3,
+        published: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        check_sets(sets)
+        _check_names("transforms", transforms, RECIPES)
+        _check_names("aggregates", aggregates, MEANINGS)
+        if NONE not in transforms:
+            raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
+        self.sets = sets if isinstance(sets, str) else tuple(sets)
+        self.settings, self.aggregates = tuple(transforms), tuple(aggregates)
+        self.numbers = Numbers(n_clusters, n_components, n_directions, n_iterations, rho)
+        self.layer, self.fit_on, self.max_rows = layer, fit_on, max_rows
+        self.n_resamples, self.map_rows = n_resamples, map_rows
+        self.max_train, self.l2, self.published = max_train, l2, published
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """Named sets that the source lacks, or that it has none at all; and rows to fit on."""
+        names, absent = chosen_sets(source, self.sets)
+        lacking = [*absent.values()] if not (names and isinstance(self.sets, str)) else []
+        if self._fits_on_train(names) and (problem := source.missing(PLACES[TRAIN].data_set)):
+            lacking.append(f"fit_on=train needs the train split of STS-B: {problem}")
+        return list(dict.fromkeys(lacking))
+
+    def data_sets(self, source: Source) -> Iterable[Any]:
+        """Those of the sets measured, and that of the rows that statistics are fitted on."""
+        names, _ = chosen_sets(source, self.sets)
+        found = [PLACES[name].data_set for name in names]
+        return [*found, PLACES[TRAIN].data_set] if self._fits_on_train(names) else found
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """What is absent, then each set."""
+        layer = self._layer(subject)
+        names, absent = chosen_sets(subject.source, self.sets)
+        left_out = [
+            {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
+        ]
+        yield Part("sets", lambda: Found(left_out))
+        fitting = Fitting(self.settings, self.numbers, self.max_rows, subject.seed, subject.tell)
+        scoring = Scoring(self.aggregates, self.n_resamples, subject.seed)
+        mapped = TRAIN if TRAIN in names else next((n for n in names if n != SST2), None)
+        for name in names:
+            if name == SST2:
+                measure = partial(measure_sst2, max_train=self.max_train, l2=self.l2)
+                yield Part(name, partial(measure, subject, layer, fitting))
+                continue
+            yield Part(
+                name,
+                partial(
+                    measure_pairs,
+                    subject,
+                    name,
+                    layer,
+                    fitting,
+                    self.fit_on == "train",
+                    scoring,
+                    self.map_rows if name == mapped else 0,
+                ),
+            )
+
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
+        """Correlations, gains, isotropy and accuracy by set and setting."""
+        where = (
+            "the sentences that are scored, without their gold (transductive)"
+            if self.fit_on == "test"
+            else "STS-B train, less the sentences that are scored"
+        )
+        numbers = self.numbers
+        notes = (
+            f"Transforms are fitted on {where}: {numbers.n_clusters} clusters (k-means++ from the "
+            f"seed, {numbers.n_iterations} rounds) of {numbers.n_components} directions each; "
+            f"mean_pca removes {numbers.n_directions}. Each different sentence counts once.",
+            "Another seed gives other clusters; errors over pairs do not hold that spread.",
+            "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
+            f"Standard errors of correlations are of {self.n_resamples} resamples of the pairs.",
+        )
+        yield from result_tables(outcome.records, notes)
+
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
+        """Correlation and isotropy by set, and maps of the rows of one set."""
+        yield from score_pictures(outcome.records)
+        yield from map_pictures(outcome, self.settings)
+
+    def _fits_on_train(self, names: Sequence[str]) -> bool:
+        return self.fit_on == "train" and any(name != SST2 for name in names)
+
+    def _layer(self, subject: Subject) -> int:
+        encoder, most = subject.encoder, max(self.numbers.n_components, self.numbers.n_directions)
+        layer = encoder.n_blocks if self.layer is None else self.layer
+        if layer > encoder.n_blocks:
+            raise CannotRunError(
+                f"analysis.layer must be 0 to {encoder.n_blocks} for this encoder, got {layer}"
+            )
+        if most >= encoder.width:
+            raise CannotRunError(
+                f"n_components and n_directions must be below {encoder.width}, the width of the "
+                f"rows, got {most}"
+            )
+        return layer
+
+
+def _check_names(argument: str, given: Sequence[str], known: Iterable[str]) -> None:
+    known = list(known)
+    if isinstance(given, str) or not given or set(given) - {*known} or len({*given}) < len(given):
+        raise ValueError(
+            f"{argument} must be a list out of {', '.join(known)}, each once; got {given}"
+        )

@@ -1,0 +1,98 @@
+"""Maps of token rows in two dimensions, before and after transforms. M rows, D dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from isotrain.analysis.offline_isotropy.cloud import Sample
+from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, Fitted
+from isotrain.analysis.types import Outcome, Picture
+from isotrain.geometry.groups import hashed_order
+from isotrain.geometry.linalg import leading_directions
+
+COLUMNS = 3
+
+
+def row_maps(
+    rows: Sample, fits: Mapping[str, Fitted | None], n_points: int, seed: int
+) -> dict[str, np.ndarray]:
+    """`map_<setting>` `[n, 2]` and `share_<setting>` `[2]` of each transform; `frequency` `[n]`.
+
+    The frequency of a point is how often its token occurs in the sample.
+    """
+    at_n = hashed_order(len(rows.x_MD), seed)[:n_points]
+    _, index_M, count = np.unique(rows.token_M, return_inverse=True, return_counts=True)
+    found = {"frequency": count[index_M][at_n.numpy()]}
+    for setting, transform in fits.items():
+        if setting != OWN_POOLING:
+            y_MD = rows.x_MD if transform is None else transform(rows.x_MD)
+            point_n2, share_2 = principal_map(y_MD, at_n)
+            found[f"map_{setting}"], found[f"share_{setting}"] = point_n2.numpy(), share_2.numpy()
+    return found
+
+
+def principal_map(x_MD: Tensor, at_n: Tensor) -> tuple[Tensor, Tensor]:
+    """Some rows on the two dominant directions of all, `[n, 2]`, and their shares of the variance.
+
+    The sign of a direction is the solver's choice: here its largest entry is positive.
+
+    >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> principal_map(x, torch.tensor([1, 2]))
+    (tensor([[2., 0.],
+            [0., 1.]]), tensor([0.8000, 0.2000]))
+    """
+    centred_MD = x_MD - x_MD.mean(dim=0)
+    direction_D2 = leading_directions(centred_MD, 2)
+    largest_12 = direction_D2.gather(0, direction_D2.abs().argmax(dim=0, keepdim=True))
+    point_M2 = centred_MD @ torch.where(largest_12 < 0, -direction_D2, direction_D2)
+    scatter = centred_MD.square().sum()
+    share_2 = point_M2.square().sum(dim=0) / torch.where(scatter > 0, scatter, 1.0)
+    return point_M2[at_n], share_2
+
+
+def map_pictures(outcome: Outcome, settings: Sequence[str]) -> Iterator[Picture]:
+    """The rows of one set, a panel a transform, one picture for each of the weights."""
+    mapped = {key.partition("/")[0] for key in outcome.arrays}
+    for weights in sorted(mapped, reverse=True):  # before, then after
+        own = {
+            key.partition("/")[2]: array
+            for key, array in outcome.arrays.items()
+            if key.startswith(f"{weights}/")
+        }
+        shown = [setting for setting in settings if f"map_{setting}" in own]
+        yield Picture(
+            f"rows_{weights}".replace(" ", "_"),
+            f"Token rows in two dimensions, weights {weights}",
+            _maps(own, shown),
+            f"{len(own['frequency']):,} token rows on the two dominant directions of each cloud, "
+            "all to one scale, coloured by how often the token occurs.",
+        )
+
+
+def _maps(own: Mapping[str, np.ndarray], shown: Sequence[str]) -> Figure:
+    n_lines = -(-len(shown) // COLUMNS)
+    figure = Figure(figsize=(7.2, 0.4 + 2.2 * n_lines), layout="constrained")
+    colour_n = np.log10(own["frequency"])
+    order_n = np.argsort(-own["frequency"], kind="stable")  # rare ones on top
+    everything = np.concatenate([own[f"map_{setting}"] for setting in shown])
+    low_2, high_2 = everything.min(axis=0), everything.max(axis=0)
+    margin = 0.03 * float((high_2 - low_2).max()) or 1.0
+    for number, setting in enumerate(shown, start=1):
+        axis = figure.add_subplot(n_lines, COLUMNS, number)
+        x_n, y_n = own[f"map_{setting}"][order_n].T
+        points = axis.scatter(
+            x_n, y_n, c=colour_n[order_n], s=3, linewidths=0, cmap="viridis", rasterized=True
+        )
+        first, second = own[f"share_{setting}"]
+        axis.set_title(f"{setting}\n{first:.1%} and {second:.1%} of the variance", fontsize=7)
+        limits = [(low - margin, high + margin) for low, high in zip(low_2, high_2, strict=True)]
+        axis.set(xlim=limits[0], ylim=limits[1], aspect="equal", xticks=[], yticks=[])
+    bar = figure.colorbar(points, ax=figure.axes, shrink=0.6)
+    bar.set_label("log10 of the occurrences of the token", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
+    return figure

@@ -1,0 +1,163 @@
+"""Tails: the outlier dimensions of an encoder, where they come from, and what cutting them does.
+
+N rows (tokens), D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from isotrain.analysis.corpora import check_splits, data_set_of, missing, read_corpus
+from isotrain.analysis.encode import encode_rows
+from isotrain.analysis.jackknife import anisotropy
+from isotrain.analysis.sts_sets import PLACES
+from isotrain.analysis.tails.origin import origin_records
+from isotrain.analysis.tails.pictures import tail_pictures
+from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
+from isotrain.analysis.tails.sts import sts_records, sts_sets
+from isotrain.analysis.tails.tables import tail_tables
+from isotrain.analysis.tails.treatments import TREATMENTS, treatments
+from isotrain.analysis.tails.wic import wic_records
+from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.word_samples import Sample
+from isotrain.arguments import Bounds, checked
+from isotrain.metrics.self_similarity import self_similarity
+from isotrain.tasks import wic
+from isotrain.types import Source
+
+
+class Tails:
+    """Outlier dimensions of every layer, their origin, and rows with them cut, or whitened.
+
+    A dimension is an outlier where its entry of the mean vector lies more than `threshold`
+    standard deviations (over the D entries) from their mean, in at least `layers_share` of the
+    layers above the embeddings. Nothing is known beforehand: which dimensions those are depends
+    on the checkpoint. They are found, and whitening is fitted, on tokens of `fit_split`; tokens
+    of `split`, of other sentences, are measured: as they are, with those dimensions set to zero
+    in the rows of every layer (the encoder is not run again), and whitened. The same is done to
+    the target words of WiC and to the mean-pooled sentences of the STS sets that the source has.
+
+    Args:
+        corpus: a data set of sentences.
+        fit_split: split of the corpus that tails are found on, and whitening is fitted on.
+        split: split that treatments are measured on.
+        max_rows: tokens of either split at most, of whole sentences; whitening needs several times
+            as many rows as there are dimensions.
+        threshold: |score| of an outlier, in standard deviations over dimensions.
+        layers_share: share of the layers above the embeddings in which an outlier is beyond it.
+        min_count: occurrences that a word needs for self-similarity.
+        epsilon: added to every eigenvalue in whitening, relative to their mean; 0 as published. A
+            norm leaves a direction without variance, which 1e-6 keeps from being blown up.
+        max_pairs: pairs of each split of WiC, and of each STS set, at most; None = all.
+        published: figures to show beside.
+
+    Raises:
+        ValueError: an unknown corpus or split, or `fit_split` and `split` the same.
+    """
+
+    name = "tails"
+    question = "Which dimensions dominate, where do they come from, and what does cutting them do?"
+
+    @checked
+    def __init__(
+        self,
+        corpus: str = "wikitext-2",
+        fit_split: str = "train",
+        split: str = "dev",
+        max_rows: Annotated[int, Bounds(100)] = 20_000,
+        threshold: Annotated[float, Bounds(above=0)] = 3.0,
+        layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5,
+        min_count: Annotated[int, Bounds(2)] = 5,
+        epsilon: Annotated[float, Bounds(0)] = 1e-6,
+        max_pairs: Annotated[int | None, Bounds(10)] = None,
+        published: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        if fit_split == split:
+            raise ValueError(
+                f"split must differ from fit_split, got {split} for both: whitening looks too "
+                "good on the rows it was fitted on; take fit_split=train split=dev"
+            )
+        self.corpus = corpus
+        self.fit_split, self.split = check_splits((fit_split, split))
+        self.data_set = data_set_of(corpus)
+        self.max_rows, self.rule = max_rows, Rule(threshold, layers_share)
+        self.min_count, self.epsilon, self.max_pairs = min_count, epsilon, max_pairs
+        self.published = published
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """The corpus, where the source lacks it."""
+        return missing(source, [self.data_set])
+
+    def data_sets(self, source: Source) -> Iterable[Any]:
+        """The corpus, and of WiC and the STS sets those that the source has."""
+        found = [self.data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
+        return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """The layers, the origin of outliers, and WiC and STS where the source has them."""
+        source, epsilon, most = subject.source, self.epsilon, self.max_pairs
+        search = cache(partial(self._search, subject))  # read and encoded once for all parts
+        yield Part("layers", lambda: self._layers(subject, search()))
+        yield Part("origin", lambda: Found(origin_records(subject.encoder, search().dims)))
+        if not source.missing(wic.DATA):
+            yield Part("wic", lambda: Found(wic_records(subject, search().dims, epsilon, most)))
+        if sets := sts_sets(source):
+            yield Part(
+                "sts", lambda: Found(sts_records(subject, sets, search().dims, epsilon, most))
+            )
+
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
+        """Extremes, layers, outliers, their origin, and the treatments."""
+        rule = (
+            f"|score| > {self.rule.threshold:g} in at least {self.rule.layers_share:.0%} of the "
+            "layers above the embeddings"
+        )
+        yield from tail_tables(outcome.records, f"{self.corpus} ({self.fit_split})", rule)
+
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
+        """Mean vectors, gains, and each measure over layers by treatment."""
+        yield from tail_pictures(outcome)
+
+    def _sentences(self, subject: Subject, split: str) -> list[str]:
+        unknown = subject.encoder.tokenizer.unk_token or "<unk>"
+        return read_corpus(subject.source, self.corpus, [split], unknown).sentences
+
+    def _search(self, subject: Subject) -> Search:
+        sentences = self._sentences(subject, self.fit_split)
+        return find_tails(subject, sentences, self.max_rows, self.rule)
+
+    def _layers(self, subject: Subject, tails: Search) -> Found:
+        records = search_records(tails)
+        fitted = {*self._sentences(subject, self.fit_split)}
+        others = [s for s in self._sentences(subject, self.split) if s not in fitted]
+        sample = draw_tokens(subject, others, self.max_rows)
+        measured = encode_rows(subject, "measured", sample.tokens, sample.spans)
+        for layer, (fit_ND, x_ND) in enumerate(zip(tails.rows_LND, measured, strict=True)):
+            subject.tell(f"measuring layer {layer} of {len(measured) - 1}")
+            maps = treatments(torch.from_numpy(fit_ND), tails.dims, self.epsilon)
+            for name in TREATMENTS:
+                own_ND = maps[name](torch.from_numpy(x_ND))
+                records.append(self._treated(own_ND, sample, layer, name))
+        return Found(records, {"scores": tails.score_LD.float().numpy()})
+
+    def _treated(self, x_ND: Tensor, sample: Sample, layer: int, name: str) -> Record:
+        cone, error = anisotropy(x_ND, sample.sentence_N)
+        own = self_similarity(x_ND, sample.word_N, self.min_count)
+        return {
+            "kind": "treated",
+            "treatment": name,
+            "layer": layer,
+            "n_rows": len(x_ND),
+            "n_sentences": len(torch.unique(sample.sentence_N)),
+            "anisotropy": float(cone),
+            "anisotropy_error": float(error),
+            "self_similarity": float(own["value"]),
+            "self_similarity_error": float(own.get("standard_error", torch.nan)),
+            "self_similarity_adjusted": float(own["value"] - cone),
+            "n_words": int(own["n_groups"]),
+        }

@@ -1,0 +1,133 @@
+"""WiC by a threshold on the cosine of the target words. L layers, N pairs, D dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.encode import encode_rows
+from isotrain.analysis.tails.treatments import TREATMENTS, pair_cosines, treatments
+from isotrain.analysis.types import Cell, Record, Subject
+from isotrain.analysis.wic_targets import find_targets, read_pairs
+from isotrain.pages.verdict import wilson
+
+SPLITS = ("train", "dev", "test")
+EVALUATED = ("dev", "test")
+Answers = Mapping[str, tuple[Tensor, Tensor]]
+"""By split: cosines `[N]`, and whether the sense is the same `[N]`."""
+
+
+class Threshold(NamedTuple):
+    """Same sense where the cosine is at least `value`; the accuracy where it was chosen."""
+
+    value: float
+    accuracy: float
+
+
+def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
+    """The threshold with the most pairs right, of all there are; the lowest of several.
+
+    Thresholds are −1 (all the same sense), the middle between two neighbouring cosines, and one
+    just above 1 (none). Exact, by one sort.
+
+    >>> best_threshold(torch.tensor([0.75, 0.25, 1.0, 0.0]), torch.tensor([1, 0, 1, 0]))
+    Threshold(value=0.5, accuracy=1.0)
+    """
+    order_N = cosine_N.argsort()
+    cosine_N, same_N = cosine_N.double()[order_N], same_N.long()[order_N]
+    n = len(cosine_N)
+    none_below, ones = same_N.new_zeros(1), int(same_N.sum())
+    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: of the k smallest
+    right = torch.arange(n + 1) - same_below + (ones - same_below)
+    middle = (cosine_N[1:] + cosine_N[:-1]) / 2
+    value = torch.cat(
+        [middle.new_tensor([-1.0]), middle, middle.new_tensor([math.nextafter(1.0, 2.0)])]
+    )
+    apart = torch.ones(n + 1, dtype=torch.bool)
+    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # equal cosines are on one side
+    k = int(torch.where(apart, right, -1).argmax())
+    return Threshold(float(value[k]), int(right[k]) / n)
+
+
+def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
+    """The share of pairs that a threshold gets right.
+
+    >>> accuracy(torch.tensor([0.9, 0.2]), torch.tensor([1, 1]), 0.5)
+    0.5
+    """
+    return float(((cosine_N.double() >= threshold).long() == same_N.long()).double().mean())
+
+
+def wic_records(
+    subject: Subject, dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """A record for each treatment and layer, and one for each treatment's chosen layer.
+
+    A target is the mean of its pieces. Whitening is fitted on the targets of train. `wic`: the
+    threshold that is best on train and its accuracy there, on dev and on test; `optimistic_dev`
+    and `optimistic_test` are the best that any threshold reaches on that split itself. `wic
+    chosen`: the layer that is best on train, with 95 % Wilson intervals, the accuracy of always
+    saying "same" (`constant_true`), and the best cell, of all layers and thresholds, on the split
+    itself (optimistic). A split without gold has no figures.
+
+    Raises:
+        ValueError: no training pair keeps both its targets.
+    """
+    rows = {split: read_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
+    given = [row for split in SPLITS for row in rows[split]]
+    found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
+    split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
+    same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
+    if "train" not in split_N:
+        raise ValueError(
+            f"no pair of WiC's train split keeps both targets within {subject.max_length} tokens; "
+            "raise max_length"
+        )
+    target = encode_rows(subject, "wic", found.tokens, found.spans)
+    by_cell: dict[tuple[str, int], Answers] = {}
+    for layer, x_ND in enumerate(target):
+        subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
+        pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
+        is_train_N = torch.from_numpy(split_N == "train")
+        maps = treatments(pair_N2D[is_train_N].flatten(0, 1), dims, epsilon)
+        for name in TREATMENTS:
+            cosine_N = pair_cosines(maps[name](pair_N2D[:, 0]), maps[name](pair_N2D[:, 1]))
+            own = {s: torch.from_numpy(split_N == s) for s in SPLITS if (split_N == s).any()}
+            by_cell[name, layer] = {s: (cosine_N[at], same_N[at]) for s, at in own.items()}
+    records: list[Record] = []
+    for name in TREATMENTS:
+        cells = {layer: answers for (own, layer), answers in by_cell.items() if own == name}
+        records += _scored(name, cells, found.n_left_out)
+    return records
+
+
+def _scored(name: str, cells: Mapping[int, Answers], n_left_out: int) -> list[Record]:
+    """The records of a treatment, from the cosines of each layer."""
+    records: list[Record] = []
+    for layer, answers in cells.items():
+        threshold = best_threshold(*answers["train"])
+        record: dict[str, Cell] = {
+            "kind": "wic",
+            "treatment": name,
+            "layer": layer,
+            "threshold": threshold.value,
+            "train": threshold.accuracy,
+            "n_train": len(answers["train"][1]),
+            "n_left_out": n_left_out,
+        }
+        for split in (s for s in EVALUATED if s in answers):
+            share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])
+            low, high = wilson(share, n)
+            record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
+            record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
+            record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
+            record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
+        records.append(record)
+    chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
+    best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
+    return [*records, {**chosen, **best, "kind": "wic chosen"}]

@@ -1,0 +1,184 @@
+"""The clusters analysis on tiny encoders: records, tables, pictures, and its pitfalls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from isotrain.analysis.clusters.analysis import Clusters
+from isotrain.analysis.clusters.rows import (
+    sample_encoder,
+)
+from isotrain.analysis.outputs import text
+from isotrain.analysis.published import beside, read_published
+from isotrain.analysis.types import Outcome
+from isotrain.encoders.random_vectors import random_vectors
+from isotrain.encoders.tiny import build_tiny
+from isotrain.metrics.lid import lid
+from isotrain.record import CannotRunError
+from isotrain.tasks.sources import LocalSource
+from tests.analysis.clusters.cluster_subjects import (
+    LINES,
+    SMALL,
+    Lines,
+    measured,
+    of,
+    subject_of,
+    texts_of,
+    tiny_bert,
+    tiny_distilbert,
+    tiny_gpt,
+    tiny_gpt2,
+)
+from tests.parts import CONF
+
+
+@pytest.mark.parametrize(
+    ("build", "n_layers"), [(tiny_bert, 3), (tiny_gpt2, 4), (tiny_gpt, 3), (tiny_distilbert, 2)]
+)
+@pytest.mark.parametrize("form", ["chunks", "sentences"])
+def test_every_layer_is_measured(build, n_layers, form, tmp_path):
+    analysis = Clusters(text=form, max_tokens=4000, **SMALL)
+    outcome = measured(analysis, subject_of(build(), tmp_path))
+    layers, lids = of(outcome, "layer"), of(outcome, "lid")
+    assert [r["layer"] for r in layers] == [r["layer"] for r in lids] == [*range(n_layers)]
+    for record in layers:
+        assert record["n_rows"] + record["n_repeated"] == of(outcome, "sample")[0]["n_rows"]
+        for key in ("s_inter", "s_intra"):
+            assert all(-1 <= record[f"{key}{form}"] <= 1 for form in ("", "_centred", "_clustered"))
+        assert sum(c["n"] for c in of(outcome, "cluster") if c["layer"] == record["layer"]) == (
+            record["n_rows"] if record["k"] > 1 else 0
+        )
+    mean = of(outcome, "lid mean")[0]
+    assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids[1:]]))
+    assert mean["lid_cosine_squared"] == pytest.approx(mean["lid_cosine"] / 2)
+
+
+def test_static_vectors_count_each_type_once(tmp_path):
+    encoder = random_vectors(build_tiny(8, 1, 1).tokenizer, 12, 0, "tiny").eval()
+    outcome = measured(Clusters(**{**SMALL, "n_neighbors": 5}), subject_of(encoder, tmp_path))
+    (layer,) = of(outcome, "layer")
+    assert layer["n_rows"] == layer["n_types"] == of(outcome, "sample")[0]["n_types"] > 10
+    assert layer["n_repeated"] == 0  # they were drawn so
+    assert layer["s_intra"] is None
+    assert of(outcome, "lid mean")[0]["lid"] == of(outcome, "lid")[0]["lid"]
+    table = {t.name: t for t in Clusters().tables(outcome)}["cosines"]
+    assert table.rows[0][table.columns.index("intra")] is None
+
+
+def test_duplicates_do_not_move_the_dimension(tmp_path):
+    """Layer 0 of a BERT: a token at one position has one row, however often it is drawn."""
+    analysis = Clusters(**{**SMALL, "max_rows": 2000, "lid_queries": None})
+    subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
+    record = of(measured(analysis, subject), "lid")[0]
+    texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
+    sample = sample_encoder(subject, texts, 200_000, 2000)
+    rows = sample.rows(0)
+    unique = torch.from_numpy(np.unique(rows.numpy(), axis=0))
+    assert record["n_rows"] == len(unique) < len(rows)
+    assert record["lid"] == pytest.approx(float(lid(unique, n_neighbors=10)), rel=1e-6)
+    try:
+        naive = float(lid(rows, n_neighbors=10))
+    except ValueError:  # every row among ten copies of itself
+        naive = 0.0
+    assert abs(naive - record["lid"]) > 0.1 * record["lid"]
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no corpus nosuch"):
+        Clusters(corpus="nosuch")
+    with pytest.raises(ValueError, match="needs running text, wikitext-2 or ptb, got snli"):
+        Clusters(corpus="snli")
+    with pytest.raises(ValueError, match=r"analysis.tokens belongs to analysis.vectors"):
+        Clusters(tokens="t.txt")
+    with pytest.raises(ValueError, match="splits must be some of"):
+        Clusters(splits=["training"])
+    subject = subject_of(tiny_gpt2(), tmp_path)
+    with pytest.raises(CannotRunError, match="at most 64, the positions of this encoder, got 512"):
+        next(iter(Clusters().parts(subject)))
+    with pytest.raises(CannotRunError, match=r"map_layers must be among 0, 1, 2, 3, got \[9\]"):
+        next(iter(Clusters(chunk=16, map_layers=[1, 9]).parts(subject)))
+    with pytest.raises(CannotRunError, match="a chunk needs 60 tokens, and the text has 11"):
+        texts_of(subject.encoder, chunk=60, lines=[" a dog sees the cat . "])
+
+
+def test_layers_that_are_drawn(tmp_path):
+    outcome = measured(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
+    assert {name.split("/")[1] for name in outcome.arrays} == {"layer-2"}
+    points = outcome.arrays["as given/layer-2/map"]
+    assert points.shape == (50, 3)
+    assert points.dtype == np.float32
+    symbols = outcome.arrays["as given/layer-2/symbol"]
+    assert 0 < symbols.mean() < 0.5
+    names = [p.name for p in Clusters().pictures(outcome)]
+    assert names == [
+        "s_inter",
+        "s_intra",
+        "silhouette",
+        "lid",
+        "islands_as_given",
+        "rolls_as_given",
+    ]
+
+
+def test_tables_fit_a_terminal_and_name_their_method(tmp_path):
+    analysis = Clusters(**SMALL)
+    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path))
+    for table in analysis.tables(outcome):
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        cells = [[*table.columns], *([text(cell) for cell in row] for row in table.rows)]
+        widths = [max(map(len, column)) + 3 for column in zip(*cells, strict=True)]
+        assert sum(widths) < 125
+    notes = " ".join(note for table in analysis.tables(outcome) for note in table.notes)
+    assert "300 rows of" in notes
+    assert "10 neighbours" in notes
+    assert "call layer 1 layer 0" in notes
+
+
+def test_published_figures_find_their_record(tmp_path):
+    published = read_published(
+        OmegaConf.to_container(OmegaConf.load(CONF / "analysis" / "clusters.yaml").published)
+    )
+    outcome = measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path))
+    mean = of(outcome, "lid mean")[0]
+    for one in beside(published, outcome.records, "google-bert/bert-base-uncased"):
+        assert one.here == mean["lid_cosine_squared"]
+        assert not one.is_judged  # LID depends on N, and theirs is a million
+
+
+def test_before_and_after_are_side_by_side(tmp_path):
+    outcome = measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path))
+    both = Outcome(
+        [{**r, "weights": w} for w in ("before", "after") for r in outcome.records],
+        {
+            name.replace("as given", w): array
+            for w in ("before", "after")
+            for name, array in outcome.arrays.items()
+        },
+    )
+    pictures = {p.name: p.figure for p in Clusters().pictures(both)}
+    labels = [line.get_label() for line in pictures["s_inter"].axes[0].lines]
+    assert labels[:2] == ["before raw", "after raw"]
+    assert {"islands_before", "rolls_after"} <= {*pictures}
+    table = next(iter(Clusters().tables(both)))
+    assert [row[0] for row in table.rows] == ["before"] * 3 + ["after"] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_minilm_on_wikitext(tmp_path):
+    from isotrain.encoders.minilm import load_minilm
+
+    keys = OmegaConf.load(CONF / "encoder" / "minilm.yaml")
+    encoder = load_minilm(keys.name, keys.revision, keys.sha256).eval()
+    source = LocalSource(
+        str(OmegaConf.select(OmegaConf.create("r: ${oc.env:ISOTRAIN_DATA_DIR}"), "r"))
+    )
+    analysis = Clusters(splits=["dev"], chunk=64, max_tokens=6000, max_rows=1500, k_max=4)
+    outcome = measured(analysis, subject_of(encoder, tmp_path, source, batch_size=16))
+    for record in of(outcome, "layer"):
+        assert record["s_intra"] > record["s_inter"] + 0.05
+        assert record["s_intra_centred"] > abs(record["s_inter_centred"])
+    assert all(4 < record["lid"] < 60 for record in of(outcome, "lid"))

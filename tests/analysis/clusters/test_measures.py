@@ -1,0 +1,206 @@
+"""S_inter, S_intra, clusters, LID and maps against slow references and other packages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import skdim
+import torch
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score, silhouette_score
+
+from isotrain.analysis.clusters.measures import (
+    centred_parts,
+    clusters_by_silhouette,
+    cosines,
+    dimensions,
+    fixed_signs,
+    principal_map,
+)
+from isotrain.analysis.clusters.records import measure_layer
+from isotrain.analysis.clusters.rows import Sample
+from isotrain.metrics.s_inter import s_inter
+from isotrain.metrics.s_intra import s_intra
+
+
+def planted(n=300, d=6, k=3, spread=0.3, seed=0):
+    """Rows around k centres, and the number of the centre of each; unequal sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    centre = 4 * torch.randn(k, d, generator=generator, dtype=torch.float64)
+    own = torch.multinomial(torch.arange(1.0, k + 1), n, replacement=True, generator=generator)
+    noise = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return centre[own] + spread * noise, own
+
+
+def cosine(a, b):
+    return float(a @ b) / (math.sqrt(float(a @ a)) * math.sqrt(float(b @ b)))
+
+
+def slow_intra(x, types):
+    values = []
+    for one in sorted(set(types)):
+        own = [row for row, t in zip(x, types, strict=True) if t == one]
+        pairs = [cosine(a, b) for a, b in itertools.combinations(own, 2)]
+        if pairs:
+            values.append(sum(pairs) / len(pairs))
+    return sum(values) / len(values), values
+
+
+def slow_inter(x):
+    pairs = [cosine(a, b) for a, b in itertools.combinations(x, 2)]
+    return sum(pairs) / len(pairs)
+
+
+def test_raw_and_centred_cosines_by_loops():
+    x, _ = planted(24)
+    types = [i % 5 for i in range(24)]
+    for rows in (x, x - x.mean(dim=0)):
+        found = cosines([(rows, torch.tensor(types))], seed=0)
+        expected, values = slow_intra(rows, types)
+        assert found.intra == pytest.approx(expected, abs=1e-12)
+        assert found.intra_error == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=1e-12)
+    single = cosines([(x, torch.arange(24))], seed=0)  # one instance a type: nothing is drawn
+    assert single.inter == pytest.approx(slow_inter(x), abs=1e-12)
+    assert single.intra is None
+    without = [slow_inter([*x[:i], *x[i + 1 :]]) for i in range(24)]
+    jackknife = math.sqrt(23 / 24 * sum((t - np.mean(without)) ** 2 for t in without))
+    assert single.inter_error == pytest.approx(jackknife, rel=1e-9)
+
+
+def test_one_instance_a_type_is_drawn():
+    """With all of them the frequent type would weigh more than one of three."""
+    x = torch.eye(3, dtype=torch.float64)[[0] * 8 + [1, 2]] + 1.0
+    found = cosines([(x, torch.tensor([0] * 8 + [1, 2]))], seed=3)
+    assert found.inter == pytest.approx(slow_inter([x[0], x[8], x[9]]))
+    assert found.inter != pytest.approx(slow_inter(x), abs=0.02)
+
+
+def test_cosines_inside_clusters():
+    x, own = planted(60)
+    types = torch.arange(60) % 7
+    parts = centred_parts(x, types, own)
+    found = cosines(parts, seed=0)
+    slow = []
+    for k in range(3):
+        rows = x[own == k] - x[own == k].mean(dim=0)
+        slow.append(slow_intra(rows, types[own == k].tolist())[0])
+    assert found.intra == pytest.approx(sum(slow) / 3, abs=1e-12)
+    clusters = clusters_by_silhouette(x, 6, 0.1, 60, seed=0)
+    assert clusters.k == 3
+    found = cosines(centred_parts(x, types, clusters.assignment_N), seed=0)
+    options = {"adjust": "cluster", "k_max": 6, "max_rows": 60}
+    assert found.inter == pytest.approx(float(s_inter(x, types, **options)["value"]), abs=1e-12)
+    assert found.intra == pytest.approx(float(s_intra(x, types, **options)["value"]), abs=1e-12)
+
+
+def test_a_layer_is_measured_raw_centred_and_inside_clusters():
+    """Each of the three forms against the metric with the `adjust` of that name."""
+    x, _ = planted(60)
+    types = torch.arange(60) % 7
+    x = x.float() + 2
+    sample = Sample([0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
+    cluster = partial(clusters_by_silhouette, k_max=6, cut=0.1, n_silhouette=60, seed=0)
+    (record, *inside), arrays = measure_layer(
+        sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0
+    )
+    assert arrays == {}
+    assert record["k"] == len(inside) == 3
+    for form, adjust in (("", "none"), ("_centred", "centre"), ("_clustered", "cluster")):
+        options = {"adjust": adjust, "k_max": 6, "max_rows": 60}
+        for metric in (s_inter, s_intra):
+            expected = float(metric(x, types, **options)["value"])
+            assert record[f"{metric.__name__}{form}"] == pytest.approx(expected, abs=1e-6)
+    assert len({round(record[f"s_intra{form}"], 3) for form in ("", "_centred", "_clustered")}) == 3
+
+
+def test_k_and_silhouette_as_scikit_learn_has_them():
+    x, own = planted(400, d=12, k=4, spread=0.8)
+    found = clusters_by_silhouette(x, 8, 0.1, 400, seed=0)
+    scores = {}
+    for k in range(2, 9):
+        labels = KMeans(k, n_init=10, random_state=0).fit_predict(x.numpy())
+        scores[k] = silhouette_score(x.numpy(), labels)
+    assert found.k == found.best_k == max(scores, key=scores.__getitem__) == 4
+    assert found.silhouette == pytest.approx(scores[4], abs=1e-6)
+    assert adjusted_rand_score(own.numpy(), found.assignment_N.numpy()) == pytest.approx(1.0)
+    sizes = found.assignment_N.bincount()
+    assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
+
+
+def test_a_cloud_without_clusters_is_one():
+    x = torch.randn(500, 40, generator=torch.Generator().manual_seed(0))
+    found = clusters_by_silhouette(x, 5, 0.1, 500, seed=0)
+    assert found.k == 1
+    assert found.assignment_N.unique().tolist() == [0]
+    assert found.best_k > 1
+    assert 0 < found.silhouette < 0.1
+    forced = clusters_by_silhouette(x, 5, -1.0, 500, seed=0)
+    expected = silhouette_score(x.numpy(), forced.assignment_N.numpy())
+    assert forced.k == found.best_k
+    assert found.silhouette == pytest.approx(expected, abs=1e-6)
+
+
+def test_few_rows_have_no_silhouette():
+    found = clusters_by_silhouette(torch.eye(2), 5, 0.1, 100, seed=0)
+    assert found.k == 1
+    assert found.silhouette is None
+
+
+@pytest.mark.parametrize(("d", "plain"), [(5, 5.01), (10, 8.79)])
+def test_squared_distances_halve_the_dimension(d, plain):
+    """The pitfall: released figures of Cai et al. are half of what the plain formula gives."""
+    x = torch.randn(3000, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = dimensions(x, 100, None, 0)
+    assert found["lid"] == pytest.approx(plain, rel=0.03)
+    assert found["lid_squared"] == pytest.approx(plain / 2, rel=0.03)
+
+
+def test_dimensions_as_the_released_code_computes_them():
+    """Squared Euclidean distances, and 1 − cosine, in the formula; the row itself left out."""
+    x, _ = planted(400, 8, spread=1.0)
+    found = dimensions(x, 20, None, 0)
+    unit = x / x.norm(dim=1, keepdim=True)
+    square = (x[:, None] - x[None]).square().sum(dim=2)
+    for name, distance in (("lid_squared", square), ("lid_cosine_squared", 1 - unit @ unit.T)):
+        near = distance.fill_diagonal_(torch.inf).sort(dim=1).values[:, :20]
+        own = -1 / (near / near[:, -1:]).log().mean(dim=1)
+        assert found[name] == pytest.approx(float(own.mean()), rel=1e-6)
+
+
+def test_dimension_as_scikit_dimension_has_it():
+    x, _ = planted(400, 8, spread=1.0)
+    expected = skdim.id.MLE().fit(x.numpy(), n_neighbors=30, comb="mean").dimension_
+    found = dimensions(x, 30, None, 0)
+    assert found["lid"] * 29 / 30 == pytest.approx(expected, rel=1e-9)  # 1/(m − 1) over there
+
+
+def test_dimension_needs_more_rows_than_neighbours():
+    found = dimensions(torch.eye(5), 5, None, 0)
+    assert found["lid"] is found["lid_cosine_squared"] is found["lid_error"] is None
+    assert dimensions(torch.eye(6) + torch.rand(6, 6), 5, None, 0)["lid"] is not None
+
+
+def test_map_is_that_of_pca_with_signs_fixed():
+    x, _ = planted(100)
+    points, shares = principal_map(x)
+    fitted = PCA(3).fit(x.numpy())
+    assert shares.numpy() == pytest.approx(fitted.explained_variance_ratio_, rel=1e-9)
+    components = fitted.components_
+    largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], 1)
+    expected = fitted.transform(x.numpy()) * np.sign(largest).T
+    assert points.numpy() == pytest.approx(expected, abs=1e-9)
+
+
+def test_signs_do_not_depend_on_the_solver():
+    basis = torch.linalg.qr(torch.randn(7, 3, generator=torch.Generator().manual_seed(1)))[0]
+    flips = [torch.tensor(signs) for signs in itertools.product((1.0, -1.0), repeat=3)]
+    for flip in flips:
+        fixed = fixed_signs(basis * flip)
+        assert torch.equal(fixed, fixed_signs(basis))
+        assert (fixed.gather(0, fixed.abs().argmax(dim=0, keepdim=True)) > 0).all()
+    assert torch.equal(fixed_signs(torch.zeros(3, 2)), torch.zeros(3, 2))

@@ -1,0 +1,164 @@
+"""Texts and rows of the clusters analysis: which tokens are rows, and which never are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    PreTrainedTokenizerFast,
+)
+
+from isotrain.analysis.clusters.analysis import Clusters
+from isotrain.analysis.clusters.rows import (
+    distinct_rows,
+    is_symbol,
+    sample_encoder,
+    text_of,
+)
+from isotrain.analysis.clusters.texts import cut_chunks, read_texts
+from isotrain.tasks.sources import HubSource, LocalSource
+from tests.analysis.clusters.cluster_subjects import (
+    LINES,
+    subject_of,
+    texts_of,
+    tiny_bert,
+    tiny_distilbert,
+    tiny_gpt,
+    tiny_gpt2,
+)
+
+
+def test_chunks_are_the_plain_stream_without_its_remainder():
+    tokenizer = tiny_bert().tokenizer
+    lines = [line.strip().replace("<unk>", "[UNK]") for line in LINES]
+    stream = [t for line in lines for t in tokenizer(line, add_special_tokens=False)["input_ids"]]
+    texts = texts_of(tiny_bert())
+    assert [t for ids in texts.ids for t in ids] == stream[: len(stream) // 8 * 8]
+    assert texts.n_left == len(stream) % 8 > 0
+    assert {len(ids) for ids in texts.ids} == {8}
+    assert not {tokenizer.cls_token_id, tokenizer.sep_token_id} & {*np.ravel(texts.ids).tolist()}
+    assert texts.count_V.tolist() == np.bincount(stream, minlength=len(tokenizer)).tolist()
+
+
+def test_the_first_word_of_a_line_is_the_type_it_is_elsewhere():
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {character: number for number, character in enumerate(alphabet)}
+    vocabulary["Ġa"] = len(vocabulary)
+    made = Tokenizer(models.BPE(vocabulary, [("Ġ", "a")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="z")
+    chunks, _, _ = cut_chunks(tokenizer, ["a a", "a"], 1)
+    assert [*chunks.ravel()] == [vocabulary["Ġa"]] * 3
+    assert text_of(tokenizer, vocabulary["Ġ"]) == ""
+    assert is_symbol(text_of(tokenizer, vocabulary["Ġ"]))  # Ġ itself would be a letter
+
+
+@pytest.mark.parametrize("build", [tiny_bert, tiny_gpt2, tiny_gpt, tiny_distilbert])
+def test_rows_are_the_states_of_the_drawn_tokens(build, tmp_path):
+    """Against one chunk at a time through transformers, which sees neither CLS nor SEP."""
+    encoder = build()
+    texts = texts_of(encoder)
+    found = sample_encoder(subject_of(encoder, tmp_path), texts, 10_000, 10_000)
+    model = type(encoder.model)(encoder.model.config)
+    model.load_state_dict(encoder.model.state_dict(), strict=False)
+    model.eval()
+    for layer in found.layers:
+        expected = []
+        for ids in texts.ids:
+            with torch.no_grad():
+                output = model(input_ids=torch.tensor([[*ids]]), output_hidden_states=True)
+            expected += zip([*ids], output.hidden_states[layer][0], strict=True)
+        expected = [(t, x) for t, x in expected if t != encoder.tokenizer.unk_token_id]
+        rows = found.rows(layer)
+        assert len(rows) == len(expected)
+        for token, state in expected:
+            own = rows[found.type_N == token]
+            assert (own - state).norm(dim=1).min() < 1e-5
+
+
+@pytest.mark.parametrize("form", ["chunks", "sentences"])
+def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
+    """Sentences of different lengths in one batch are padded; a row at a pad would be one more."""
+    encoder = tiny_bert()
+    texts = texts_of(encoder, form)
+    assert (texts.special is None) == (form == "chunks")
+    assert len({len(ids) for ids in texts.ids}) > (1 if form == "sentences" else 0)
+    wide = sample_encoder(subject_of(encoder, tmp_path / "8", batch_size=8), texts, 999, 999)
+    alone = sample_encoder(subject_of(encoder, tmp_path / "1", batch_size=1), texts, 999, 999)
+    specials = {*encoder.tokenizer.all_special_ids}
+    plain = [t for ids in texts.ids for t in ids if t not in specials]
+    assert sorted(wide.type_N.tolist()) == sorted(plain)
+    assert encoder.tokenizer.unk_token_id in np.concatenate([[*i] for i in texts.ids])
+    for layer in wide.layers:
+        torch.testing.assert_close(wide.rows(layer), alone.rows(layer), atol=1e-5, rtol=0)
+
+
+def test_draws_follow_the_seed_and_the_limits(tmp_path):
+    encoder = tiny_bert()
+    texts = texts_of(encoder, lines=LINES * 20)
+
+    def drawn(seed, max_tokens=200, max_rows=50):
+        subject = subject_of(encoder, tmp_path / f"{seed}-{max_tokens}", seed=seed)
+        return sample_encoder(subject, texts, max_tokens, max_rows)
+
+    assert drawn(0).type_N.tolist() == drawn(0).type_N.tolist() != drawn(1).type_N.tolist()
+    assert len(drawn(0).type_N) == 50
+    assert drawn(0).facts["n_texts"] <= 200 // 8
+    assert drawn(0, max_tokens=1).facts["n_texts"] == 1
+    assert drawn(0, max_tokens=16, max_rows=999).facts["n_rows"] <= 16
+
+
+def test_equal_rows_of_a_type_count_once():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 8, generator=generator)
+    types = torch.arange(40) % 5
+    again = torch.tensor([3, 11, 3, 27])
+    noise = 1e-6 * torch.randn(4, 8, generator=generator)  # rounding of another batch
+    other_type = torch.cat([types, types[again], torch.tensor([99])])
+    cloud = torch.cat([x, x[again] + noise, x[3:4]])
+    kept = distinct_rows(cloud, other_type)
+    assert kept.tolist() == [*range(40), 44]  # the equal row of another type stays
+    turned = torch.arange(len(cloud)).flip(0)
+    assert len(distinct_rows(cloud[turned], other_type[turned])) == len(kept)
+    apart = [
+        (i, j)
+        for i in range(len(cloud))
+        for j in range(i)
+        if other_type[i] == other_type[j] and (cloud[i] - cloud[j]).norm() < 1e-4 * cloud[i].norm()
+    ]
+    assert len(cloud) - len(kept) == len({i for i, _ in apart})
+
+
+def test_the_first_token_of_a_causal_encoder_is_one_instance(tmp_path):
+    """It sees nothing, so it is the same in every sentence; a BERT's is not."""
+    lines = [f" dog {word} . " for word in ("sees", "likes", "follows", "the", "a", "old")]
+    for build, n_first in ((tiny_gpt2, 1), (tiny_bert, len(lines))):
+        encoder = build()
+        texts = texts_of(encoder, chunk=5 if build is tiny_bert else 3, lines=lines)
+        n = len(encoder.tokenizer("dog")["input_ids"]) - 2
+        ids = [encoder.tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
+        texts = texts._replace(ids=ids)
+        folder = tmp_path / build.__name__
+        found = sample_encoder(subject_of(encoder, folder, batch_size=2), texts, 999, 999)
+        first = found.type_N == ids[0][0]
+        rows = found.rows(found.layers[-1])[first]
+        assert n == 1
+        assert len(rows) == len(lines)
+        assert len(distinct_rows(rows, found.type_N[first])) == n_first
+
+
+def test_the_treebank_is_read_from_an_own_folder(tmp_path):
+    (tmp_path / "ptb").mkdir()
+    (tmp_path / "ptb" / "train.txt").write_text("\n".join(LINES), encoding="utf-8")
+    source = LocalSource(str(tmp_path))
+    assert not Clusters(corpus="ptb").missing(source)
+    assert "licensed" in Clusters(corpus="ptb").missing(HubSource())[0]
+    assert "ptb" in Clusters(corpus="ptb").missing(LocalSource(str(tmp_path / "no")))[0]
+    encoder = tiny_bert()
+    for form, n in (("chunks", 5), ("sentences", 5)):
+        texts = read_texts(source, "ptb", ["train"], encoder.tokenizer, form, 8, 32)
+        assert len(texts.ids) >= n
+        assert texts.count_V[encoder.tokenizer.unk_token_id] == 1

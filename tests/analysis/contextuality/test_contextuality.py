@@ -1,0 +1,429 @@
+"""Contextuality against loops over pairs on a tiny encoder; pitfalls; tables and figures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from sklearn.decomposition import PCA
+
+from isotrain.analysis.contextuality import analysis as contextuality
+from isotrain.analysis.contextuality.analysis import Contextuality
+from isotrain.analysis.contextuality.figures import pictures
+from isotrain.analysis.contextuality.tables import tables
+from isotrain.analysis.corpora import read_corpus
+from isotrain.analysis.outputs import text
+from isotrain.analysis.types import Outcome
+from isotrain.encoders.minilm import load_minilm
+from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
+from isotrain.metrics.max_explainable_variance import max_explainable_variance
+from isotrain.tasks.demo import DemoSource
+from isotrain.tasks.sources import LocalSource
+from tests.parts import CONF
+
+PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")
+PLACES = ("in the garden", "at the store", "by the sea")
+TEXTS = [
+    f"The {one} called the {other} {place}."
+    for one, other in itertools.permutations(PEOPLE, 2)
+    for place in PLACES
+][::2]
+SMALL = {"corpus": "rte", "splits": ["train"], "words": ["doctor", "the", "xyz", "boss", "garden"]}
+
+
+@pytest.fixture
+def measured(tiny_encoder, sentences_source, subject_of):
+    """`measured(texts, …)`: records of both parts, by kind."""
+
+    def measure(texts=TEXTS, encoder=None, **arguments):
+        subject = subject_of(encoder or tiny_encoder(), sentences_source(texts))
+        parts = Contextuality(**{**SMALL, **arguments}).parts(subject)
+        records = [record for part in parts for record in part.measure().records]
+        for file in subject.folder.iterdir():
+            file.unlink()
+        kinds = dict.fromkeys(record["kind"] for record in records)
+        return {kind: [r for r in records if r["kind"] == kind] for kind in kinds}
+
+    return measure
+
+
+def cosine(a_D, b_D):
+    return float(a_D @ b_D / np.linalg.norm(a_D) / np.linalg.norm(b_D))
+
+
+def tokens_of(encoder, texts):
+    """(layer, sentence, piece, row) of each token that is neither special nor punctuation."""
+    found = []
+    for i, one in enumerate(dict.fromkeys(texts)):
+        encoded = encoder.tokenizer(one)
+        pieces = encoder.tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        with torch.no_grad():
+            output = encoder.model(
+                **encoded.convert_to_tensors("pt", prepend_batch_axis=True),
+                output_hidden_states=True,
+            )
+        for layer, states in enumerate(output.hidden_states):
+            for piece, row_D in zip(pieces, states[0].double().numpy(), strict=True):
+                if piece not in ("[CLS]", "[SEP]", "."):
+                    found.append((layer, i, piece, row_D))
+    return found
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_encoder):
+    """Measures of layer 1, one pair of rows at a time, with all words of the texts."""
+    rows = [row[1:] for row in tokens_of(tiny_encoder(), TEXTS) if row[0] == 1]
+    cone = np.mean([cosine(a[2], b[2]) for a, b in itertools.combinations(rows, 2) if a[0] != b[0]])
+    own = {}
+    for word in {row[1] for row in rows}:
+        of_word = [row[2] for row in rows if row[1] == word]
+        if len(of_word) >= 5:
+            own[word] = np.mean([cosine(a, b) for a, b in itertools.combinations(of_word, 2)])
+    intra = []
+    for sentence in {row[0] for row in rows}:
+        of_sentence = np.stack([row[2] for row in rows if row[0] == sentence])
+        intra.append(np.mean([cosine(row, of_sentence.mean(axis=0)) for row in of_sentence]))
+    return {"cone": cone, "own": own, "intra": np.mean(intra), "rows": rows}
+
+
+def test_against_loops_over_pairs(measured, slow):
+    found = measured()["layer"][1]
+    assert found["n_rows"] == len(slow["rows"])
+    assert found["n_sentences"] == found["n_corpus"] == len(TEXTS)
+    assert found["anisotropy"] == pytest.approx(slow["cone"], abs=1e-5)
+    self_similarity = np.mean(list(slow["own"].values()))
+    assert found["self_similarity"] == pytest.approx(self_similarity, abs=1e-5)
+    assert found["self_similarity_adjusted"] == pytest.approx(
+        self_similarity - slow["cone"], abs=1e-5
+    )
+    assert found["n_words"] == len(slow["own"])
+    assert found["intra_sentence_similarity"] == pytest.approx(slow["intra"], abs=1e-5)
+    assert found["intra_sentence_similarity_adjusted"] == pytest.approx(
+        slow["intra"] - slow["cone"], abs=1e-5
+    )
+    norms = [np.linalg.norm(row[2]) for row in slow["rows"]]
+    assert found["mean_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
+
+
+def test_a_chosen_word_against_loops(measured, slow):
+    records = [r for r in measured()["word"] if r["layer"] == 1]
+    for record in records:
+        word = record["word"]
+        assert record["n"] == sum(row[1] == word for row in slow["rows"])
+        assert record["self_similarity"] == pytest.approx(slow["own"][word], abs=1e-5)
+        wanted = slow["own"][word] - slow["cone"]
+        assert record["self_similarity_adjusted"] == pytest.approx(wanted, abs=1e-5)
+        assert record["n_sets"] == record["n"] // 5
+    assert {r["word"] for r in records} == {"doctor", "the", "garden"}
+
+
+def test_explained_variance_of_words_that_occur_five_times(measured, tiny_encoder):
+    """Nothing is drawn then: the share of the first singular value of each word's five rows."""
+    texts = [" ".join(PEOPLE[k:] + PEOPLE[:k]) for k in range(5)]
+    found = measured(texts, encoder=tiny_encoder(), words=["king"])
+    for layer in range(3):
+        own = {}
+        for at, _, piece, row_D in tokens_of(tiny_encoder(), texts):
+            if at == layer:
+                own.setdefault(piece, []).append(row_D)
+        squares = [np.linalg.svd(np.stack(rows), compute_uv=False) ** 2 for rows in own.values()]
+        wanted = np.mean([square[0] / square.sum() for square in squares])
+        centred = [PCA(1).fit(np.stack(rows)).explained_variance_ratio_[0] for rows in own.values()]
+        record = found["layer"][layer]
+        assert record["n_words"] == len(PEOPLE)
+        assert record["max_explainable_variance"] == pytest.approx(wanted, abs=1e-6)
+        assert record["max_explainable_variance_centred"] == pytest.approx(
+            np.mean(centred), abs=1e-5
+        )
+        king = squares[list(own).index("king")]
+        assert found["word"][layer]["max_explainable_variance"] == pytest.approx(
+            king[0] / king.sum(), abs=1e-6
+        )
+
+
+def test_explained_variance_has_one_form_on_both_sides(measured, monkeypatch):
+    """The baseline, whose error is measured here, is that of the metric, centred or not."""
+    seen = []
+
+    def noted(*arguments):
+        seen.append(max_explainable_variance(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(contextuality, "max_explainable_variance", noted)
+    layers = measured()["layer"]
+    assert len(seen) == 2 * len(layers)
+    for record, uncentred, centred in zip(layers, seen[::2], seen[1::2], strict=True):
+        for form, wanted in (("", uncentred), ("_centred", centred)):
+            name = f"max_explainable_variance{form}"
+            assert record[f"{name}_baseline"] == pytest.approx(float(wanted["baseline"]), abs=1e-12)
+            assert record[f"{name}_adjusted"] == pytest.approx(float(wanted["adjusted"]), abs=1e-12)
+            assert record[f"{name}_adjusted_error"] > record[f"{name}_error"] > 0
+        assert record["max_explainable_variance_baseline"] > 1 / 5
+        assert record["max_explainable_variance_centred_baseline"] > 1 / 4
+
+
+def test_the_form_of_the_repository(measured, slow):
+    words = {row[1] for row in slow["rows"]}
+    own = [np.stack([row[2] for row in slow["rows"] if row[1] == word]) for word in words]
+    shares = [PCA(1).fit(x).explained_variance_ratio_[0] for x in own if len(x) >= 5]
+    assert measured()["layer"][1]["static_principal"] == pytest.approx(np.mean(shares), abs=1e-5)
+
+
+def same(first, second):
+    """Whether two lists of records differ in nothing but how many sentences a corpus has."""
+    keys = [key for key in first[0] if key not in ("n_corpus", "n_cut")]
+    return all(a[key] == b[key] for a, b in zip(first, second, strict=True) for key in keys)
+
+
+def test_repeated_sentences_raise_nothing(measured):
+    """Each premise of SNLI stands three times; equal rows would be occurrences with cosine 1."""
+    once = measured()
+    thrice = measured([text for text in TEXTS for _ in range(3)])
+    assert same(once["layer"], thrice["layer"])
+    assert same(once["word"], thrice["word"])
+
+
+def test_repeated_sentences_in_other_cases_raise_nothing(measured):
+    """To an uncased tokenizer they are the same sentence: equal rows again."""
+    few = TEXTS[:12]
+    repeated = [form for one in few for form in (one, one.lower(), one.upper())]
+    once, thrice = measured(few, min_count=3)["layer"], measured(repeated, min_count=3)["layer"]
+    assert thrice[1]["n_sentences"] == len(few)
+    assert thrice[1]["self_similarity"] == pytest.approx(once[1]["self_similarity"], abs=1e-6)
+
+
+def test_repeated_sentences_would_raise_the_self_similarity(slow):
+    """What the two tests above would catch: with them the same measure is another."""
+    of_word = [row[2] for row in slow["rows"] if row[1] == "doctor"]
+    pairs = itertools.combinations([row for row in of_word for _ in range(3)], 2)
+    assert np.mean([cosine(a, b) for a, b in pairs]) > slow["own"]["doctor"] + 0.005
+
+
+def test_neither_cls_nor_sep_is_measured(measured, tiny_encoder):
+    """CLS and SEP of all sentences are alike, and would be the commonest words."""
+    encoder = tiny_encoder()
+    plain = measured(encoder=encoder)
+    with torch.no_grad():
+        table = encoder.model.embeddings.word_embeddings.weight
+        for token in ("[CLS]", "[SEP]"):
+            table[encoder.tokenizer.convert_tokens_to_ids(token)] += 100.0
+    moved = measured(encoder=encoder)
+    assert moved["layer"][0]["mean_norm"] == plain["layer"][0]["mean_norm"]
+    assert same(plain["layer"][:1], moved["layer"][:1])  # layer 0: no other token sees them
+
+
+def test_no_number_depends_on_the_batch(measured, tiny_encoder, sentences_source, subject_of):
+    alone = measured()
+    subject = subject_of(tiny_encoder(), sentences_source(TEXTS), batch_size=64)
+    found = [r for part in Contextuality(**SMALL).parts(subject) for r in part.measure().records]
+    layers = [r for r in found if r["kind"] == "layer"]
+    for first, second in zip(alone["layer"], layers, strict=True):
+        for key, value in first.items():
+            if isinstance(value, float):
+                assert second[key] == pytest.approx(value, abs=1e-4), key
+
+
+def test_a_static_encoder_has_self_similarity_one(measured, tiny_encoder):
+    """Without positions the embedding output of a word is the same everywhere."""
+    encoder = tiny_encoder()
+    with torch.no_grad():
+        encoder.model.embeddings.position_embeddings.weight.zero_()
+    first = measured(encoder=encoder)["layer"][0]
+    assert first["self_similarity"] == pytest.approx(1.0, abs=1e-6)
+    assert first["max_explainable_variance"] == pytest.approx(1.0, abs=1e-6)
+    assert measured()["layer"][0]["self_similarity"] < 0.99  # with positions it is another
+
+
+def test_words_of_several_pieces(measured):
+    texts = [one.replace("garden", "xyz") for one in TEXTS]
+    pieces = measured(texts)
+    reasons = {r["word"]: r["reason"] for r in pieces["word left out"]}
+    assert reasons == {
+        "xyz": "3 pieces; analysis.unit=word follows it",
+        "boss": "occurs 0 times, not 5",
+        "garden": "occurs 0 times, not 5",
+    }
+    words = measured(texts, unit="word")
+    assert {r["word"] for r in words["word"]} == {"doctor", "the", "xyz"}
+    n = next(r["n"] for r in words["word"] if r["word"] == "xyz")
+    assert n == sum("xyz" in one for one in texts)
+    assert words["layer"][0]["n_rows"] == pieces["layer"][0]["n_rows"] - 2 * n
+
+
+def test_a_decoder_without_special_tokens(measured, tiny_gpt2):
+    found = measured(encoder=tiny_gpt2)
+    assert len(found["layer"]) == 3
+    assert all(math.isfinite(r["anisotropy"]) for r in found["layer"])
+
+
+def test_punctuation_is_measured_where_it_is_asked_for(measured):
+    without, with_it = measured()["layer"][0], measured(punctuation=True)["layer"][0]
+    assert with_it["n_rows"] == without["n_rows"] + len(TEXTS)
+
+
+def test_the_seed_draws_the_sentences(tiny_encoder, subject_of):
+    def first(seed):
+        analysis = Contextuality(corpus="rte", splits=["dev"], max_rows=300, words=[])
+        subject = subject_of(tiny_encoder(), DemoSource(), seed=seed)
+        (part,) = analysis.parts(subject)  # without words there is no part of them
+        return part.measure().records
+
+    assert first(0) == first(0) != first(1)
+    assert first(0)[0]["n_rows"] <= 300
+
+
+def test_without_any_chosen_word_the_reasons_are_kept(measured):
+    found = measured(words=["xyz", "boss"])
+    assert "word" not in found
+    assert [r["word"] for r in found["word left out"]] == ["xyz", "boss"]
+
+
+def test_what_is_refused():
+    for wrong, told in (
+        ({"corpus": "snil"}, "there is no corpus snil"),
+        ({"splits": ["trian"]}, "splits must be some of"),
+        ({"unit": "token"}, "unit must be piece or word, got 'token'"),
+        ({"min_count": 2}, "min_count must be at least 3, got 2"),
+        ({"max_rows": 10}, "max_rows must be at least 100, got 10"),
+        ({"max_occurrences": 4}, "max_occurrences must be at least 5, got 4"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            Contextuality(**wrong)
+
+
+def outcome_of(measured, weights=("as given",)):
+    records = [r for own in measured().values() for r in own]
+    return Outcome([{"weights": w, **r} for w in weights for r in records], {})
+
+
+@pytest.mark.parametrize("weights", [("as given",), ("before", "after")])
+def test_tables(measured, weights):
+    outcome = outcome_of(measured, weights)
+    found = {table.name: table for table in tables(outcome.records)}
+    assert list(found) == [
+        "layers",
+        "unadjusted",
+        "static",
+        "words_self_similarity_adjusted",
+        "words_max_explainable_variance_adjusted",
+    ]
+    for table in found.values():
+        lines = [table.columns, *([text(cell) for cell in row] for row in table.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        assert sum(widths) + 3 * len(widths) + 1 <= 120, table.name
+        assert table.notes
+    several = len(weights) > 1
+    assert len(found["layers"].rows) == 3 * len(weights)
+    assert ("weights" in found["layers"].columns) == several
+    if several:  # one below the other, layer by layer
+        assert [row[:2] for row in found["layers"].rows][:4] == [
+            [0, "before"], [0, "after"], [1, "before"], [1, "after"],
+        ]  # fmt: skip
+    assert "n_rows" not in found["layers"].columns
+    n = sum(len(one.replace(".", "").split()) for one in TEXTS)
+    assert f"{n:,} pieces of {len(TEXTS)} different sentences" in found["layers"].notes[0]
+    words = found["words_self_similarity_adjusted"]
+    assert list(words.columns[-3:]) == ["doctor", "the", "garden"]
+    assert f"the {sum(one.lower().split().count('the') for one in TEXTS)}" in words.notes[0]
+    assert "xyz (3 pieces; analysis.unit=word follows it)" in words.notes[-1]
+    assert "boss (occurs 0 times, not 5)" in words.notes[-1]
+
+
+def test_the_last_rows_of_the_static_table_are_means_above_the_embedding_output(measured):
+    records = outcome_of(measured).records
+    table = next(t for t in tables(records) if t.name == "static")
+    above = [r for r in records if r["kind"] == "layer" and r["layer"] > 0]
+    wanted = [
+        np.mean([r["max_explainable_variance_adjusted"] for r in above]),
+        np.mean([r["max_explainable_variance_centred_adjusted"] for r in above]),
+        np.mean([r["static_principal"] - r["static_random"] for r in above]),
+        np.mean([r["static_singular"] - r["static_random"] for r in above]),
+    ]
+    assert table.rows[-1] == ["mean above 0", *(f"{value:.3f}" for value in wanted)]
+    assert all(" ± " in cell for cell in table.rows[0][1:])
+
+
+def test_the_error_above_shuffled_sentences(measured, monkeypatch):
+    """The shuffled ones are those of the metric, so that their error is too."""
+    seen = []
+
+    def noted(*arguments, **options):
+        seen.append(intra_sentence_similarity(*arguments, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(contextuality, "intra_sentence_similarity", noted)
+    for record, own, dealt in zip(measured()["layer"], seen[::2], seen[1::2], strict=True):
+        above = record["intra_sentence_above_shuffled"]
+        assert above == pytest.approx(float(own["above_shuffled"]), abs=1e-12)
+        errors = [float(values["standard_error"]) for values in (own, dealt)]
+        wanted = math.hypot(*errors)
+        assert record["intra_sentence_above_shuffled_error"] == pytest.approx(wanted)
+
+
+def test_tables_of_an_encoder_of_one_layer(measured):
+    """Word vectors have the embedding output alone."""
+    records = [r for r in outcome_of(measured).records if r.get("layer", 0) == 0]
+    assert [row[0] for t in tables(records) if t.name == "static" for row in t.rows] == [0]
+    assert len([*pictures(records)]) == 5
+
+
+def test_pictures(measured):
+    outcome = outcome_of(measured, ("before", "after"))
+    found = {picture.name: picture for picture in pictures(outcome.records)}
+    assert list(found) == [
+        "anisotropy",
+        "self_similarity",
+        "intra_sentence_similarity",
+        "words_max_explainable_variance",
+        "words_self_similarity",
+    ]
+    lines = found["anisotropy"].figure.axes[0].get_lines()
+    assert [(line.get_label(), line.get_linestyle()) for line in lines] == [
+        ("before", "--"), ("after", "-"),
+    ]  # fmt: skip
+    before, after = found["words_max_explainable_variance"].figure.axes
+    assert (before.get_title(), after.get_title()) == ("before", "after")
+    labels = [line.get_label() for line in after.get_lines()]
+    n = sum("doctor" in one for one in TEXTS)
+    assert labels[0] == f"doctor (n = {n})"
+    assert labels[-1].startswith("mean of ")
+    column = "max_explainable_variance_adjusted"
+    wanted = [r[column] for r in outcome.records if r.get("word") == "doctor" and column in r]
+    assert list(after.get_lines()[0].get_ydata()) == wanted[:3]
+
+
+def test_nothing_measured_draws_nothing():
+    assert [*tables([])] == []
+    assert [*pictures([])] == []
+
+
+@pytest.mark.real_data
+@pytest.mark.slow
+def test_minilm_on_snli(subject_of):
+    """Every `beverage` of SNLI is found once, and the layers look as they are known to."""
+    node = OmegaConf.load(CONF / "encoder" / "minilm.yaml")
+    encoder = load_minilm(node.name, node.revision, node.sha256).eval()
+    source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
+    subject = subject_of(encoder, source, batch_size=32)
+    analysis = Contextuality(max_rows=2000, words=["beverage"])
+    layers, words = (part.measure().records for part in analysis.parts(subject))
+    splits = ("train", "dev", "test")
+    sentences = {one.casefold() for one in read_corpus(source, "snli", splits, "[UNK]").sentences}
+    n = sum(len(re.findall(r"\bbeverage\b", one)) for one in sentences)
+    assert words[0]["n"] == n >= 5
+    # The cone is narrowest in the middle; the last layer was trained to be even.
+    anisotropy = [record["anisotropy"] for record in layers]
+    assert anisotropy.index(max(anisotropy)) in (2, 3, 4, 5)
+    assert anisotropy[-1] < 0.1 < anisotropy[3]
+    # Words change most in the middle, and the sentence shows in the last layer.
+    self_similarity = [record["self_similarity_adjusted"] for record in layers]
+    assert self_similarity[0] == max(self_similarity) > 0.8
+    above = [record["intra_sentence_above_shuffled"] for record in layers]
+    assert abs(above[0]) < 0.02
+    assert above[-1] == max(above) > 0.2

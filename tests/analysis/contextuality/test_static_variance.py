@@ -1,0 +1,97 @@
+"""Explained variance as the repository computes it, against scikit-learn and loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn.decomposition import PCA, TruncatedSVD
+
+from isotrain.analysis.contextuality.static_variance import (
+    N_RANDOM,
+    static_variance,
+    variance_along_first,
+)
+
+
+def cone(n, d, seed=0, offset=3.0):
+    generator = torch.Generator().manual_seed(seed)
+    scale_D = torch.linspace(2.0, 0.3, d)
+    return (torch.randn(n, d, generator=generator) * scale_D + offset).double()
+
+
+@pytest.mark.parametrize(("n", "d"), [(6, 20), (40, 8), (12, 12)])
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_variance_along_the_first_direction_against_scikit_learn(n, d, offset):
+    x_nD = cone(n, d, offset=offset)
+    svd = TruncatedSVD(n_components=1, algorithm="arpack", random_state=0).fit(x_nD.numpy())
+    wanted = svd.explained_variance_ratio_[0]
+    assert variance_along_first(x_nD).item() == pytest.approx(wanted, abs=1e-9)
+
+
+def test_closed_forms_of_the_variance_along_the_first_direction():
+    # All variance lies across the mean, then all along it.
+    assert variance_along_first(torch.tensor([[9.0, 1.0], [9.0, -1.0]])).item() == pytest.approx(
+        0.0
+    )
+    assert variance_along_first(torch.tensor([[9.0, 0.0], [5.0, 0.0]])).item() == pytest.approx(1.0)
+    assert variance_along_first(torch.ones(4, 3)).item() == 0.0
+    assert variance_along_first(torch.zeros(4, 3)).item() == 0.0
+    with pytest.raises(ValueError, match="a cloud must be finite"):
+        variance_along_first(torch.full((3, 2), torch.nan))
+
+
+def test_it_can_be_smaller_than_any_first_principal_component():
+    x_nD = cone(50, 10, offset=0.0)
+    x_nD[:, -1] += 30.0  # the dimension of the least variance
+    assert variance_along_first(x_nD) < 1 / 50
+    assert PCA(1).fit(x_nD.numpy()).explained_variance_ratio_[0] > 1 / 10
+
+
+def words_and_sentences():
+    counts = {7: 12, 3: 5, 9: 4, 1: 6}
+    words_N = torch.tensor([word for word, n in counts.items() for _ in range(n)])
+    shuffled = torch.randperm(len(words_N), generator=torch.Generator().manual_seed(3))
+    return cone(len(words_N), 16), words_N[shuffled], torch.arange(len(words_N)) // 3
+
+
+def test_means_over_words_against_scikit_learn():
+    x_ND, words_N, sentences_N = words_and_sentences()
+    found = static_variance(x_ND, words_N, sentences_N, 5, seed=0)
+    own = [x_ND[words_N == word].numpy() for word in (7, 3, 1)]  # 9 occurs four times
+    assert len(found.principal_G) == len(found.singular_G) == 3
+    principal = [PCA(1).fit(x).explained_variance_ratio_[0] for x in own]
+    singular = [
+        TruncatedSVD(1, algorithm="arpack").fit(x).explained_variance_ratio_[0] for x in own
+    ]
+    assert sorted(found.principal_G.tolist()) == pytest.approx(sorted(principal), abs=1e-9)
+    assert sorted(found.singular_G.tolist()) == pytest.approx(sorted(singular), abs=1e-9)
+
+
+def test_the_baseline_is_of_one_word_of_each_sentence():
+    x_ND, words_N, sentences_N = words_and_sentences()
+    first = static_variance(x_ND, words_N, sentences_N, 5, seed=0).random
+    assert static_variance(x_ND, words_N, sentences_N, 5, seed=0).random == first
+    assert static_variance(x_ND, words_N, sentences_N, 5, seed=1).random != first
+    # Rows of a sentence that are equal cannot be told apart, whichever of them is drawn.
+    equal_ND = x_ND[sentences_N * 3]
+    wanted = TruncatedSVD(1, algorithm="arpack").fit(x_ND[::3].numpy())
+    for seed in (0, 1):
+        found = static_variance(equal_ND, words_N, sentences_N, 5, seed).random
+        assert found.item() == pytest.approx(wanted.explained_variance_ratio_[0], abs=1e-9)
+
+
+def test_the_baseline_takes_a_thousand_sentences_at_most():
+    n = N_RANDOM + 500
+    x_ND, words_N = cone(n, 3), torch.zeros(n, dtype=torch.long)
+    of_all = variance_along_first(x_ND)
+    assert static_variance(x_ND, words_N, torch.arange(n), 5, seed=0).random != of_all
+    few = torch.arange(n) % N_RANDOM
+    assert static_variance(x_ND[few], words_N, few, 5, seed=0).random == pytest.approx(
+        variance_along_first(x_ND[:N_RANDOM]).item(), abs=1e-9
+    )
+
+
+def test_no_word_is_common_enough():
+    x_ND, words_N, sentences_N = words_and_sentences()
+    with pytest.raises(ValueError, match=r"no group has 13 rows: .* 12; lower analysis.min_count"):
+        static_variance(x_ND, words_N, sentences_N, 13, seed=0)

@@ -1,0 +1,376 @@
+"""The whole analysis: what context is worth, what is compared with what, what is told."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+from omegaconf import OmegaConf
+from torch import nn
+
+from isotrain.analysis.data_scale.analysis import DataScale
+from isotrain.analysis.data_scale.measure import scored
+from isotrain.analysis.run import analyze
+from isotrain.analysis.types import Outcome
+from isotrain.config.compose import conf_folder
+from isotrain.encoders.minilm import load_minilm
+from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
+from isotrain.tasks.sources import LocalSource
+from isotrain.types import EncoderOutput
+
+NAMES, VERBS, THINGS = ("jordan", "austin", "paris"), ("sees", "met"), ("in", "near")
+WORDS = [*SPECIALS.values(), *NAMES, *VERBS, *THINGS, "the", "."]
+
+
+class Neighbour(nn.Module):
+    """Block 1 adds the vector of the next word, turned: what stands before what is read off it."""
+
+    n_blocks, max_positions, is_causal, source_id = 1, None, False, "neighbours"
+
+    def __init__(self, width=32):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embeddings = nn.Embedding(len(WORDS), width)
+        self.width, self.tokenizer = width, word_tokenizer(WORDS, lowercase=True)
+
+    def forward(self, batch, after_block):
+        states_ATD = self.embeddings(batch.input_ids)
+        behind_ATD = states_ATD.roll(-1, dims=1).flip(-1)
+        return EncoderOutput((states_ATD, states_ATD + behind_ATD), states_ATD + behind_ATD)
+
+
+def write_tagged(folder, n_train=120, n_dev=60):
+    """A name is a person before a verb and a place elsewhere: its neighbour alone tells."""
+    folder.mkdir(exist_ok=True)
+    draw = random.Random(0)
+    for split, n in (("train", n_train), ("dev", n_dev)):
+        lines = []
+        for _ in range(n):
+            person, place = draw.choice(NAMES), draw.choice(NAMES)
+            words = [person, draw.choice(VERBS), "the", draw.choice(THINGS), place, "."]
+            tags = ["B-PER", "O", "O", "O", "B-LOC", "O"]
+            lines += [f"{w} {t}" for w, t in zip(words, tags, strict=True)] + [""]
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture
+def subject(subject_of, data_dir):
+    return subject_of(Neighbour().eval(), LocalSource(str(data_dir)))
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    file = tmp_path / "vectors.txt"
+    draw = np.random.default_rng(0)
+    words = ["the", "dog", "cat", "horse", "bird", *NAMES, *VERBS]
+    file.write_text("".join(f"{w} {' '.join(map(str, draw.normal(size=6)))}\n" for w in words))
+    return str(file)
+
+
+def measured(analysis, subject, weights="as given"):
+    return [
+        {"weights": weights, **record}
+        for part in analysis.parts(subject)
+        for record in part.measure().records
+    ]
+
+
+def best(records, features):
+    scores = [r for r in records if r["kind"] == "score" and r["features"] == features]
+    largest = max(r["size"] for r in scores)
+    return np.mean([r["score"] for r in scores if r["size"] == largest])
+
+
+def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tmp_path):
+    folder = str(write_tagged(tmp_path / "conll"))
+    plain = {"tasks": [], "conll": folder, "window": 0, "seeds": 2, "factor": 4.0}
+    records = measured(DataScale(**plain), subject)
+    assert best(records, "encoder") == 1
+    assert best(records, "random") < 0.7
+    lower = measured(DataScale(**plain, layer=0), subject)
+    assert best(lower, "encoder") < 0.7
+    with_neighbours = measured(DataScale(**(plain | {"window": 1})), subject)
+    assert best(with_neighbours, "random") == 1
+
+
+@pytest.fixture
+def records(subject, vectors):
+    return measured(DataScale(static=vectors, seeds=3, smallest=16), subject)
+
+
+def test_every_kind_of_features_has_a_score_for_each_seed_and_size(records):
+    for task in ("rte", "snli"):
+        for features in ("static", "random", "encoder"):
+            own = [r for r in records if (r["task"], r["features"]) == (task, features)]
+            (about,) = (r for r in own if r["kind"] == "features")
+            scores = [r for r in own if r["kind"] == "score"]
+            assert (about["n_train"], about["n_scored"]) == (96, 32)
+            sizes = [(r["seed"], r["size"]) for r in scores]
+            assert sizes == [(k, n) for k in range(3) for n in (16, 32, 64, 96)]
+            assert all(0 <= r["score"] <= 1 and r["n_scored"] == 32 for r in scores)
+            assert about["width"] == {"static": 6, "random": 32, "encoder": 32}[features]
+            assert about["inputs"] == 4 * about["width"]
+            assert 0 < about["unknown_share"] < 1
+
+
+def test_all_features_are_given_the_same_training_examples(records):
+    told = {}
+    for r in (r for r in records if r["kind"] == "score"):
+        key = (r["task"], r["seed"], r["size"])
+        told.setdefault(key, set()).add((r["unseen_share"], r["n_few_unseen"]))
+    assert all(len(found) == 1 for found in told.values())
+    smallest = [r for r in records if r["kind"] == "score" and r["size"] == 16]
+    by_seed = {tuple(r["score"] for r in smallest if r["seed"] == k) for k in range(3)}
+    assert len(by_seed) == 3, "each seed draws its own"
+
+
+def test_the_seed_of_the_command_decides_every_number(subject, vectors):
+    analysis = DataScale(tasks=["rte"], seeds=1, factor=8.0, static=vectors)
+    first, again = measured(analysis, subject), measured(analysis, subject)
+    other = measured(analysis, subject._replace(seed=1))
+    assert first == again
+    assert first != other
+
+
+def test_caps_leave_the_first_examples_of_one_draw(subject):
+    analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=8)
+    own = [r for r in measured(analysis, subject) if r["kind"] == "score"]
+    assert {r["size"] for r in own} == {8, 16, 40}
+    assert {r["n_scored"] for r in own} == {20}
+
+
+def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path):
+    analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
+    examples = analysis._examples(subject, "conll", ())
+    first = int(np.searchsorted(examples.example_N, examples.n_train))
+    right = examples.label_N[first:]
+    (chosen,) = np.nonzero([w[0] == "paris" for w in examples.words_E[: examples.n_train]])
+    found = scored(examples, right, chosen[:3])
+    assert (found["score"], found["n_scored"]) == (1, 60)
+    assert found["n_few_unseen"] + found["n_many_unseen"] == 60
+    assert found["score_few_unseen"] == 1
+    everything = scored(examples, right, np.arange(examples.n_train))
+    assert everything["unseen_share"] == 0
+    assert everything["score_many_unseen"] is None
+
+
+def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
+    content = (data_dir / "snli" / "train.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in content.splitlines()]
+    header = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge"
+    lines = [f"{header}\tPremise\tHypothesis\tLabel"]
+    for i, row in enumerate(rows):
+        marks = ["x" * (i % 2 == 0), "", "x" * (i % 3 == 0), ""]
+        lines.append("\t".join([*marks, row["premise"], row["hypothesis"], row["label_text"]]))
+    file = tmp_path / "diagnostic.tsv"
+    file.write_text("\n".join(lines))
+    analysis = DataScale(tasks=["snli"], diagnostic=str(file), seeds=2)
+    records = measured(analysis, subject)
+    own = [r for r in records if r["kind"] == "diagnostic"]
+    assert len(own) == 2 * 2 * 5
+    assert {r["size"] for r in own} == {96}
+    n_of = {r["category"]: r["n"] for r in own}
+    assert n_of == {
+        "all": 96,
+        "Lexical Semantics": 48,
+        "Predicate-Argument Structure": 0,
+        "Logic": 32,
+        "Knowledge": 0,
+    }
+    assert all((r["correlation"] is None) == (r["n"] == 0) for r in own)
+    # The same heads as without that file.
+    plain = measured(DataScale(tasks=["snli"], seeds=2), subject)
+    assert [r for r in records if r["kind"] == "score"] == [
+        r for r in plain if r["kind"] == "score"
+    ]
+    (table,) = (t for t in analysis.tables(Outcome(records, {})) if t.name == "diagnostic")
+    assert [row[:2] for row in table.rows] == [[k, n] for k, n in n_of.items()]
+    assert table.rows[2][2:5] == [None, None, None]
+
+
+def drawn(records):
+    analysis = DataScale()
+    outcome = Outcome(records, {})
+    tables = {table.name: table for table in analysis.tables(outcome)}
+    return tables, list(analysis.pictures(outcome))
+
+
+def test_tables_say_score_interval_seeds_and_method(records):
+    tables, _ = drawn(records)
+    assert list(tables) == ["scores_rte", "scores_snli", "data_factor", "unseen_words", "features"]
+    scores = tables["scores_rte"]
+    assert scores.columns[:4] == ["examples", "encoder", "encoder sd", "encoder 95 %"]
+    assert [row[0] for row in scores.rows] == [16, 32, 64, 96]
+    own = [r for r in records if r["kind"] == "score" and r["task"] == "rte"]
+    last = [r["score"] for r in own if r["features"] == "static" and r["size"] == 96]
+    at = scores.columns.index("static")
+    assert scores.rows[-1][at : at + 2] == [
+        pytest.approx(np.mean(last)),
+        pytest.approx(np.std(last, ddof=1)),
+    ]
+    assert any("n = 3 seeds" in note and "32 examples" in note for note in scores.notes)
+    assert any("largest class has" in note for note in scores.notes)
+    factors = tables["data_factor"]
+    assert len(factors.rows) == 2 * 4
+    assert list(factors.columns)[3:] == [
+        f"{features}{which}"
+        for features in ("static", "random")
+        for which in ("", " least", " most")
+    ]
+    assert all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
+
+
+def test_a_picture_a_task_has_a_line_with_a_band_for_each_kind(records):
+    _, pictures = drawn(records)
+    assert [p.name for p in pictures] == ["curves_rte", "curves_snli"]
+    axis = pictures[0].figure.axes[0]
+    labels = [line.get_label() for line in axis.lines]
+    assert labels == ["encoder", "static", "random", "largest class"]
+    assert len(axis.collections) == 3
+    assert axis.get_xscale() == "log"
+    assert "3 seeds" in pictures[0].description
+    pyplot.close("all")
+
+
+def test_without_word_vectors_that_curve_is_left_out(records):
+    own = [r for r in records if r["features"] != "static"]
+    tables, pictures = drawn(own)
+    assert "static" not in tables["scores_rte"].columns
+    assert "static" not in tables["data_factor"].columns
+    assert len(pictures[0].figure.axes[0].collections) == 2
+
+
+def test_before_and_after_a_run_stand_side_by_side(records):
+    both = [{**r, "weights": w} for w in ("before", "after") for r in records]
+    tables, pictures = drawn(both)
+    columns = tables["scores_rte"].columns
+    assert [c for c in columns if " sd" in c] == [
+        "encoder before sd",
+        "encoder after sd",
+        "static sd",
+        "random sd",
+    ]
+    factors = tables["data_factor"]
+    assert factors.columns[1] == "of"
+    assert {row[1] for row in factors.rows} == {"encoder before", "encoder after"}
+    assert len(pictures[0].figure.axes[0].collections) == 4
+
+
+def test_one_seed_has_no_interval(subject):
+    own = measured(DataScale(tasks=["rte"], seeds=1), subject)
+    tables, pictures = drawn(own)
+    assert {row[2] for row in tables["scores_rte"].rows} == {None}
+    assert {row[3] for row in tables["scores_rte"].rows} == {None}
+    assert not pictures[0].figure.axes[0].collections
+
+
+def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
+    source = LocalSource(str(data_dir))
+    assert DataScale().missing(source) == []
+    assert [one.name for one in DataScale().data_sets(source)] == ["rte", "snli"]
+    (told,) = DataScale(tasks=["sst2"]).missing(source)
+    assert "sst2" in told
+    told = DataScale().missing(LocalSource(str(tmp_path)))
+    assert told[0].startswith("of sst2, rte, snli none is there")
+    (told,) = DataScale(static="/absent.txt").missing(source)
+    assert told == "analysis.static=/absent.txt is no file"
+    told = DataScale(tasks=["rte"], diagnostic="/absent.tsv").missing(source)
+    assert told[0] == "analysis.diagnostic=/absent.tsv is no file"
+    assert "trained on snli" in told[1]
+    (told,) = DataScale(conll=str(tmp_path)).missing(source)
+    assert "train.txt (or .conll) and dev.txt (or .conll)" in told
+    conll = write_tagged(tmp_path / "conll")
+    assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []
+
+
+def test_a_changed_file_is_another_data_set(data_dir, tmp_path, vectors):
+    source = LocalSource(str(data_dir))
+    analysis = DataScale(static=vectors, conll=str(write_tagged(tmp_path / "conll")))
+
+    def revisions():
+        return [source.revision_of(one) for one in analysis.data_sets(source)]
+
+    before = revisions()
+    assert len(before) == 2 + 1 + 2
+    with open(vectors, "a", encoding="utf-8") as file:
+        file.write("new 1 2 3 4 5 6\n")
+    after = revisions()
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, True, False, True, True]
+
+
+def test_arguments_out_of_range_are_refused(subject):
+    with pytest.raises(ValueError, match=r"analysis\.tasks must be available or a list"):
+        DataScale(tasks=["wic"])
+    with pytest.raises(ValueError, match=r"analysis\.tasks must be available or a list"):
+        DataScale(tasks="rte")
+    with pytest.raises(ValueError, match=r"analysis\.layer must lie in 0 to 1"):
+        list(DataScale(layer=2).parts(subject))
+    with pytest.raises(ValueError, match="factor must be above 1"):
+        DataScale(factor=1.0)
+
+
+def test_the_yaml_has_every_argument_with_its_default():
+    node = OmegaConf.load(f"{conf_folder()}/analysis/data_scale.yaml")
+    parameters = inspect.signature(DataScale).parameters
+    assert set(node) - {"_target_"} == set(parameters)
+    for name, parameter in parameters.items():
+        value = list(node[name]) if name == "published" else node[name]
+        assert (value or None) == (parameter.default or None) or value == parameter.default, name
+
+
+def test_the_command_runs_it_with_word_vectors_as_its_encoder(
+    composed_analysis, data_dir, tmp_path, vectors
+):
+    cfg = composed_analysis(
+        "analysis=data_scale",
+        "encoder=static",
+        f"encoder.path={vectors}",
+        "source=local",
+        f"source.root={data_dir}",
+        "analysis.tasks=[rte]",
+        "analysis.seeds=2",
+        "threads=1",
+        "device=cpu",
+        f"output_dir={tmp_path}",
+    )
+    folder, wrong = analyze(cfg)
+    assert wrong == []
+    record = json.loads((folder / "result.json").read_text())
+    assert record["parts"] == [["as given", "rte-random"], ["as given", "rte-encoder"]]
+    assert "scores_rte" in {file.stem for file in folder.glob("*.csv")}
+    assert (folder / "figures" / "curves_rte.png").is_file()
+    assert "accuracy on 32 examples" in (folder / "tables.md").read_text(encoding="utf-8")
+
+
+def test_word_vectors_as_encoder_and_as_static_give_the_same(subject_of, data_dir, vectors):
+    subject = subject_of(build_static(vectors).eval(), LocalSource(str(data_dir)))
+    records = measured(DataScale(tasks=["rte"], static=vectors, seeds=1), subject)
+    of = {
+        features: [
+            r["score"] for r in records if r["kind"] == "score" and r["features"] == features
+        ]
+        for features in ("static", "encoder")
+    }
+    assert of["static"] == of["encoder"]
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_contextual_features_need_less_data_on_sst2(subject_of, composed):
+    node = composed("encoder=minilm").encoder
+    encoder = load_minilm(node.name, node.revision, node.sha256).eval()
+    source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
+    subject = subject_of(encoder, source, batch_size=32)
+    analysis = DataScale(tasks=["sst2"], seeds=2, max_rows=512, max_evaluated=400, factor=4.0)
+    records = measured(analysis, subject)
+    assert best(records, "encoder") > best(records, "random") + 0.1
+    tables, _ = drawn(records)
+    assert tables["data_factor"].rows[1][1] == 128
+    assert tables["data_factor"].rows[1][3] == "> 4"  # random vectors, with all 512 examples

@@ -1,0 +1,214 @@
+"""Examples of tasks in one form, and the features of their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from isotrain.analysis.data_scale.examples import (
+    NOWHERE,
+    sentence_examples,
+    tagged_examples,
+    unseen_shares,
+)
+from isotrain.analysis.data_scale.features import Features, encoded, spans_of
+from isotrain.analysis.encode import tokenise
+from isotrain.encoders.random_vectors import random_vectors
+
+
+class Rows:
+    """A source of given rows by split."""
+
+    def __init__(self, **splits):
+        self.splits = splits
+
+    def missing(self, data_set):
+        return None
+
+    def revision_of(self, data_set):
+        return "rows of a test"
+
+    def read(self, data_set, split):
+        return self.splits.get(split, [])
+
+
+def pair(first, second, label):
+    return {"sentence1": first, "sentence2": second, "label": label}
+
+
+PAIRS = Rows(
+    train=[pair("A dog sees", "the cat", 0), pair("a bird", "A dog sees", 1), pair("x", "y", -1)],
+    dev=[pair("the cat", "A fish sees", 2), pair("z", "z", -1)],
+)
+
+
+def test_a_text_that_stands_in_several_rows_is_read_once():
+    found = sentence_examples(PAIRS, "snli", 10, 10, 0)
+    assert sorted(found.texts) == ["A dog sees", "A fish sees", "a bird", "the cat"]
+    told = [[found.texts[v] for v in own] for own in found.vector_NJ]
+    assert sorted(told[:2]) == [["A dog sees", "the cat"], ["a bird", "A dog sees"]]
+    assert told[2] == ["the cat", "A fish sees"]
+    assert (found.n_train, found.n_scored, found.is_pair) == (2, 1, True)
+    assert found.scored_E.tolist() == [2]
+    assert sorted(found.label_N[:2]) == [0, 1]
+    assert found.label_N[2] == 2
+
+
+def test_rows_without_gold_are_left_out_and_a_split_without_any_is_refused():
+    hidden = Rows(train=PAIRS.splits["train"], dev=[pair("a", "b", -1)])
+    with pytest.raises(ValueError, match="snli/dev has no row with a label"):
+        sentence_examples(hidden, "snli", 10, 10, 0)
+
+
+def many(n):
+    return [{"sentence": f"text {i}", "label": int(i % 4 == 0)} for i in range(n)]
+
+
+def test_the_most_rows_are_drawn_with_the_shares_of_the_classes():
+    source = Rows(train=many(400), dev=many(100))
+    found = sentence_examples(source, "sst2", 100, 40, 0)
+    assert (found.n_train, found.n_scored) == (100, 40)
+    assert found.label_N[:100].sum() == 25
+    assert found.label_N[100:].sum() == 10
+    assert found.vector_NJ.shape == (140, 1)
+    other = sentence_examples(source, "sst2", 100, 40, 1)
+    assert set(found.texts[:100]) != set(other.texts[:100])
+
+
+def test_more_rows_stand_behind_those_that_are_scored():
+    found = sentence_examples(PAIRS, "snli", 10, 10, 0, [pair("a bird", "new", 0)])
+    assert (found.n_train, found.n_scored, len(found.label_N)) == (2, 1, 4)
+    assert [found.texts[v] for v in found.vector_NJ[3]] == ["a bird", "new"]
+    assert found.scored_E.tolist() == [2]
+
+
+@pytest.fixture
+def tagged(tmp_path):
+    def write(window):
+        (tmp_path / "train.txt").write_text(
+            "John B-PER\nsees O\nNew B-LOC\nYork I-LOC\n\nthe O\ndog O\n\nMary I-PER\n"
+        )
+        (tmp_path / "dev.conll").write_text("the O\nAcme B-ORG\ndog O\n")
+        return tagged_examples(tmp_path, window, 10, 10, 0)
+
+    return write
+
+
+def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
+    found = tagged(0)
+    words = [found.texts[t][a:b] for t, a, b in zip(found.text_V, found.start_V, found.stop_V)]  # noqa: B905
+    assert words == " ".join(found.texts).split(" ")
+    assert words[7:] == ["the", "Acme", "dog"]
+    tags = [found.classes[k] if k >= 0 else None for k in found.label_N]
+    told = dict(zip(words[:7], tags[:7], strict=True))
+    assert told == {
+        "John": "B-PER", "sees": "O", "New": "B-LOC", "York": "I-LOC",
+        "the": "O", "dog": "O", "Mary": "I-PER",
+    }  # fmt: skip
+    assert tags[7:] == ["O", None, "O"]  # no training row has B-ORG
+    assert found.gold_E[3] == ["O", "B-ORG", "O"]
+    assert (found.n_train, found.n_scored) == (3, 1)
+    assert found.rows_of(np.array([3, 0])).tolist()[:3] == [7, 8, 9]
+    assert [found.example_N[i] for i in found.rows_of(np.array([1]))] == [1] * sum(
+        found.example_N == 1
+    )
+    assert len(set(found.stratum_E[:3])) == 2  # PER, and none
+
+
+def test_neighbours_end_with_the_sentence(tagged):
+    found = tagged(1)
+    for row, own in enumerate(found.vector_NJ):
+        at = found.example_N[row]
+        inside = [v for v in (row - 1, row, row + 1) if 0 <= v < 10 and found.text_V[v] == at]
+        assert [v for v in own if v != NOWHERE] == inside
+        assert own[1] == row
+
+
+def test_the_share_of_unseen_words_is_of_the_chosen_examples():
+    found = sentence_examples(PAIRS, "snli", 10, 10, 0)
+    dog = [e for e in range(2) if "dog" in found.words_E[e] and "bird" not in found.words_E[e]]
+    assert found.words_E[2] == ["the", "cat", "a", "fish", "sees"]
+    assert unseen_shares(found, dog).tolist() == [1 / 5]  # fish
+    assert unseen_shares(found, [1 - dog[0]]).tolist() == [3 / 5]  # the, cat, fish
+
+
+def test_features_of_pairs_and_neighbours():
+    vectors = torch.tensor([[1.0, -2.0], [3.0, 5.0]])
+    pairs = Features(vectors, torch.tensor([[0, 1], [1, NOWHERE]]), is_pair=True)
+    assert pairs.width == 8
+    assert pairs(torch.tensor([0, 1])).tolist() == [
+        [1, -2, 3, 5, 2, 7, 3, -10],
+        [3, 5, 0, 0, 3, 5, 0, 0],
+    ]
+    words = Features(vectors, torch.tensor([[NOWHERE, 0, 1], [0, 1, NOWHERE]]), is_pair=False)
+    assert words(torch.tensor([1, 0])).tolist() == [[1, -2, 3, 5, 0, 0], [0, 0, 1, -2, 3, 5]]
+    assert vectors.tolist() == [[1, -2], [3, 5]]  # it was read, not changed
+
+
+def test_moments_are_those_of_the_rows():
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(50, 3, generator=generator) * 5 + 100
+    index = torch.randint(50, (9000, 2), generator=generator)
+    features = Features(vectors, index, is_pair=True)
+    chosen = torch.arange(0, 9000, 2)
+    mean, sd = features.moments(chosen)
+    x = features(chosen).double().numpy()
+    assert np.allclose(mean, x.mean(axis=0), rtol=1e-6)
+    assert np.allclose(sd, x.std(axis=0), rtol=1e-6)
+
+
+def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    found = tagged(0)
+    subject = subject_of(encoder, batch_size=2)
+    own = encoded(subject, "words", found, layer=1)
+    for row in range(10):
+        text, start, stop = found.text_V[row], found.start_V[row], found.stop_V[row]
+        batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
+        states = _states(encoder, batch.ids[0])[1][0]
+        of_word = [
+            state
+            for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
+            if not special and a < stop and b > start
+        ]
+        assert len(of_word) >= 1
+        assert torch.allclose(
+            own.features(torch.tensor([row]))[0], torch.stack(of_word).mean(dim=0), atol=1e-5
+        )
+    assert (own.n_cut, own.n_absent) == (0, 0)
+
+
+def _states(encoder, ids):
+    from isotrain.analysis.encode import padded
+
+    with torch.no_grad():
+        return encoder(padded([ids], 0), {}).hidden_states
+
+
+def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, tiny_encoder):
+    tokenizer = tiny_encoder().tokenizer
+    found = tagged(0)
+    for length in (64, 5):
+        tokens = tokenise(tokenizer, found.texts, length)
+        spans, place_V = spans_of(tokens, found)
+        for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True):
+            assert not any(tokens.special[s][a:b])
+        absent = int((place_V == NOWHERE).sum())
+        assert (absent == 0) == (length == 64)
+        assert len(spans) == 10 - absent
+        assert sorted(place_V[place_V != NOWHERE]) == list(range(len(spans)))
+
+
+def test_an_empty_sentence_is_0_and_unknown_tokens_are_counted(tiny_encoder, subject_of):
+    source = Rows(
+        train=[{"sentence": "", "label": 0}, {"sentence": "dog \u4e2d\u56fd", "label": 1}],
+        dev=[{"sentence": "dog", "label": 0}],
+    )
+    found = sentence_examples(source, "sst2", 10, 10, 0)
+    vectors = random_vectors(tiny_encoder().tokenizer, 8, 0, "tiny")
+    own = encoded(subject_of(vectors), "rows", found, layer=0)
+    (empty,) = (n for n in range(3) if not found.texts[found.vector_NJ[n, 0]])
+    assert own.features(torch.tensor([empty])).tolist() == [[0.0] * 8]
+    assert own.n_absent == 1
+    assert own.unknown_share == pytest.approx(2 / 4)  # dog, dog, and two of no known letter

@@ -1,0 +1,65 @@
+"""Draws of training examples: nested, random, with the shares of the classes kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isotrain.analysis.data_scale.order import held_out, nested_order, sizes
+
+UNEVEN = np.repeat([0, 1, 2], [700, 250, 50])[np.random.default_rng(0).permutation(1000)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 256])
+def test_an_order_has_each_position_once_and_is_that_of_its_seed(seed):
+    order = nested_order(UNEVEN, seed)
+    assert sorted(order) == list(range(1000))
+    assert np.array_equal(order, nested_order(UNEVEN, seed))
+    assert not np.array_equal(order, nested_order(UNEVEN, seed + 1))
+
+
+def test_every_prefix_has_every_class_in_its_share():
+    order = nested_order(UNEVEN, 3)
+    counts_NC = np.cumsum(np.eye(3)[UNEVEN[order]], axis=0)
+    share_C = np.array([0.7, 0.25, 0.05])
+    away_NC = np.abs(counts_NC - np.arange(1, 1001)[:, None] * share_C)
+    assert (away_NC <= (1 + 3 * share_C) / 2 + 1e-9).all()
+
+
+def test_draws_of_two_seeds_have_no_more_in_common_than_chance():
+    first, second = (set(nested_order(UNEVEN, seed)[:200]) for seed in (1, 2))
+    assert 20 < len(first & second) < 60  # 40 expected, standard deviation about 5
+
+
+def test_the_order_of_the_data_set_does_not_decide_who_is_drawn_first():
+    places = [np.argsort(nested_order(np.zeros(50, dtype=int), seed)) for seed in range(200)]
+    mean = np.mean(places, axis=0)
+    assert np.abs(mean - 24.5).max() < 5 * 14.4 / 200**0.5
+
+
+@pytest.mark.parametrize("n", [8, 32, 100, 1000])
+def test_a_fifth_of_every_class_is_held_out(n):
+    own = UNEVEN[nested_order(UNEVEN, 0)[:n]]
+    held = held_out(own)
+    for one in range(3):
+        count = int((own == one).sum())
+        assert abs(held[own == one].sum() - count / 5) <= 0.6
+    assert 0 < held.sum() < n
+
+
+def test_something_is_held_out_in_any_case():
+    assert held_out(np.array([0, 1, 2, 3])).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((100, 32, 2.0), [32, 64, 100]),
+        ((128, 32, 2.0), [32, 64, 128]),
+        ((2490, 512, 2.0), [512, 1024, 2490]),  # 2048 would be too near
+        ((20, 32, 2.0), [20]),
+        ((12, 8, 1.1), [8, 9, 10, 11, 12]),
+    ],
+)
+def test_sizes_grow_by_a_factor_and_end_with_all(given, expected):
+    assert sizes(*given) == expected

@@ -1,0 +1,370 @@
+"""Linear probes of the layers: what they read, what they are chosen on, what stands beside."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from scipy.stats import binomtest, spearmanr
+from transformers import GPT2Config, GPT2Model
+
+from isotrain.analysis.encode import encode_rows, padded
+from isotrain.analysis.layer_probe.analysis import LayerProbe
+from isotrain.analysis.layer_probe.data import Budget, features, read_examples
+from isotrain.analysis.linear_probe import fit_logistic
+from isotrain.analysis.pair_tokens import SegmentedPairs, tokenise_pairs
+from isotrain.analysis.types import Outcome, Subject
+from isotrain.config.compose import conf_folder
+from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.metrics.isoscore_corrected import isoscore_corrected
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.record import CannotRunError
+from isotrain.tasks.rte import RTE
+from isotrain.tasks.sources import LocalSource
+from isotrain.training.data import collate
+
+ALL = Budget(None, None, 0)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    torch.manual_seed(0)
+    return build_tiny(16, 2, 2).eval()
+
+
+@pytest.fixture
+def subject(encoder, data_dir, tmp_path):
+    return Subject(encoder, LocalSource(str(data_dir)), 0, 8, 48, tmp_path, lambda text: None)
+
+
+def reviews(folder, flip=(), seed=0):
+    """SST-2 in which one word tells the class; `flip`: splits of other texts, with drawn labels."""
+    generator = np.random.default_rng(seed)
+    (folder / "sst2").mkdir(parents=True)
+    for split, n in (("train", 60), ("dev", 40), ("test", 30)):
+        lines = []
+        for i in range(n):
+            label = int(generator.random() < 0.7)
+            text = f"the {'dog' if label else 'cat'} {'sees' if i % 2 else 'likes'} a bird {i}"
+            if split in flip:
+                text, label = f"{text} near the old bank", int(generator.integers(2))
+            lines.append(json.dumps({"sentence": text, "label": label, "idx": i}))
+        (folder / "sst2" / f"{split}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return LocalSource(str(folder))
+
+
+def probed(analysis, subject, weights="as given"):
+    return [
+        {"weights": weights, **r}
+        for part in analysis.parts(subject)
+        for r in part.measure().records
+    ]
+
+
+def test_what_a_layer_holds_is_read_from_it(subject, tmp_path):
+    source = reviews(tmp_path / "data")
+    records = probed(LayerProbe(["sst2"]), subject._replace(source=source))
+    assert [r["layer"] for r in records] == [0, 1, 2]
+    assert all(r["dev"] > 0.95 and r["test"] > 0.95 for r in records)
+    assert sum(r["is_chosen"] for r in records) == 1
+    chosen = next(r for r in records if r["is_chosen"])
+    assert chosen["held_out_loss"] == min(r["held_out_loss"] for r in records)
+
+
+def test_dev_and_test_choose_nothing(subject, tmp_path):
+    records = []
+    for name, flip in (("honest", ()), ("drawn", ("dev", "test"))):
+        (tmp_path / name).mkdir()
+        source = reviews(tmp_path / name / "data", flip)
+        own = subject._replace(source=source, folder=tmp_path / name)
+        records.append(probed(LayerProbe(["sst2"]), own))
+    for honest, drawn in zip(*records, strict=True):
+        for key in ("penalty", "held_out_loss", "is_chosen", "isoscore_corrected", "n_rows"):
+            assert honest[key] == pytest.approx(drawn[key], rel=1e-5)
+        assert honest["dev"] > 0.95
+        assert drawn["dev"] < 0.8
+
+
+def test_noise_is_read_at_chance(subject):
+    """The labels of the fixture's SNLI say nothing."""
+    records = probed(LayerProbe(["snli"]), subject)
+    for r in records:
+        low, high = binomtest(round(r["dev"] * 32), 32).proportion_ci(0.999)
+        assert low < 1 / 3 < high
+        assert r["chance"] == pytest.approx(1 / 3)
+
+
+def test_baselines_and_intervals(subject, tmp_path):
+    source = reviews(tmp_path / "data")
+    (r, *_) = probed(LayerProbe(["sst2"]), subject._replace(source=source))
+    rows = {s: [row["label"] for row in source.read(DATA, s)] for s in ("train", "dev", "test")}
+    assert sum(rows["train"]) > 30  # of 60: the class to answer with is 1
+    for split in ("dev", "test"):
+        assert r[f"majority_{split}"] == pytest.approx(np.mean(rows[split]))
+        n = len(rows[split])
+        assert r[f"n_{split}"] == n
+        interval = binomtest(round(r[split] * n), n).proportion_ci(method="wilson")
+        assert (r[f"{split}_low"], r[f"{split}_high"]) == pytest.approx(tuple(interval))
+    assert (r["n_train"], r["n_held_out"], r["chance"]) == (60, 12, 0.5)
+
+
+class DATA:
+    name, folders, files, needs = "sst2", (), ("{}.jsonl",), ()
+
+
+def test_the_majority_is_that_of_train_also_where_dev_has_another(subject, tmp_path):
+    source = reviews(tmp_path / "data")
+    file = tmp_path / "data" / "sst2" / "dev.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows = [row for row in rows if row["label"] == 0] + rows[:3]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (r, *_) = probed(LayerProbe(["sst2"]), subject._replace(source=source))
+    share = np.mean([row["label"] for row in rows])
+    assert share < 0.5
+    assert r["majority_dev"] == pytest.approx(share)
+
+
+def test_a_split_without_gold_has_no_score(subject):
+    records = probed(LayerProbe(["rte"]), subject)  # the labels of its test split are hidden
+    assert all("test" not in r and "dev" in r for r in records)
+    tables = {t.name: t for t in LayerProbe(["rte"]).tables(Outcome(records, {}))}
+    assert any("no gold in test" in note for note in tables["layers_rte"].notes)
+
+
+def test_a_graded_score_is_read_by_rank(subject):
+    records = probed(LayerProbe(["stsb"]), subject)
+    assert {r["measure"] for r in records} == {"spearman"}
+    assert all(-1 <= r["dev"] <= 1 and r["dev_low"] < r["dev"] < r["dev_high"] for r in records)
+    assert all("majority_dev" not in r for r in records)
+    assert records[0]["chance"] == 0.0
+
+
+def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
+    examples = read_examples(subject, "stsb", "bi", "mean", ALL)
+    rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
+    records = probed(LayerProbe(["stsb"], penalties=[0.3]), subject)
+    x = features(rows, examples.place["train"]).double()
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(x)
+    label = {s: examples.label[s] for s in ("train", "dev")}
+    ridge = Ridge(alpha=0.3 * len(x)).fit(scaler.transform(x), label["train"])
+    predicted = ridge.predict(scaler.transform(features(rows, examples.place["dev"]).double()))
+    expected = spearmanr(predicted, label["dev"]).statistic
+    assert records[1]["dev"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_both_sentences_of_one_sequence_are_in_their_segments_as_in_training(
+    encoder, data_dir, tmp_path
+):
+    source = LocalSource(str(data_dir))
+    rows = RTE().load(source)["dev"]
+    batch = collate(RTE(form="cross").encode(rows[:8], encoder.tokenizer), 0)
+    pairs = [(row["sentence1"], row["sentence2"]) for row in rows[:8]]
+    tokens, _ = tokenise_pairs(encoder.tokenizer, pairs, 128)
+    own = padded(tokens.ids, 0)
+    assert torch.equal(own.input_ids, batch.input_ids)
+    with torch.inference_mode():
+        expected = encoder(batch, {}).last
+        found = SegmentedPairs(encoder)(own, {}).last
+        plain = encoder(own, {}).last
+    real = batch.attention_mask.bool()
+    assert torch.equal(found[real], expected[real])
+    assert (plain - expected)[real].abs().max() > 1e-3  # which segment 0 for both would give
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_rows_against_a_slow_pooling(encoder, subject, form, pooling):
+    examples = read_examples(subject, "rte", form, pooling, Budget(5, 5, 0))
+    wrapped = SegmentedPairs(encoder) if form == "cross" else encoder
+    rows = encode_rows(subject._replace(encoder=wrapped), "rows", examples.tokens, examples.spans)
+    for number, ids in enumerate(examples.tokens.ids):
+        with torch.inference_mode():
+            output = wrapped(padded([ids], 0), {})
+        for layer, state in enumerate(output.hidden_states):
+            own = state[0, 0] if pooling == "cls" else state[0].mean(dim=0)
+            assert np.allclose(rows[layer, number], own.numpy(), atol=1e-5)
+
+
+def test_features_of_pairs_and_of_single_rows():
+    x = torch.tensor([[1.0, -2.0], [3.0, 5.0]])
+    assert features(x, torch.tensor([[1], [0]])).tolist() == [[3.0, 5.0], [1.0, -2.0]]
+    assert features(x, torch.tensor([[0, 1]])).tolist() == [
+        [1.0, -2.0, 3.0, 5.0, 2.0, 7.0, 3.0, -10.0]
+    ]
+
+
+def test_examples_keep_their_sentences_and_labels(subject, data_dir):
+    examples = read_examples(subject, "snli", "bi", "mean", ALL)
+    lines = (data_dir / "snli" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    decode = subject.encoder.tokenizer.convert_ids_to_tokens
+    written = subject.encoder.tokenizer.tokenize
+    for (first, second), label, line in zip(
+        examples.place["train"].tolist(), examples.label["train"].tolist(), lines, strict=True
+    ):
+        row = json.loads(line)
+        assert label == row["label"]
+        for number, text in ((first, row["premise"]), (second, row["hypothesis"])):
+            assert decode(examples.tokens.ids[number])[1:-1] == written(text)
+
+
+def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
+    examples = read_examples(subject, "snli", "bi", "mean", ALL)
+    premises = examples.place["train"][:, 0]
+    assert len(premises.unique()) == 32  # each premise of the fixture stands three times
+    records = probed(LayerProbe(["snli"]), subject)
+    own = examples.place["train"].unique()
+    assert records[0]["n_rows"] == len(own) < 2 * len(premises)
+    rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
+    assert records[1]["isoscore_corrected"] == pytest.approx(float(isoscore_corrected(rows[own])))
+    assert records[1]["mean_cosine"] == pytest.approx(float(mean_cosine(rows[own])))
+    assert records[1]["ln_partition"] == pytest.approx(float(partition(rows[own])), rel=1e-4)
+    assert records[1]["ln_partition_null"] < 0
+    repeated = rows[examples.place["train"].flatten()]
+    assert records[1]["mean_cosine"] != pytest.approx(float(mean_cosine(repeated)), rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_the_target_words_of_wic_are_its_rows(subject, form):
+    whole = subject._replace(max_length=200)
+    examples = read_examples(whole, "wic", form, "cls", ALL)  # cls is of sentences
+    tokens, spans = examples.tokens, examples.spans
+    found = [
+        subject.encoder.tokenizer.convert_ids_to_tokens(tokens.ids[i][a:b])
+        for i, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    ]
+    assert found == [["bank"]] * 2 * (96 + 32 + 32)
+    assert examples.place["dev"].tolist() == [[2 * k, 2 * k + 1] for k in range(96, 128)]
+    cut = read_examples(subject._replace(max_length=12), "wic", form, "mean", ALL)
+    assert cut.n_left_out > 0
+    assert sum(len(p) for p in cut.place.values()) == 160 - cut.n_left_out
+    assert all(len(cut.place[s]) == len(cut.label[s]) for s in cut.place)
+
+
+def test_a_cut_target_is_told(subject):
+    records = probed(LayerProbe(["wic"]), subject._replace(max_length=20))
+    n = records[0]["n_left_out"]
+    assert 0 < n < 160
+    assert records[0]["n_train"] + records[0]["n_dev"] + records[0]["n_test"] == 160 - n
+    tables = {t.name: t for t in LayerProbe(["wic"]).tables(Outcome(records, {}))}
+    assert f"{n} examples left out" in tables["layers_wic"].notes[0]
+
+
+def test_budgets_are_drawn_by_the_seed(subject):
+    drawn = [
+        read_examples(subject, "rte", "bi", "mean", Budget(20, 10, seed)) for seed in (0, 0, 1)
+    ]
+    for examples in drawn:
+        assert {s: len(p) for s, p in examples.place.items()} == {"train": 20, "dev": 10}
+    assert drawn[0].tokens.ids == drawn[1].tokens.ids != drawn[2].tokens.ids
+
+
+def test_every_form_runs_on_every_task_of_the_fixture(subject, tmp_path):
+    for form in ("bi", "cross"):
+        (tmp_path / form).mkdir()
+        analysis = LayerProbe(form=form, max_train=30, penalties=[1.0])
+        records = probed(analysis, subject._replace(folder=tmp_path / form))
+        assert [r["task"] for r in records if r["kind"] == "task left out"] == ["sst2"]
+        probes = [r for r in records if r["kind"] == "probe"]
+        assert list(dict.fromkeys(r["task"] for r in probes)) == ["rte", "wic", "stsb", "snli"]
+        tables = list(analysis.tables(Outcome(records, {})))
+        assert [t.name for t in tables] == [
+            "tasks",
+            "layers_rte",
+            "layers_wic",
+            "layers_stsb",
+            "layers_snli",
+        ]
+        assert any("left out: sst2" in note for note in tables[0].notes)
+        for table in tables:
+            assert all(len(row) == len(table.columns) for row in table.rows)
+        assert len(list(analysis.pictures(Outcome(records, {})))) == 5
+
+
+def test_before_and_after_stand_side_by_side(subject, data_dir, tmp_path):
+    analysis = LayerProbe(["rte"], penalties=[1.0])
+    before = probed(analysis, subject, "before")
+    torch.manual_seed(7)
+    (tmp_path / "after").mkdir()
+    other = subject._replace(encoder=build_tiny(16, 2, 2).eval(), folder=tmp_path / "after")
+    outcome = Outcome([*before, *probed(analysis, other, "after")], {})
+    tables = {t.name: t for t in analysis.tables(outcome)}
+    table = tables["layers_rte"]
+    assert table.columns[:3] == ["layer", "dev before", "dev after"]
+    assert [row[0] for row in table.rows] == [0, 1, 2]
+    isotropy = tables["isotropy_rte"]
+    at = isotropy.columns.index("mean cosine before")
+    values = {r["layer"]: r["mean_cosine"] for r in before}
+    assert [row[at] for row in isotropy.rows] == list(values.values())
+    assert all(row[at] != row[at + 1] for row in isotropy.rows)
+    assert [row[0] for row in tables["tasks"].rows] == ["before", "after"]
+    pictures = list(analysis.pictures(outcome))
+    legend = pictures[0].figure.axes[0].get_legend()
+    assert [t.get_text() for t in legend.get_texts()] == [
+        "before dev",
+        "after dev",
+        "constant answer",
+    ]
+
+
+def test_first_tokens_of_a_causal_encoder_are_refused(subject):
+    config = GPT2Config(vocab_size=len(subject.encoder.tokenizer), n_embd=16, n_layer=2, n_head=2)
+    decoder = TransformerEncoder(GPT2Model(config), subject.encoder.tokenizer, "tiny").eval()
+    own = subject._replace(encoder=decoder)
+    with pytest.raises(CannotRunError, match=r"pooling=cls .* sees nothing"):
+        list(LayerProbe(pooling="cls").parts(own))
+    records = probed(LayerProbe(["rte"], penalties=[1.0], max_train=30), own)
+    assert [r["layer"] for r in records] == [0, 1, 2]
+
+
+def test_tasks_that_a_source_has_and_those_it_lacks(data_dir, tmp_path):
+    source = LocalSource(str(data_dir))
+    assert LayerProbe().missing(source) == []
+    assert [d.name for d in LayerProbe().data_sets(source)] == ["rte", "wic", "stsb", "snli"]
+    (named,) = LayerProbe(["rte", "sst2"]).missing(source)
+    assert "sst2" in named
+    assert len(LayerProbe().missing(LocalSource(str(tmp_path)))) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"tasks": "rte"}, r"did you mean \[rte\]"),
+        ({"tasks": ["rte", "mnli"]}, "got .*mnli"),
+        ({"tasks": ["rte", "rte"]}, "each once"),
+        ({"tasks": []}, "each once"),
+        ({"penalties": [1.0, 0.0]}, "penalties must be positive"),
+        ({"form": "both"}, "form must be"),
+        ({"pooling": "max"}, "pooling must be"),
+        ({"held_out": 1.0}, "held_out must be below 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(given, told):
+    with pytest.raises(ValueError, match=told):
+        LayerProbe(**given)
+
+
+def test_the_file_agrees_with_the_signature():
+    node = OmegaConf.to_container(OmegaConf.load(f"{conf_folder()}/analysis/layer_probe.yaml"))
+    assert node.pop("_target_") == "isotrain.analysis.layer_probe.analysis.LayerProbe"
+    defaults = {k: p.default for k, p in inspect.signature(LayerProbe).parameters.items()}
+    assert {k: tuple(v) if isinstance(v, list) else v for k, v in node.items()} == defaults
+
+
+def test_classes_are_told_by_the_regression_of_the_fit_file(subject, tmp_path):
+    source = reviews(tmp_path / "data", flip=("train", "dev"))
+    own = subject._replace(source=source)
+    examples = read_examples(own, "sst2", "bi", "mean", ALL)
+    rows = torch.from_numpy(encode_rows(own, "again", examples.tokens, examples.spans)[2])
+    probe = next(fit_logistic(rows[examples.place["train"][:, 0]], examples.label["train"], [0.3]))
+    right = probe(rows[examples.place["dev"][:, 0]]).argmax(dim=1) == examples.label["dev"]
+    records = probed(LayerProbe(["sst2"], penalties=[0.3]), own)
+    assert records[2]["dev"] == pytest.approx(right.double().mean().item())

@@ -1,0 +1,248 @@
+"""The analysis as a whole: its records, tables, pictures, rules and published figures."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
+from isotrain.analysis.offline_isotropy.maps import principal_map
+from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, RECIPES
+from isotrain.analysis.published import beside, disagreements, read_published
+from isotrain.analysis.sts_sets import PLACES
+from isotrain.analysis.types import Subject
+from isotrain.config.compose import conf_folder
+from isotrain.encoders.huggingface import load_encoder
+from isotrain.encoders.on_disk import packaged_folder
+from isotrain.record import CannotRunError
+from isotrain.tasks.sources import LocalSource
+from tests.analysis.offline_isotropy.offline_rows import (
+    SMALL,
+    of,
+    outcome_of,
+    subject_on,
+    tiny_encoder,
+    write_sets,
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return write_sets(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return tiny_encoder()
+
+
+@pytest.fixture
+def subject(encoder, tmp_path):
+    return lambda root, folder="rows": subject_on(encoder, root, tmp_path / folder)
+
+
+@pytest.fixture(scope="module")
+def outcome(root, encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    return outcome_of(OfflineIsotropy(**SMALL), subject_on(encoder, root, folder))
+
+
+def test_every_setting_of_every_set_is_recorded(outcome):
+    settings = OfflineIsotropy().settings
+    for name in ("sts12", "stsb", "stsb_dev"):
+        found = of(outcome, kind="similarity", set=name, aggregate="all")
+        assert tuple(r["setting"] for r in found) == settings
+        assert {r["n_pairs"] for r in found} == {30}
+        clouds = of(outcome, kind="cloud", set=name)
+        assert tuple(r["setting"] for r in clouds) == settings[1:]
+    by_setting = {r["setting"]: r for r in of(outcome, kind="cloud", set="stsb")}
+    assert by_setting["kmeans_mean"]["isoscore"] > by_setting["none"]["isoscore"]
+    assert by_setting["mean"]["isoscore"] == pytest.approx(by_setting["none"]["isoscore"], rel=1e-4)
+
+
+def test_sst2_accuracy_has_its_n_and_interval(outcome):
+    heads = of(outcome, kind="head")
+    assert {(r["split"], r["n_rows"], r["n_train"]) for r in heads} == {
+        ("dev", 30, 30),
+        ("test", 30, 30),
+    }
+    assert {r["setting"] for r in heads} == {*RECIPES} - {"gmm_mean"}
+    accuracy = {(r["split"], r["setting"]): r["accuracy"] for r in heads}
+    for split in ("dev", "test"):  # a head absorbs a shift of all rows
+        assert accuracy[split, "mean"] == accuracy[split, "none"]
+    for record in heads:
+        assert 0 <= record["accuracy_low"] < record["accuracy"] < record["accuracy_high"] <= 1
+
+
+def test_own_pooling_has_cls_and_sep_in_it(outcome):
+    found = of(outcome, kind="similarity", set="sts12", aggregate="all")
+    score = {r["setting"]: r["spearman"] for r in found}
+    assert score[OWN_POOLING] != pytest.approx(score["none"], abs=0.1)
+
+
+def test_aggregates_where_rows_name_subsets_and_where_not(outcome):
+    assert not of(outcome, kind="similarity", set="sts12", aggregate="mean")
+    left_out = of(outcome, kind="aggregate left out", set="sts12")
+    assert [r["aggregate"] for r in left_out] == ["mean", "weighted"]
+    assert "name no subset" in left_out[0]["reason"]
+    mean = of(outcome, kind="similarity", set="stsb", aggregate="mean", setting="none")[0]
+    each = of(outcome, kind="subset", set="stsb", setting="none")
+    assert [r["subset"] for r in each] == ["images", "belief"]
+    assert mean["spearman"] == pytest.approx(np.mean([r["spearman"] for r in each]))
+    assert mean["n_groups"] == 2
+
+
+def test_absent_sets_are_named_in_records_and_notes(outcome):
+    absent = of(outcome, kind="set left out")
+    assert [r["set"] for r in absent] == ["sts13", "sts14", "sts15", "sts16", "sickr"]
+    notes = next(iter(OfflineIsotropy(**SMALL).tables(outcome))).notes
+    assert any("sts13, sts14, sts15, sts16, sickr" in note for note in notes)
+
+
+def test_absent_sets_are_named_where_no_pairs_were_scored(outcome):
+    kept = [r for r in outcome.records if r["kind"] == "set left out" or r.get("set") == "sst2"]
+    tables = [*OfflineIsotropy(**SMALL).tables(outcome._replace(records=kept))]
+    assert [table.name for table in tables] == ["clouds", "sst2"]
+    assert any("sts13, sts14, sts15, sts16, sickr" in note for note in tables[0].notes)
+
+
+def test_tables(outcome):
+    tables = {table.name: table for table in OfflineIsotropy(**SMALL).tables(outcome)}
+    assert list(tables) == ["spearman", "pearson", "gains", "clouds", "sst2", "subsets"]
+    for table in tables.values():
+        assert table.rows
+        assert all(len(row) == len(table.columns) for row in table.rows)
+    table = tables["spearman"]
+    assert table.columns == [
+        "aggregate",
+        "setting",
+        "sts12",
+        "stsb",
+        "stsb_dev",
+        "mean of 2 test sets",
+    ]
+    own = [
+        of(outcome, kind="similarity", aggregate="all", setting="mean", set=name)[0]["spearman"]
+        for name in ("sts12", "stsb", "stsb_dev")
+    ]
+    row = next(r for r in table.rows if r[:2] == ["all", "mean"])
+    assert row[2:] == [*own, pytest.approx((own[0] + own[1]) / 2)]  # dev is not in the mean
+    row = next(r for r in table.rows if r[:2] == ["mean", "mean"])
+    assert row[2] is None
+    assert row[5] is None  # a mean over other sets could not be compared
+
+
+def test_weights_stand_side_by_side(outcome, root, subject):
+    analysis = OfflineIsotropy(**SMALL, sets=["stsb", "sst2"], transforms=["none", "mean"])
+    both = outcome_of(analysis, subject(root), weights=("before", "after"))
+    for table in analysis.tables(both):
+        at = list(table.columns).index("weights")
+        found = [row[at] for row in table.rows]
+        assert found == ["before", "after"] * (len(found) // 2), table.name
+    names = [picture.name for picture in analysis.pictures(both)]
+    assert names == ["spearman", "partition", "rows_before", "rows_after"]
+
+
+def test_pictures(outcome):
+    pictures = {p.name: p for p in OfflineIsotropy(**SMALL).pictures(outcome)}
+    assert list(pictures) == ["spearman", "partition", "rows_as_given"]
+    panels = pictures["rows_as_given"].figure.axes[:-1]  # the last one is the colour bar
+    assert [axis.get_title().splitlines()[0] for axis in panels] == list(
+        OfflineIsotropy().settings[1:]
+    )
+    assert {len(axis.collections[0].get_offsets()) for axis in panels} == {40}
+    marks = pictures["spearman"].figure.axes[0].containers
+    assert [len(mark[0].get_xdata()) for mark in marks] == [3] * 7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_map_has_principal_directions_with_settled_signs(seed):
+    generator = torch.Generator().manual_seed(seed)
+    x_MD = torch.randn(50, 6, generator=generator) * torch.arange(1.0, 7.0)
+    point_n2, share_2 = principal_map(x_MD, torch.arange(50))
+    values = torch.linalg.eigvalsh(torch.cov(x_MD.T)).flip(0)
+    torch.testing.assert_close(share_2, values[:2] / values.sum())
+    torch.testing.assert_close(point_n2.var(dim=0), values[:2])
+    direction_D2 = torch.linalg.lstsq(x_MD - x_MD.mean(dim=0), point_n2).solution
+    for direction_D in direction_D2.T:
+        assert direction_D[direction_D.abs().argmax()] > 0
+
+
+def test_what_is_refused(root, subject):
+    with pytest.raises(ValueError, match="transforms must have none"):
+        OfflineIsotropy(transforms=["mean"])
+    with pytest.raises(ValueError, match="transforms must be a list out of own_pooling"):
+        OfflineIsotropy(transforms=["none", "zca"])
+    with pytest.raises(ValueError, match="aggregates must be a list out of all, mean, weighted"):
+        OfflineIsotropy(aggregates=["median"])
+    with pytest.raises(CannotRunError, match="layer must be 0 to 2"):
+        list(OfflineIsotropy(layer=3).parts(subject(root)))
+    with pytest.raises(CannotRunError, match="must be below 16"):
+        list(OfflineIsotropy(n_components=16).parts(subject(root)))
+
+
+def test_the_layer_that_is_asked_for_is_recorded_and_measured(root, subject):
+    found = [
+        outcome_of(
+            OfflineIsotropy(**SMALL, sets=["sts12"], layer=layer), subject(root, f"l{layer}")
+        )
+        for layer in (0, 2)
+    ]
+    scores = [of(one, kind="similarity", setting="none")[0] for one in found]
+    assert [r["layer"] for r in scores] == [0, 2]
+    assert scores[0]["spearman"] != pytest.approx(scores[1]["spearman"], abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def published():
+    conf = OmegaConf.load(f"{conf_folder()}/analysis/offline_isotropy.yaml")
+    return read_published(OmegaConf.to_container(conf)["published"])
+
+
+def test_published_figures_name_what_is_measured(published, outcome):
+    assert len(published) >= 30
+    columns = {key for record in outcome.records for key in record}
+    for figure in published:
+        assert figure.where["set"] in PLACES
+        assert figure.where["setting"] in OfflineIsotropy().settings
+        assert figure.column in columns
+    for one in beside(published, outcome.records, "tiny"):
+        assert (one.here is not None) == (
+            one.published.where["set"] in ("sts12", "stsb", "stsb_dev")
+        )
+
+
+def test_the_check_against_published_figures_on_stored_results(published):
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    own = [figure for figure in published if figure.encoder == name]
+    assert {f.where["set"]: f.value for f in own} == {
+        "stsb": 82.03,
+        "sts12": 72.37,
+        "sts13": 80.60,
+        "sts15": 85.39,
+    }
+    for off, n_wrong in ((0.049, 0), (0.051, 4)):
+        records = [{**f.where, "spearman": f.value + off, "weights": "as given"} for f in own]
+        assert len(disagreements(beside(published, records, name))) == n_wrong
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", ["sts12", "sts13", "sts15", "stsb"])
+def test_minilm_scores_what_is_published(name, published, tmp_path):
+    folder = packaged_folder()
+    if folder is None:
+        pytest.skip("isotrain[demo] is not installed")
+    source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
+    encoder = load_encoder(str(folder)).eval()
+    subject = Subject(encoder, source, 0, 32, 128, tmp_path, lambda text: None)
+    analysis = OfflineIsotropy(sets=[name], transforms=["own_pooling", "none"], aggregates=["all"])
+    records = outcome_of(analysis, subject).records
+    figures = beside(published, records, "sentence-transformers/all-MiniLM-L6-v2")
+    judged = [one for one in figures if one.is_judged and one.published.where["set"] == name]
+    assert len(judged) == 1
+    assert judged[0].agrees, judged[0]

@@ -1,0 +1,292 @@
+"""The analysis of tails as a whole, on tiny encoders with outliers planted in their weights."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+from transformers import GPT2Config, GPT2Model
+
+from isotrain.analysis.encode import hidden_states
+from isotrain.analysis.tails.analysis import Tails
+from isotrain.analysis.tails.search import Rule, draw_tokens, find_tails
+from isotrain.analysis.tails.treatments import treatments
+from isotrain.analysis.types import Outcome, Subject
+from isotrain.config.compose import conf_folder
+from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.tasks.sources import LocalSource
+
+PLANTED = 11
+SMALL = {"corpus": "snli", "max_rows": 400, "max_pairs": 20, "min_count": 2}
+
+
+def bert(planted=PLANTED):
+    """A tiny BERT every norm of which puts one dimension far out."""
+    torch.manual_seed(0)
+    encoder = build_tiny(32, 2, 2).eval()
+    return with_outlier(encoder, planted)
+
+
+def gpt2(planted=PLANTED):
+    """A tiny GPT-2 whose position table does."""
+    torch.manual_seed(0)
+    tokenizer = build_tiny(8, 1, 1).tokenizer
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)
+    encoder = TransformerEncoder(GPT2Model(config), tokenizer, "tiny random GPT-2").eval()
+    with torch.no_grad():
+        encoder.model.wpe.weight[:, planted] = -40.0
+        encoder.model.ln_f.bias.normal_(0.0, 0.01)
+    return encoder
+
+
+def with_outlier(encoder, planted):
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for norm in (m for m in encoder.modules() if isinstance(m, nn.LayerNorm)):
+            norm.bias.copy_(torch.randn(norm.bias.shape, generator=generator) * 0.1)
+            norm.weight.copy_(1.0 + torch.randn(norm.bias.shape, generator=generator) * 0.1)
+            norm.bias[planted] = -6.0
+            norm.weight[planted] = 2.0
+    return encoder
+
+
+def subject_of(encoder, data_dir, folder):
+    folder.mkdir(exist_ok=True)
+    return Subject(encoder, LocalSource(str(data_dir)), 0, 8, 48, folder, lambda text: None)
+
+
+def measured(analysis, encoder, data_dir, folder, weights="as given"):
+    records, arrays = [], {}
+    for part in analysis.parts(subject_of(encoder, data_dir, folder)):
+        found = part.measure()
+        records += [{"weights": weights, **r} for r in found.records]
+        arrays |= {f"{weights}/{name}": a for name, a in found.arrays.items()}
+    return Outcome(records, arrays)
+
+
+def of(outcome, kind, **where):
+    found = [r for r in outcome.records if r["kind"] == kind]
+    return [r for r in found if all(r[k] == v for k, v in where.items())]
+
+
+@pytest.fixture(scope="module")
+def outcome(data_dir, tmp_path_factory):
+    return measured(Tails(**SMALL), bert(), data_dir, tmp_path_factory.mktemp("rows"))
+
+
+def test_the_planted_dimension_is_found_cut_and_traced(outcome):
+    (outlier,) = of(outcome, "outlier")
+    assert outlier["dimension"] == PLANTED
+    assert outlier["mean_score"] < -5
+    tail = of(outcome, "tail", end="minimum", rank=1)[0]
+    assert tail["dimension"] == PLANTED
+    assert tail["share"] == 1.0
+    assert tail["is_outlier"] == 1
+    for layer in range(3):
+        none, cut = (of(outcome, "treated", layer=layer, treatment=t)[0] for t in ("none", "cut"))
+        assert cut["anisotropy"] < none["anisotropy"] - 0.3 * (layer == 0)
+    norms = of(outcome, "norm")
+    assert len(norms) == 5
+    assert all(r["dimension"] == PLANTED and r["gain_score"] > 5 for r in norms)
+    assert all(r["bias_score"] < -20 for r in norms)
+
+
+@pytest.mark.parametrize("planted", [0, 31])
+def test_dimensions_are_detected_not_known(data_dir, tmp_path, planted):
+    subject = subject_of(bert(planted), data_dir, tmp_path / "rows")
+    sentences = ["the dog sees the old cat near the bank", "a red bird likes the horse"] * 2
+    found = find_tails(subject, sentences, 200, Rule(3.0, 0.5))
+    assert found.dims == [planted]
+
+
+def test_a_decoder_too_and_its_position_table(data_dir, tmp_path):
+    found = measured(Tails(**SMALL), gpt2(), data_dir, tmp_path / "rows")
+    assert [r["dimension"] for r in of(found, "outlier")] == [PLANTED]
+    (table,) = of(found, "table", table="wpe")
+    assert table["size"] == pytest.approx(40.0)
+    assert table["score"] > 100
+    assert abs(of(found, "table", table="wte")[0]["score"]) < 4
+    assert {r["norm"] for r in of(found, "norm")} == {"ln_1", "ln_2", "ln_f"}
+    assert all(list(analysis_tables(found)))
+
+
+def test_an_encoder_without_outliers_is_told_so(data_dir, tmp_path):
+    torch.manual_seed(0)
+    found = measured(Tails(**SMALL), build_tiny(32, 2, 2).eval(), data_dir, tmp_path / "rows")
+    assert of(found, "outlier") == of(found, "norm") == []
+    for layer in range(3):
+        none, cut = (of(found, "treated", layer=layer, treatment=t)[0] for t in ("none", "cut"))
+        assert cut["anisotropy"] == none["anisotropy"]
+    (table,) = [t for t in analysis_tables(found) if t.name == "outliers"]
+    assert "there is none" in table.notes[-1]
+    assert list(Tails().pictures(found))
+
+
+def analysis_tables(outcome):
+    return Tails(**SMALL).tables(outcome)
+
+
+def test_special_tokens_are_not_among_the_rows(data_dir, tmp_path):
+    subject = subject_of(bert(), data_dir, tmp_path)
+    sample = draw_tokens(subject, ["the dog sees the cat.", "a zyx [UNK] near the bank"], 100)
+    special = set(subject.encoder.tokenizer.all_special_ids)
+    for i, at in zip(sample.spans.sentence_N, sample.spans.start_N, strict=True):
+        assert sample.tokens.ids[i][at] not in special
+    kinds = subject.encoder.tokenizer.convert_ids_to_tokens(
+        [*map(int, np.unique(np.concatenate(sample.tokens.ids)))]
+    )
+    assert "." in kinds
+    assert len(sample.spans) == sum(t not in special for ids in sample.tokens.ids for t in ids)
+
+
+def test_the_share_is_that_of_a_loop_over_the_tokens(data_dir, tmp_path):
+    torch.manual_seed(0)
+    encoder = build_tiny(16, 2, 2).eval()
+    subject = subject_of(encoder, data_dir, tmp_path)
+    sentences = [f"the {a} dog sees the {b} cat" for a in ("old", "red") for b in ("red", "old")]
+    found = find_tails(subject, sentences, 1000, Rule(3.0, 0.5))
+    at = []
+    for sentence in sentences:
+        state = hidden_states(subject, [encoder.tokenizer(sentence)["input_ids"]])[1][0, 1:-1]
+        at += state.argmin(dim=1).tolist()
+    rows = torch.from_numpy(found.rows_LND[1])
+    assert sorted(rows.argmin(dim=1).tolist()) == sorted(at)
+
+
+def test_repeated_sentences_count_once(data_dir, tmp_path):
+    subject = subject_of(bert(), data_dir, tmp_path)
+    sentences = ["the dog sees the cat", "a red bird"]
+    assert len(draw_tokens(subject, sentences, 500).spans) == len(
+        draw_tokens(subject, sentences * 9, 500).spans
+    )
+
+
+def test_no_sentence_is_both_fitted_and_measured(data_dir, tmp_path, monkeypatch):
+    from isotrain.analysis.tails import analysis as tails
+
+    seen = []
+
+    def spy(subject, sentences, max_rows):
+        seen.append(list(sentences))
+        return draw_tokens(subject, sentences, max_rows)
+
+    monkeypatch.setattr(tails, "draw_tokens", spy)
+    analysis = Tails(**SMALL)
+    shared = "The dog sees the cat."
+    read = analysis._sentences
+    monkeypatch.setattr(
+        analysis, "_sentences", lambda subject, split: [shared, *read(subject, split)]
+    )
+    layers = next(iter(analysis.parts(subject_of(bert(), data_dir, tmp_path / "rows"))))
+    layers.measure()
+    assert shared not in seen[0]
+    assert len(seen[0]) > 3
+
+
+def test_whitening_is_fitted_on_other_rows_than_it_is_measured_on(data_dir, tmp_path, monkeypatch):
+    from isotrain.analysis.tails import analysis as tails
+
+    fitted, measured_rows = [], []
+
+    def spy(fit, dims, epsilon):
+        fitted.append(fit.double())
+        maps = treatments(fit, dims, epsilon)
+        return {**maps, "none": lambda x: measured_rows.append(x.double()) or x.double()}
+
+    monkeypatch.setattr(tails, "treatments", spy)
+    analysis = Tails(**SMALL)
+    subject = subject_of(bert(), data_dir, tmp_path / "rows")
+    next(iter(analysis.parts(subject))).measure()
+    search = analysis._search(subject)
+    for layer in range(3):
+        assert torch.equal(fitted[layer], torch.from_numpy(search.rows_LND[layer]).double())
+        assert fitted[layer].shape != measured_rows[layer].shape or not torch.equal(
+            fitted[layer], measured_rows[layer]
+        )
+    with pytest.raises(ValueError, match="split must differ from fit_split, got dev for both"):
+        Tails(fit_split="dev", split="dev")
+    with pytest.raises(ValueError, match="splits must be some of train, dev, test"):
+        Tails(split="valid")
+
+
+def test_parts_follow_what_the_source_has(data_dir, tmp_path):
+    subject = subject_of(bert(), data_dir, tmp_path / "rows")
+    assert [p.name for p in Tails(**SMALL).parts(subject)] == ["layers", "origin", "wic", "sts"]
+    (tmp_path / "data" / "snli").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        text = (data_dir / "snli" / f"{split}.jsonl").read_text(encoding="utf-8")
+        (tmp_path / "data" / "snli" / f"{split}.jsonl").write_text(text, encoding="utf-8")
+    alone = subject._replace(source=LocalSource(str(tmp_path / "data")))
+    analysis = Tails(**SMALL)
+    assert analysis.missing(alone.source) == []
+    assert [p.name for p in analysis.parts(alone)] == ["layers", "origin"]
+    assert [d.name for d in analysis.data_sets(alone.source)] == ["snli"]
+    assert "wikitext-2" in Tails().missing(alone.source)[0]
+    found = measured(analysis, bert(), tmp_path / "data", tmp_path / "more")
+    names = [t.name for t in analysis.tables(found)]
+    assert "wic" not in names
+    assert "sts" not in names
+    assert list(analysis.pictures(found))
+
+
+def test_before_and_after_stand_side_by_side(outcome, data_dir, tmp_path):
+    torch.manual_seed(0)
+    plain = build_tiny(32, 2, 2).eval()
+    before = measured(Tails(**SMALL), plain, data_dir, tmp_path / "rows", "before")
+    after = [{**r, "weights": "after"} for r in outcome.records]
+    arrays = {k.replace("as given", "after"): a for k, a in outcome.arrays.items()}
+    both = Outcome([*before.records, *after], {**before.arrays, **arrays})
+    tables = {t.name: t for t in analysis_tables(both)}
+    assert [row[:2] for row in tables["anisotropy"].rows] == [
+        [weights, layer] for layer in range(3) for weights in ("before", "after")
+    ]
+    assert "norms_after" in tables
+    assert "norms_before" not in tables  # it has no outlier
+    assert any("before: there is none" in note for note in tables["outliers"].notes)
+    for table in tables.values():
+        assert all(len(row) == len(table.columns) for row in table.rows), table.name
+    pictures = {p.name: p for p in Tails().pictures(both)}
+    assert {"mean_vectors_before", "mean_vectors_after", "norms_after"} <= set(pictures)
+    legend = pictures["treated_anisotropy"].figure.axes[0].get_legend()
+    assert [t.get_text() for t in legend.get_texts()] == [
+        f"{w} {t}" for t in ("none", "cut", "whitened") for w in ("before", "after")
+    ]
+
+
+def test_tables_and_pictures_are_whole(outcome):
+    tables = list(analysis_tables(outcome))
+    assert len({t.name for t in tables}) == len(tables) == 11
+    for table in tables:
+        assert table.rows, table.name
+        assert len(set(table.columns)) == len(table.columns), table.name
+        assert all(len(row) == len(table.columns) for row in table.rows), table.name
+    names = [p.name for p in Tails().pictures(outcome)]
+    assert names == [
+        "mean_vectors_as_given",
+        "norms_as_given",
+        "treated_anisotropy",
+        "treated_self_similarity_adjusted",
+        "wic_dev",
+        "sts",
+    ]
+
+
+def test_equal_seeds_give_equal_records(outcome, data_dir, tmp_path):
+    again = measured(Tails(**SMALL), bert(), data_dir, tmp_path / "rows")
+    assert again.records == outcome.records
+
+
+def test_the_file_agrees_with_the_signature():
+    node = OmegaConf.to_container(OmegaConf.load(f"{conf_folder()}/analysis/tails.yaml"))
+    assert node.pop("_target_") == "isotrain.analysis.tails.analysis.Tails"
+    published = node.pop("published")
+    defaults = {k: p.default for k, p in inspect.signature(Tails).parameters.items()}
+    assert defaults.pop("published") == ()
+    assert node == defaults
+    assert [p["value"] for p in published] == [0.966, 1.0, 0.8819]
+    assert all(p["tolerance"] is None for p in published)

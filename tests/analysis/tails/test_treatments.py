@@ -1,0 +1,100 @@
+"""Cutting, whitening, and their pitfalls: fitting on what is measured, signs of directions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from isotrain.analysis.tails.treatments import pair_cosines, treatments
+from isotrain.metrics.mean_cosine import mean_cosine
+
+
+def rows(n, d=12, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    x = (
+        x @ torch.randn(d, d, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+        + 2.0
+    )
+    x[:, 4] += 80.0
+    return x
+
+
+def test_none_leaves_rows_and_cut_zeroes_its_dimensions_alone():
+    x = rows(30)
+    maps = treatments(rows(200, seed=1), [4, 0], 0.0)
+    assert torch.equal(maps["none"](x), x)
+    cut = maps["cut"](x)
+    assert cut[:, [4, 0]].abs().max() == 0.0
+    kept = [i for i in range(12) if i not in (4, 0)]
+    assert torch.equal(cut[:, kept], x[:, kept])
+    assert mean_cosine(x) > 0.9
+    assert mean_cosine(cut) < 0.7
+
+
+def test_without_dimensions_cut_changes_nothing():
+    x = rows(30)
+    assert torch.equal(treatments(rows(200, seed=1), [], 0.0)["cut"](x), x)
+
+
+def test_whitened_cosines_are_those_of_scikit_learn():
+    fit, u, v = rows(500, seed=1), rows(40, seed=2), rows(40, seed=3)
+    whiten = treatments(fit, [], 0.0)["whitened"]
+    pca = PCA(whiten=True).fit(fit.numpy())
+    theirs = [torch.from_numpy(pca.transform(x.numpy())) for x in (u, v)]
+    expected = torch.nn.functional.cosine_similarity(*theirs)
+    assert torch.allclose(pair_cosines(whiten(u), whiten(v)), expected, atol=1e-10)
+
+
+def test_whitened_rows_of_the_fit_have_no_mean_and_unit_covariance():
+    fit = rows(500, seed=1)
+    y = treatments(fit, [], 0.0)["whitened"](fit)
+    assert y.mean(dim=0).abs().max() < 1e-9
+    assert torch.allclose(torch.cov(y.T), torch.eye(12, dtype=torch.float64), atol=1e-8)
+
+
+def test_the_rows_measured_do_not_enter_the_whitening():
+    fit, x, other = rows(60, seed=1), rows(20, seed=2), rows(20, seed=3) * 100
+    whiten = treatments(fit, [], 0.0)["whitened"]
+    together = whiten(torch.cat([x, other]))[: len(x)]
+    assert torch.allclose(together, whiten(x), rtol=1e-12)
+    own = treatments(torch.cat([fit, x]), [], 0.0)["whitened"]
+    assert (own(x) - whiten(x)).abs().max() > 0.1  # which a fit on both would show
+
+
+def test_cosines_do_not_see_the_signs_of_directions():
+    fit, u, v = rows(300, seed=1), rows(9, seed=2), rows(9, seed=3)
+    whiten = treatments(fit, [], 0.0)["whitened"]
+    signs = torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
+    flipped = pair_cosines(whiten(u) * signs, whiten(v) * signs)
+    assert torch.allclose(flipped, pair_cosines(whiten(u), whiten(v)), atol=1e-12)
+
+
+def test_a_direction_that_a_norm_leaves_empty_stays_empty():
+    generator = torch.Generator().manual_seed(0)
+    norm = torch.nn.functional.layer_norm
+    fit, x = (norm(torch.randn(n, 16, generator=generator), (16,)) for n in (90, 40))
+    empty = torch.full((16,), 0.25, dtype=torch.float64)  # norms of rows sum to 0
+    assert (fit.double() @ empty).abs().max() < 1e-6
+    y = treatments(fit, [], 1e-6)["whitened"](x)
+    spread = y.square().mean(dim=0)
+    assert spread[-1] < 1e-3
+    assert spread[:-1].min() > 0.3
+
+
+def test_epsilon_leaves_the_shape_of_a_cloud_as_it_grows():
+    fit = rows(300, seed=1)
+    u, v = rows(9, seed=2), rows(9, seed=3)
+    soft = treatments(fit, [], 1e9)["whitened"]
+    centred = pair_cosines(u - fit.mean(dim=0), v - fit.mean(dim=0))
+    assert torch.allclose(pair_cosines(soft(u), soft(v)), centred, atol=1e-6)
+
+
+def test_pair_cosines_against_torch_and_of_a_zero_row():
+    u, v = rows(9, seed=2), rows(9, seed=3)
+    expected = torch.nn.functional.cosine_similarity(u, v)
+    assert torch.allclose(pair_cosines(u, v), expected)
+    assert pair_cosines(torch.zeros(1, 3), torch.ones(1, 3)).item() == 0.0
+    with pytest.raises(RuntimeError):
+        pair_cosines(u, v[:, :3])

@@ -1,0 +1,219 @@
+"""WiC by cosine: exact thresholds, targets by their characters, choices made on train alone."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from isotrain.analysis.encode import encode_rows, hidden_states
+from isotrain.analysis.tails.wic import accuracy, best_threshold, wic_records
+from isotrain.analysis.types import Subject
+from isotrain.analysis.wic_targets import find_targets, read_pairs
+from isotrain.encoders.tiny import build_tiny
+from isotrain.tasks.sources import LocalSource
+
+
+def brute_force(cosine, same):
+    """The most right answers of any threshold, tried one by one."""
+    tried = sorted({*cosine.tolist(), 1.5})
+    return max(
+        sum(int(c >= t) == s for c, s in zip(cosine.tolist(), same.tolist(), strict=True))
+        for t in tried
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_threshold_against_all_of_them(seed):
+    generator = torch.Generator().manual_seed(seed)
+    cosine = torch.rand(30, generator=generator) * 2 - 1
+    if seed % 2:
+        cosine = (cosine * 4).round() / 4  # ties
+    same = torch.randint(2, (30,), generator=generator)
+    found = best_threshold(cosine, same)
+    assert found.accuracy == pytest.approx(brute_force(cosine, same) / 30)
+    assert accuracy(cosine, same, found.value) == pytest.approx(found.accuracy)
+
+
+def test_all_the_same_and_none_the_same_are_thresholds_too():
+    cosine = torch.tensor([-1.0, 0.0, 1.0])
+    assert best_threshold(cosine, torch.ones(3)) == (-1.0, 1.0)
+    none = best_threshold(cosine, torch.zeros(3))
+    assert none.accuracy == 1.0
+    assert none.value == math.nextafter(1.0, 2.0)
+
+
+def test_equal_cosines_cannot_be_told_apart():
+    found = best_threshold(torch.tensor([0.5, 0.5, 0.5, 0.5]), torch.tensor([1, 0, 1, 1]))
+    assert found.accuracy == 0.75
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return build_tiny(16, 2, 2).eval()
+
+
+def row(first, second, at1, at2, length=4):
+    return {
+        "word": "bank",
+        "sentence1": first,
+        "sentence2": second,
+        "label": 1,
+        "start1": at1,
+        "end1": at1 + length,
+        "start2": at2,
+        "end2": at2 + length,
+    }
+
+
+def texts_of(tokens, spans, tokenizer):
+    return [
+        tokenizer.convert_ids_to_tokens(tokens.ids[i][a:b])
+        for i, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_a_target_stands_where_its_characters_are_not_where_the_word_is_first(encoder, form):
+    text = "The bank by the bank."
+    found = find_targets([row(text, text, 16, 4)], encoder.tokenizer, 32, form)
+    assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"], ["bank"]]
+    first, second = found.spans.start_N
+    n_pieces_before = len(
+        encoder.tokenizer("The bank by the", add_special_tokens=False)["input_ids"]
+    )
+    assert first == 1 + n_pieces_before
+    if form == "bi":
+        assert second == 1 + len(encoder.tokenizer("The", add_special_tokens=False)["input_ids"])
+    else:
+        assert second > found.tokens.ids[0].index(encoder.tokenizer.sep_token_id)
+
+
+def test_a_target_of_several_pieces_is_their_mean(encoder, tmp_path):
+    text = "a zyx bank"
+    found = find_targets([row(text, text, 2, 2, length=3)], encoder.tokenizer, 32)
+    assert texts_of(found.tokens, found.spans, encoder.tokenizer)[0] == ["z", "##y", "##x"]
+    subject = Subject(encoder, None, 0, 4, 32, tmp_path, lambda text: None)
+    rows = encode_rows(subject, "wic", found.tokens, found.spans)
+    states = hidden_states(subject, [found.tokens.ids[0]])
+    for layer in range(3):
+        expected = states[layer][0, 2:5].mean(dim=0)
+        assert np.allclose(rows[layer, 0], expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
+    short, far = "the bank", "the dog and the dog and the dog sees the bank"
+    rows = [row(short, short, 4, 4), row(short, far, 4, 41), row(short, short, 4, 4)]
+    found = find_targets(rows, encoder.tokenizer, 12, form)
+    assert found.n_left_out == 1
+    assert found.kept_N.tolist() == [0, 2]
+    assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"]] * 4
+    whole = find_targets(rows, encoder.tokenizer, 128, form)
+    assert whole.n_left_out == 0
+
+
+def test_no_target_is_a_special_token(encoder, data_dir):
+    rows = read_pairs(LocalSource(str(data_dir)), "train", None, 0)
+    found = find_targets(rows, encoder.tokenizer, 64)
+    assert len(found.spans) == 2 * len(rows)
+    for i, a, b in zip(
+        found.spans.sentence_N, found.spans.start_N, found.spans.stop_N, strict=True
+    ):
+        assert not any(found.tokens.special[i][a:b])
+
+
+def test_fewer_pairs_are_drawn_by_the_seed(data_dir):
+    source = LocalSource(str(data_dir))
+    assert len(read_pairs(source, "train", None, 0)) == 96
+    drawn = [[r["at"] for r in read_pairs(source, "train", 10, seed)] for seed in (0, 0, 1)]
+    assert len(drawn[0]) == 10
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def wic_data(folder, seed, change=()):
+    """Pairs whose targets have equal neighbours where the sense is the same.
+
+    The splits of `change` have other sentences, and drawn labels.
+    """
+    generator = np.random.default_rng(seed)
+    (folder / "wic").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        lines = []
+        for _ in range(40):
+            same = bool(generator.integers(2))
+            one = generator.choice(["river", "money"])
+            other = one if same else {"river": "money", "money": "river"}[one]
+            first, second = f"the {one} bank", f"the {other} bank"
+            if split in change:
+                first, second = f"a {other} bird bank", f"one old dog {one} bank"
+            own = row(first, second, first.index("bank"), second.index("bank"))
+            label = bool(generator.integers(2)) if split in change else same
+            lines.append(json.dumps(own | {"label": label}))
+        (folder / "wic" / f"{split}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return LocalSource(str(folder))
+
+
+def measured(encoder, source, folder, **more):
+    folder.mkdir()
+    subject = Subject(encoder, source, 0, 8, 32, folder, lambda text: None)
+    return wic_records(subject, more.get("dims", [3]), 0.0, None)
+
+
+CHOICES = ("threshold", "train", "layer")
+
+
+def test_layer_threshold_and_whitening_are_those_of_train_alone(encoder, tmp_path):
+    honest = measured(encoder, wic_data(tmp_path / "a", 0), tmp_path / "rows_a")
+    spoiled = measured(encoder, wic_data(tmp_path / "b", 0, ("dev", "test")), tmp_path / "rows_b")
+    for one, two in zip(honest, spoiled, strict=True):
+        assert {k: one[k] for k in CHOICES} == pytest.approx({k: two[k] for k in CHOICES})
+    assert [r["dev"] for r in honest] != [r["dev"] for r in spoiled]
+
+
+def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
+    records = measured(encoder, wic_data(tmp_path / "a", 1), tmp_path / "rows")
+    for treatment in ("none", "cut", "whitened"):
+        own = [r for r in records if r["treatment"] == treatment]
+        cells = [r for r in own if r["kind"] == "wic"]
+        (chosen,) = [r for r in own if r["kind"] == "wic chosen"]
+        assert [r["layer"] for r in cells] == [0, 1, 2]
+        assert chosen["train"] == max(r["train"] for r in cells)
+        for split in ("dev", "test"):
+            assert chosen[f"optimistic_{split}"] == max(r[f"optimistic_{split}"] for r in cells)
+            assert all(r[f"optimistic_{split}"] >= r[split] for r in cells)
+            n = chosen[f"n_{split}"]
+            interval = binomtest(round(chosen[split] * n), n).proportion_ci(method="wilson")
+            assert chosen[f"{split}_low"] == pytest.approx(interval.low)
+            assert chosen[f"{split}_high"] == pytest.approx(interval.high)
+    assert records[0]["n_train"] == records[0]["n_dev"] == 40
+
+
+def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
+    source = wic_data(tmp_path / "a", 1)
+    labels = [r["label"] for r in read_pairs(source, "dev", None, 0)]
+    records = measured(encoder, source, tmp_path / "rows")
+    assert records[-1]["constant_true_dev"] == pytest.approx(sum(labels) / 40)
+
+
+def test_pairs_that_are_all_cut_are_refused(encoder, tmp_path):
+    subject = Subject(encoder, wic_data(tmp_path / "a", 1), 0, 8, 3, tmp_path, lambda text: None)
+    with pytest.raises(ValueError, match=r"no pair of WiC's train split .* raise max_length"):
+        wic_records(subject, [], 0.0, None)
+
+
+def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
+    source = wic_data(tmp_path / "a", 1)
+    file = tmp_path / "a" / "wic" / "test.jsonl"
+    hidden = [
+        json.dumps(json.loads(line) | {"label": -1}) for line in file.read_text().splitlines()
+    ]
+    file.write_text("\n".join(hidden), encoding="utf-8")
+    records = measured(encoder, source, tmp_path / "rows")
+    assert "dev" in records[0]
+    assert "test" not in records[0]
