@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 from dataclasses import dataclass
@@ -20,9 +19,7 @@ from isotrain.config.any_root import (
     target_mistakes,
 )
 from isotrain.config.compose import plain
-from isotrain.config.reading import signature
 from isotrain.config.shapes import is_part, wrong_keys
-from isotrain.config.targets import is_allowed, targets
 
 PARTS = ("analysis", "encoder", "source")
 LEAST = {"seed": 0, "threads": 1, "batch_size": 1, "max_length": 3}
@@ -83,26 +80,13 @@ def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
         for group in PARTS
         if not is_part(content.get(group))
     ]
-    mistakes += target_mistakes(content) + _list_mistakes(content)
-    return mistakes + number_mistakes(content, LEAST, MOST)
+    return mistakes + target_mistakes(content) + number_mistakes(content, LEAST, MOST)
 
 
 def _defaults() -> dict[str, Any]:
     found = OmegaConf.to_container(OmegaConf.structured(AnalysisConfig), enum_to_str=True)
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}
-
-
-def _list_mistakes(content: dict[str, Any]) -> list[str]:
-    """Texts in place of a list: `words=dog` would be the words d, o and g."""
-    mistakes = []
-    for path, node in targets(content):
-        bound = signature(str(node["_target_"])) if is_allowed(str(node["_target_"])) else None
-        for key, annotation in bound.arguments.items() if bound else ():
-            takes_a_list = annotation is not None and ast.unparse(annotation)[:9] == "Sequence["
-            if takes_a_list and isinstance(value := node.get(key), str):
-                mistakes.append(f"{path}.{key} is a list; write '{path}.{key}=[{value}]'")
-    return mistakes
 
 
 def analysis_hash(cfg: DictConfig) -> str:

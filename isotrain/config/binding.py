@@ -82,7 +82,10 @@ def binding_mistakes(path: str, node: dict[str, Any]) -> list[str]:
         elif isinstance(value, float) and not isfinite(value):
             mistakes.append(f"{path}.{key} must be a finite number, got {value}")
         elif not _fits(value, annotation := bound.arguments.get(key)):
-            mistakes.append(f"{path}.{key} must be {_spelled(annotation)}, got {value!r}")
+            if isinstance(value, str) and _fits([value], annotation):
+                mistakes.append(f"{path}.{key} is a list; write '{path}.{key}=[{value}]'")
+            else:
+                mistakes.append(f"{path}.{key} must be {_spelled(annotation)}, got {value!r}")
         elif refusal := next(filter(None, (b.refusal(value) for b in _bounds(annotation))), None):
             mistakes.append(f"{path}.{key} {refusal}")
     lacking = sorted(bound.required - supplied - set(node))
@@ -111,6 +114,8 @@ def _fits(value: Any, annotation: ast.expr | None) -> bool:
             return value is None or _fits(value, inner)
         if annotation.value.id == "Union":
             return any(_fits(value, option) for option in options)
+        if annotation.value.id in ("Sequence", "list"):
+            return isinstance(value, list | tuple) and all(_fits(one, inner) for one in value)
     return True
 
 
@@ -133,6 +138,8 @@ def _spelled(annotation: ast.expr | None) -> str:
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)
         return _spelled(annotation.slice.elts[0])
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Sequence":
+        return f"a list of {_spelled(annotation.slice)}"
     text = ast.unparse(annotation) if annotation is not None else ""
     if text.startswith("Literal["):
         return (

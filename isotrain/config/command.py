@@ -46,12 +46,29 @@ class Root(NamedTuple):
     register: Callable[[], None]
     mistakes_in: Callable[[DictConfig], list[str]]
     others: Mapping[str, str]  # groups that are for another command, and that command
+    several: str  # what to do for several values of a key
 
 
-TRAIN = Root(
-    "train", SECTIONS, register, mistakes_in, {**OTHERS, "analysis": "isotrain analyze analysis={}"}
+TRAINING = (  # groups of a run that an analysis has none of
+    *("task", "pooling", "isotropy", "freezing", "peft", "objective", "metric", "experiment"),
+    *("optimizer", "schedule", "trainer", "logger"),
 )
-ANALYZE = Root("analyze", ANALYSIS_SECTIONS, register_analysis, mistakes_in_analysis, OTHERS)
+TRAIN = Root(
+    "train",
+    SECTIONS,
+    register,
+    mistakes_in,
+    {**OTHERS, "analysis": "isotrain analyze analysis={}"},
+    "add -m to run them in turn",
+)
+ANALYZE = Root(
+    "analyze",
+    ANALYSIS_SECTIONS,
+    register_analysis,
+    mistakes_in_analysis,
+    {**OTHERS, **{group: f"isotrain train {group}={{}}" for group in TRAINING}},
+    "an analysis takes one; give a command for each",
+)
 
 
 def check_command(
@@ -78,7 +95,7 @@ def check_command(
     unknown: set[str] = set()  # groups whose option does not exist
     for text in overrides:
         try:
-            values = _simple(text, multirun)
+            values = _simple(text, multirun, root)
             found = [m for value in values for m in _group_mistakes(loader, value, root)]
         except Exception as error:  # Hydra has many kinds
             mistakes.append(f"{text} cannot be read: {_first_line(error)}")
@@ -167,7 +184,7 @@ def _composer(
     return loader, compose
 
 
-def _simple(text: str, multirun: bool) -> list[Override]:
+def _simple(text: str, multirun: bool, root: Root) -> list[Override]:
     """The override itself, or one for each value of a sweep."""
     parser = OverridesParser.create()
     override = parser.parse_override(text)
@@ -175,9 +192,7 @@ def _simple(text: str, multirun: bool) -> list[Override]:
         return [override]
     key = override.get_key_element()
     if not multirun:
-        raise HydraException(
-            f"several values; add -m to run them in turn, or give a list: '{key}=[...]'"
-        )
+        raise HydraException(f"several values; {root.several}, or give a list: '{key}=[...]'")
     if not override.is_discrete_sweep():
         raise HydraException("a sweep needs values, such as 0,1,2 or range(3)")
     return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
@@ -199,7 +214,7 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     group, value = override.key_or_group, override.value()
     if group in root.others:
         use = root.others[group].format(value)
-        return [f"{group}={value} is no part of one run; use: {use}"]
+        return [f"{group}={value} is for another command; use: {use}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
     if None in chosen:

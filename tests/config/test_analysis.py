@@ -152,6 +152,8 @@ def test_a_file_without_published_figures_has_a_hash(composed):
     [
         ("analysis.words", "dog", "analysis.words is a list; write 'analysis.words=[dog]'"),
         ("analysis.words", ["dog"], None),
+        ("analysis.words", [1], "analysis.words must be a list of str, got [1]"),
+        ("analysis.words", {"dog": 1}, "analysis.words must be a list of str, got {'dog': 1}"),
         ("analysis.corpus", ["rte"], "analysis.corpus must be str, got ['rte']"),
         ("analysis.max_rows", 1.5, "analysis.max_rows must be int, got 1.5"),
         ("analysis", None, "analysis must be one of its options, with a _target_"),

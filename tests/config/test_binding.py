@@ -33,7 +33,10 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Annotated[float, Bounds(least=0)]", [0.5], ["1", None]),
         ("Tensor", [], [1, "x", None]),
         ("Any", [1, "a", None, [1], {"b": 2}], []),
-        ("list[int]", [[1], ["a"], None, 3], []),  # not judged here
+        ("list[int]", [[1], []], [["a"], [1, "a"], None, 3, "1"]),
+        ("Sequence[str] | None", [["a"], [], None], ["a", [1], [None], {"a": 1}]),
+        ("Literal['all'] | Sequence[str]", ["all", ["a"]], ["some", [1], None]),
+        ("dict[str, int]", [{"a": 1}, None, 3], []),  # not judged here
         ("Path", ["a", 1], []),
         ("'int'", [1, "a"], []),  # a quoted annotation is not read
     ],
@@ -48,7 +51,7 @@ def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
     assert [v for v in fitting if mistakes(v)] == []
     for value in wrong:
         (mistake,) = mistakes(value)
-        assert mistake.startswith("task.x must be ")
+        assert mistake.startswith(("task.x must be ", "task.x is a list; write "))
         assert mistake.endswith(f", got {value!r}")
 
 

@@ -117,11 +117,11 @@ def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
         (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
         (
             ("study=smoke",),
-            ("study=smoke is no part of one run; use: isotrain study run smoke",),
+            ("study=smoke is for another command; use: isotrain study run smoke",),
         ),
         (
             ("tune=smoke",),
-            ("tune=smoke is no part of one run; use: isotrain tune run smoke",),
+            ("tune=smoke is for another command; use: isotrain tune run smoke",),
         ),
     ],
 )
