@@ -12,6 +12,7 @@ from types import FrameType
 
 from omegaconf import DictConfig
 
+from isotrain.config.analysis import mistakes_in_analysis
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.redaction import redacted
 from isotrain.config.several_runs import names, text_of
@@ -31,8 +32,8 @@ HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value �
   isotrain analyze list           what there is, with the question each one answers
   isotrain analyze keys NAME      the keys of an analysis, with what they mean
 
-Tables, figures and a page go to <output_dir>/analysis/NAME/. What was stopped (Ctrl-C, SIGTERM)
-goes on with the same command; what is finished is read, not measured again.
+Tables, figures and a page go to <output_dir>/analysis/NAME/<encoder>-<hash>/. What was stopped
+(Ctrl-C, SIGTERM) goes on with the same command; what is finished is read, not measured again.
 """
 REFUSED, FAILED = 2, 1
 CONFIG_DIR = "--config-dir="
@@ -79,12 +80,14 @@ def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
         return cfg, mistakes
     from isotrain.analysis.start import start_of, with_encoder_of_run
 
-    cfg = with_encoder_of_run(cfg, overrides)
-    try:
-        start_of(cfg)
-    except ValueError as error:
-        return cfg, [str(error)]
-    return cfg, encoder_mistakes(cfg)
+    if cfg.from_run is not None:
+        cfg = with_encoder_of_run(cfg, overrides)
+        try:
+            start_of(cfg)
+        except ValueError as error:
+            return cfg, [str(error)]
+        mistakes = mistakes_in_analysis(cfg)  # the encoder is the run's, and as little trusted
+    return cfg, mistakes or encoder_mistakes(cfg)
 
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:

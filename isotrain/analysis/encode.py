@@ -6,6 +6,7 @@ A sentences of a batch, T tokens, L blocks, D hidden, N spans (rows), M tokens o
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -212,7 +213,31 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
             return np.lib.format.open_memmap(path, mode="r+"), int(done)
     path.parent.mkdir(parents=True, exist_ok=True)
     note.unlink(missing_ok=True)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape), 0
+    rows = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    _allocate(path)
+    return rows, 0
+
+
+def _allocate(path: Path) -> None:
+    """Take the place of a sparse file: on a full disk a map that is written to kills the process.
+
+    Raises:
+        OSError: the disk has no place for it; the file is gone then.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+    size = path.stat().st_size
+    try:
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        path.unlink()
+        raise OSError(
+            error.errno,
+            f"rows need {size / 1e6:,.0f} MB in {path.parent} while they are measured "
+            f"({error.strerror}); free them, or give another place with output_dir=..., or fewer "
+            "rows with analysis.max_rows=...",
+        ) from error
 
 
 def _note(path: Path) -> Path:

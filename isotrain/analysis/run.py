@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig, open_dict
 
+from isotrain.analysis.given_files import given_files
 from isotrain.analysis.outputs import write_outputs
 from isotrain.analysis.published import (
     Published,
@@ -19,7 +20,7 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import start_of
+from isotrain.analysis.start import result_of, start_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Part, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder, made
@@ -29,7 +30,7 @@ from isotrain.config.redaction import redacted
 from isotrain.encoders.finished_run import sha256_of
 from isotrain.pages.summary import say
 from isotrain.progress import duration, working
-from isotrain.record import CannotRunError, check_writable, code_changes, environment
+from isotrain.record import CODE, CannotRunError, check_writable, code_changes, environment
 from isotrain.results import write_json
 from isotrain.types import Encoder, Source
 
@@ -56,8 +57,8 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
     `records.csv` (all that was measured, a line each), `tables.md` and `<table>.csv`,
     `analysis.html` with `figures/`, and `result.json`. A finished analysis is read, and no
     encoder loaded; one that was stopped goes on at the part, and among its rows at the batch,
-    where it was, unless its data or the run have changed. Disagreements are looked for with
-    `check=published` only.
+    where it was, unless its data, the run, or a file that the configuration names have changed.
+    Disagreements are looked for with `check=published` only.
 
     Raises:
         CannotRunError: a ValueError: an encoder, data or a run that is not there, or that do not
@@ -108,13 +109,18 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = str(cfg.encoder.get("name") or cfg.encoder["_target_"])
     if cfg.check is not None:
         check_comparable(published, name)
+        _check_start(cfg)
     source: Source = made(cfg.source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
     revisions = dict.fromkeys(source.revision_of(one) for one in analysis.data_sets(source))
-    facts = {"data": "; ".join(revisions), "from_run": None if end is None else sha256_of(end)}
+    facts = {
+        "data": "; ".join(revisions),
+        "from_run": None if end is None else sha256_of(end),
+        "files": given_files([plain(cfg)[key] for key in ("analysis", "encoder")]),
+    }
     return _Plan(cfg, analysis, source, published, name, end, store, facts)
 
 
@@ -122,6 +128,15 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     """Measure what is not yet; the record of the analysis."""
     cfg, store, limit = plan.cfg, plan.store, encoder.max_positions
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
+    if length < cfg.max_length:
+        say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
+    now_is = environment()
+    code = {key: now_is[key] for key in CODE}
+    if earlier := store.of_other_code(code):
+        say(
+            f"measured before by other code: {', '.join(earlier)}; rerun=true, once this analysis "
+            "is finished, measures all again"
+        )
     parts: list[tuple[str, str]] = []
     for weights, measured in each_weights(encoder, plan.end):
 
@@ -138,7 +153,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
                 )
             parts.append((weights, part.name))
             if not store.has(weights, part.name):
-                _keep(store, weights, part, tell)
+                _keep(store, weights, part, code, tell)
     return {
         "status": "finished",
         "analysis": plan.analysis.name,
@@ -147,18 +162,33 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         **plan.facts,
         "parts": parts,
         "seconds": {f"{weights}/{part}": store.seconds(weights, part) for weights, part in parts},
-        "environment": environment() | {"device": str(cfg.device)},
+        "other_code": store.of_other_code(code),
+        "environment": now_is | {"device": str(cfg.device)},
     }
 
 
-def _keep(store: Store, weights: str, part: Part, tell: Callable[[str], None]) -> None:
+def _keep(
+    store: Store, weights: str, part: Part, code: dict[str, Any], tell: Callable[[str], None]
+) -> None:
     """Measure a part and keep what it found."""
     tell(f"measuring {part.name}")
     began_at = time.perf_counter()
     found = part.measure()
     took = time.perf_counter() - began_at
-    store.keep(weights, part.name, found, took)
+    store.keep(weights, part.name, found, took, code)
     say(f"{part.name}, weights {weights}: {duration(took)}")
+
+
+def _check_start(cfg: DictConfig) -> None:
+    """Refuse to judge a run by published figures whose encoder it did not start with."""
+    run = {} if cfg.from_run is None else result_of(cfg.from_run)
+    reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
+    if run.get("init_from") or reinit:
+        other = "blocks drawn anew" if reinit else "the weights of another run"
+        raise ValueError(
+            f"check=published needs the encoder as it was published, and the run of "
+            f"from_run={cfg.from_run} started with {other}; use check=null"
+        )
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:

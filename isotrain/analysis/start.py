@@ -17,7 +17,8 @@ def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig
 
     A run that is not there is left for `start_of` to tell.
     """
-    given = any(text.partition("=")[0].partition(".")[0] == "encoder" for text in overrides)
+    keys = [text.lstrip("+~").partition("=")[0] for text in overrides]
+    given = any(key.partition(".")[0] == "encoder" for key in keys)
     if cfg.from_run is None or given:
         return cfg
     if encoder := result_of(cfg.from_run).get("config", {}).get("encoder"):

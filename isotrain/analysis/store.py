@@ -34,11 +34,12 @@ class Store:
     def owned(self) -> Iterator[None]:
         """While a block lasts no other process measures here.
 
-        A block that fails before any part or row is kept leaves no folder behind.
+        A block that fails in a new folder before any part or row is kept leaves none behind.
 
         Raises:
             CannotRunError: another one does.
         """
+        is_new = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock")
         try:
@@ -50,7 +51,7 @@ class Store:
         try:
             yield
         except BaseException:
-            if not any(file.is_file() for file in self.folder.glob("*/**/*")):
+            if is_new and not any(file.is_file() for file in self.folder.glob("*/**/*")):
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
         finally:
@@ -65,11 +66,12 @@ class Store:
     def begin(self, facts: Mapping[str, Any], anew: bool) -> list[str]:
         """Note what is measured; why earlier parts were dropped, a sentence for each reason.
 
-        With `anew`, and where a fact has changed, earlier parts and rows go.
+        With `anew`, earlier parts and rows go where the analysis was finished: a stopped one goes
+        on. Where a fact has changed they go in any case.
         """
         n_parts = len(list(self.folder.glob("parts/*.json")))
         changed = self._changed(facts)
-        if anew or changed:
+        if changed or (anew and (self.folder / "result.json").is_file()):
             (self.folder / "result.json").unlink(missing_ok=True)
             for name in ("parts", "rows"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -92,18 +94,27 @@ class Store:
         """Whether a part is measured."""
         return self._file(weights, part).is_file()
 
-    def keep(self, weights: str, part: str, found: Found, seconds: float) -> None:
-        """Keep what a part found, and how long that took."""
+    def keep(
+        self, weights: str, part: str, found: Found, seconds: float, code: Mapping[str, Any]
+    ) -> None:
+        """Keep what a part found, how long that took, and which code found it."""
         file = self._file(weights, part)
         if found.arrays:
             with replacing(file.with_suffix(".npz")) as packed:
                 np.savez_compressed(packed, **found.arrays)  # type: ignore[arg-type]
         records = [dict(record) for record in found.records]
-        write_json(file, {"seconds": round(seconds, 2), "records": records})
+        content = {"seconds": round(seconds, 2), "code": dict(code), "records": records}
+        write_json(file, content)
 
     def seconds(self, weights: str, part: str) -> float:
         """How long a part took that is measured."""
         return float(self._read(weights, part)["seconds"])
+
+    def of_other_code(self, code: Mapping[str, Any]) -> list[str]:
+        """The names of kept parts that other code than this has measured."""
+        files = sorted(self.folder.glob("parts/*.json"))
+        kept = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+        return [name for name, content in kept.items() if content.get("code") != dict(code)]
 
     def outcome(self, parts: Sequence[tuple[str, str]]) -> Outcome:
         """What parts found, given as (weights, part name), with the weights in each record."""

@@ -33,6 +33,8 @@ def start_file(cfg: DictConfig) -> Path | None:
     result = read_result(folder)
     if not result:
         raise ValueError(f"init_from={init_from}: there is no result.json in {folder}; {WANTED}")
+    if "checkpoint" not in result.get("config", {}):
+        raise ValueError(f"init_from={init_from}: {folder} is not that of a training run; {WANTED}")
     if result["status"] != "finished":
         raise ValueError(
             f"init_from={init_from}: that run is {result['status']}, not finished; give its "

@@ -40,4 +40,5 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
             "tokenizer beside the model (tokenizer.save_pretrained)"
         )
     complete(tokenizer)
-    return TransformerEncoder(model, tokenizer, f"{name}@{revision}" if revision else name)
+    commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest
+    return TransformerEncoder(model, tokenizer, f"{name}@{commit}" if commit else name)

@@ -90,6 +90,27 @@ def test_what_cannot_run_is_told_in_a_sentence(refused, arguments, told):
     assert told in refused(*arguments, *rest)
 
 
+def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
+    """A folder may come from anybody."""
+    config = {
+        "encoder": {"_target_": "shutil.copyfile", "src": "a", "dst": "b"},
+        "checkpoint": {"final": True},
+    }
+    (tmp_path / "run").mkdir()
+    write_json(tmp_path / "run" / "result.json", {"status": "finished", "config": config})
+    (tmp_path / "run" / "last.ckpt").touch()
+    told = refused(f"from_run={tmp_path / 'run'}", "source=demo")
+    assert "encoder._target_=shutil.copyfile is not allowed" in told
+    told = refused(f"from_run={tmp_path / 'run'}", "source=demo", "++encoder.revision=abc")
+    assert "that run trained another encoder" in told  # the key is not dropped without a word
+
+
+def test_an_analysis_is_no_run(refused, tmp_path):
+    write_json(tmp_path / "result.json", {"status": "finished", "config": {"encoder": {}}})
+    told = refused(f"from_run={tmp_path}", "source=demo")
+    assert f"{tmp_path} is not that of a training run; give the folder of a finished run" in told
+
+
 def test_missing_data_are_told_with_the_ways_out(refused, tmp_path, monkeypatch):
     monkeypatch.delenv("ISOTRAIN_DATA_DIR", raising=False)
     told = refused("encoder=tiny", "source=local")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 import torch
@@ -217,6 +219,26 @@ def test_the_rows_lie_in_a_file(tiny_encoder, subject_of):
     assert [len(block) for block in blocks] == [3, 3, 1]
     blocks[0].zero_()  # a copy: the file keeps its rows
     assert rows_LND[1, :3].any()
+
+
+def test_a_full_disk_is_told_before_a_row_is_written(tiny_encoder, subject_of, monkeypatch):
+    """A write to a mapped file that has no place on disk would kill the process."""
+    asked = []
+
+    def full(descriptor, offset, length):
+        asked.append(length)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("isotrain.analysis.encode.os.posix_fallocate", full)
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    subject = subject_of(encoder)
+    with pytest.raises(OSError, match=r"rows need .* MB in .*No space left .*output_dir=") as told:
+        encode_rows(subject, "rows", tokens, whole_sentences(tokens))
+    assert told.value.errno == errno.ENOSPC
+    n_bytes = (encoder.n_blocks + 1) * len(SENTENCES) * encoder.width * 4
+    assert n_bytes <= asked[0] <= n_bytes + 1024  # and the head of the file
+    assert [*subject.folder.glob("rows*")] == []
 
 
 def test_no_span_is_refused(tiny_encoder, subject_of):

@@ -15,7 +15,7 @@ from isotrain.analysis import run as run_module
 from isotrain.analysis import weights as weights_module
 from isotrain.analysis.corpora import read_corpus
 from isotrain.analysis.run import analyze
-from isotrain.analysis.weights import device_of, each_weights
+from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.encoders.finished_run import sha256_of
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import ENCODER
@@ -401,6 +401,66 @@ def test_weights_that_do_not_fit(cfg_of, finished_run):
         analyze(cfg_of(f"from_run={run}"))
 
 
-def test_the_encoder_as_given_is_one_and_in_evaluation_mode(tiny_encoder):
+def test_a_file_that_the_configuration_names_and_that_changed(cfg_of, tmp_path, capsys):
+    vectors = tmp_path / "vectors.txt"
+
+    def cfg():
+        cfg = cfg_of()
+        with open_dict(cfg):
+            cfg.encoder = {
+                "_target_": "isotrain.encoders.static.build_static",
+                "path": str(vectors),
+            }
+        return cfg
+
+    words = ("the", "a", "is", "of", "man", "dog")
+    vectors.write_text("".join(f"{word} {n} 1\n" for n, word in enumerate(words)))
+    folder, _ = analyze(cfg())
+    before = records_of(folder)
+    analyze(cfg())
+    assert records_of(folder) == before
+    assert "files changed" not in capsys.readouterr().out
+    vectors.write_text("".join(f"{word} {n} 9\n" for n, word in enumerate(words)))
+    assert analyze(cfg())[0] == folder
+    assert "files changed since this analysis was begun" in capsys.readouterr().out
+    assert records_of(folder) != before
+
+
+def test_parts_that_other_code_measured_are_told_and_noted(cfg_of, capsys):
+    Toy.stop = kill_at("second")
+    with pytest.raises(KilledError):
+        analyze(cfg_of())
+    Toy.stop = None
+    (part,) = Path(cfg_of().output_dir).rglob("as_given-first.json")
+    content = json.loads(part.read_text())
+    write_json(part, content | {"code": content["code"] | {"git": "0123456789ab"}})
+    folder, _ = analyze(cfg_of())
+    assert "measured before by other code: as_given-first;" in capsys.readouterr().out
+    assert read_result(folder)["other_code"] == ["as_given-first"]
+
+
+def test_a_length_beyond_the_positions_of_the_encoder_is_told(cfg_of, capsys):
+    analyze(cfg_of("max_length=100000"))
+    assert "max_length=100000 is beyond the positions of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", ["blocks drawn anew", "the weights of another run"])
+def test_a_run_that_started_from_other_weights_is_not_judged(cfg_of, finished_run, other):
+    first = finished_run(name="first")
+    record = {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
+    if other == "blocks drawn anew":
+        run = finished_run(reinit_blocks=1)
+    else:
+        run = finished_run(init_from=record)
+    name = "isotrain.encoders.tiny.build_tiny"
+    figure = {"encoder": name, "where": {}, "column": "mean", "value": 0.0, "tolerance": 9.0}
+    published = [{**figure, "source": "a paper"}]
+    with pytest.raises(CannotRunError, match=f"started with {other}; use check=null"):
+        analyze(cfg_of(f"from_run={run}", "check=published", published=published))
+    analyze(cfg_of(f"from_run={first}", "check=published", published=published))
+
+
+def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, tiny_encoder):
+    assert not first_encoder(cfg_of("device=cpu"), None).training
     encoder = tiny_encoder()
     assert [*each_weights(encoder, None)] == [("as given", encoder)]

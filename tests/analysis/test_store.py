@@ -16,6 +16,7 @@ from isotrain.record import CannotRunError
 from isotrain.results import write_json
 
 FACTS = {"data": "rte, version 1", "from_run": None}
+CODE = {"isotrain": "1.0", "git": "0123"}
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def store(tmp_path):
 
 
 def finish(store):
-    store.keep("as given", "layers", Found([{"layer": 0}]), 1.5)
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1.5, CODE)
     write_json(store.folder / "result.json", {"parts": [("as given", "layers")]})
 
 
@@ -35,8 +36,8 @@ def test_what_a_part_found_comes_back(store):
     records = [{"layer": 0, "value": 0.1 + 0.2, "word": "é|"}, {"layer": 1, "value": math.nan}]
     arrays = {"map": np.arange(6, dtype=np.float32).reshape(3, 2)}
     assert not store.has("as given", "layers")
-    store.keep("as given", "layers", Found(records, arrays), 1.234)
-    store.keep("after", "layers", Found([{"layer": 0}]), 0)
+    store.keep("as given", "layers", Found(records, arrays), 1.234, CODE)
+    store.keep("after", "layers", Found([{"layer": 0}]), 0, CODE)
     assert store.has("as given", "layers")
     assert store.seconds("as given", "layers") == 1.23
     outcome = store.outcome([("as given", "layers"), ("after", "layers")])
@@ -50,7 +51,7 @@ def test_what_a_part_found_comes_back(store):
 
 
 def test_a_stopped_attempt_keeps_its_parts(store):
-    store.keep("as given", "layers", Found([{"layer": 0}]), 1)
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1, CODE)
     (store.rows("as given") / "x.npy").write_bytes(b"rows")
     again = Store(store.folder)
     assert again.begin(FACTS, anew=False) == []
@@ -59,7 +60,7 @@ def test_a_stopped_attempt_keeps_its_parts(store):
 
 
 def test_changed_data_are_told_and_earlier_parts_go(store):
-    store.keep("as given", "layers", Found([{"layer": 0}]), 1)
+    store.keep("as given", "layers", Found([{"layer": 0}]), 1, CODE)
     (store.rows("as given") / "x.npy").write_bytes(b"rows")
     told = store.begin({**FACTS, "data": "rte, version 2"}, anew=False)
     assert told == [
@@ -91,6 +92,21 @@ def test_anew_drops_all_and_tells_nothing(store):
     assert store.begin(FACTS, anew=True) == []
     assert not store.has("as given", "layers")
     assert store.finished(FACTS) == {}
+
+
+def test_anew_that_was_stopped_goes_on(store):
+    finish(store)
+    store.begin(FACTS, anew=True)
+    store.keep("as given", "first", Found([]), 1, CODE)
+    store.begin(FACTS, anew=True)
+    assert store.has("as given", "first")
+
+
+def test_parts_of_other_code_are_named(store):
+    store.keep("as given", "first", Found([]), 1, CODE)
+    store.keep("as given", "second", Found([]), 1, {**CODE, "git": "4567"})
+    assert store.of_other_code(CODE) == ["as_given-second"]
+    assert store.of_other_code({**CODE, "git": "4567"}) == ["as_given-first"]
 
 
 def test_rows_of_other_weights_are_other_rows(store):
@@ -127,6 +143,18 @@ def test_a_failure_before_anything_is_kept_leaves_no_folder(tmp_path):
     assert not store.folder.exists()
 
 
+def test_a_failure_leaves_an_earlier_folder_as_it_was(store):
+    (store.folder / "tables.md").write_text("of an earlier call")
+
+    def fail():
+        with store.owned():
+            raise ValueError("no rows")
+
+    with pytest.raises(ValueError, match="no rows"):
+        fail()
+    assert (store.folder / "tables.md").read_text() == "of an earlier call"
+
+
 @pytest.mark.parametrize("kept", ["part", "rows"])
 def test_a_failure_later_keeps_what_is_there(kept, tmp_path):
     store = Store(tmp_path / "new")
@@ -135,7 +163,7 @@ def test_a_failure_later_keeps_what_is_there(kept, tmp_path):
         with store.owned():
             store.begin(FACTS, anew=False)
             if kept == "part":
-                store.keep("as given", "layers", Found([]), 1)
+                store.keep("as given", "layers", Found([]), 1, CODE)
             else:
                 (store.rows("as given") / "x.npy").write_bytes(b"rows")
             raise KeyboardInterrupt

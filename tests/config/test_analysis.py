@@ -39,7 +39,7 @@ def lines_of(name):
 
 
 def test_there_are_analyses():
-    assert "contextuality" in NAMES
+    assert len(NAMES) >= 6
 
 
 @pytest.mark.parametrize("name", NAMES)
