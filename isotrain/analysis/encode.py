@@ -57,11 +57,22 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
     >>> tokens.special, tokens.words
     ([[1, 0, 0, 0, 1]], [[None, 0, 1, 1, None]])
     """
+    return tokenise_columns(tokenizer, [sentences], max_length)[0]
+
+
+def tokenise_columns(
+    tokenizer: Any, columns: Sequence[Sequence[str]], max_length: int
+) -> tuple[Tokens, list[list[int | None]]]:
+    """Tokens of the rows of one or two columns of texts, and of two the column of each token.
+
+    That is None for special tokens. The longer text of a pair is cut first.
+    """
     found = Tokens([], [], [], [], 0)
+    owners: list[list[int | None]] = []
     is_cut: list[bool] = []
-    for start in range(0, len(sentences), CHUNK):
+    for start in range(0, len(columns[0]), CHUNK):
         encoded = tokenizer(
-            list(sentences[start : start + CHUNK]),
+            *(list(column[start : start + CHUNK]) for column in columns),
             truncation=True,
             max_length=max_length,
             padding=False,
@@ -75,8 +86,10 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
         found.offsets.extend(encoded["offset_mapping"])
         for encoding in encoded.encodings:
             found.words.append(encoding.word_ids)
+            if len(columns) > 1:
+                owners.append(encoding.sequence_ids)
             is_cut.append(bool(encoding.overflowing))
-    return found._replace(n_cut=sum(is_cut), is_cut=is_cut)
+    return found._replace(n_cut=sum(is_cut), is_cut=is_cut), owners
 
 
 def whole_sentences(tokens: Tokens) -> Spans:

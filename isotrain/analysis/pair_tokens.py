@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from isotrain.analysis.encode import CHUNK, Tokens
+from isotrain.analysis.encode import Tokens, tokenise_columns
 from isotrain.types import Batch, Edit, Encoder, EncoderOutput
 
 
@@ -24,28 +24,8 @@ def tokenise_pairs(
     >>> owners
     [[None, 0, None, 1, None]]
     """
-    found = Tokens([], [], [], [], 0)
-    owners: list[list[int | None]] = []
-    is_cut: list[bool] = []
-    for start in range(0, len(pairs), CHUNK):
-        first, second = zip(*pairs[start : start + CHUNK], strict=True)
-        encoded = tokenizer(
-            list(first),
-            list(second),
-            truncation=True,
-            max_length=max_length,
-            padding=False,
-            return_special_tokens_mask=True,
-            return_offsets_mapping=True,
-        )
-        found.ids.extend(encoded["input_ids"])
-        found.special.extend(encoded["special_tokens_mask"])
-        found.offsets.extend(encoded["offset_mapping"])
-        for encoding in encoded.encodings:
-            found.words.append(encoding.word_ids)
-            owners.append(encoding.sequence_ids)
-            is_cut.append(bool(encoding.overflowing))
-    return found._replace(n_cut=sum(is_cut), is_cut=is_cut), owners
+    first, second = [one for one, _ in pairs], [two for _, two in pairs]
+    return tokenise_columns(tokenizer, [first, second], max_length)
 
 
 class SegmentedPairs:
