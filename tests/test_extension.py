@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -221,3 +223,37 @@ def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package
     told = "task.max_lenght is no argument of own_parts.Reversed; did you mean max_length?"
     assert told in found.stderr
     assert not (own_package / "runs").exists()
+
+
+def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
+    """`docs/extending.md`: five parts in a package of one's own, and the command that runs them."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 10
+    for name, text in blocks:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "mine" / "__init__.py").touch()
+    rows = [
+        {"sentence1": f"the cat is {n}", "sentence2": f"the dog is {n}", "label": n % 2}
+        for n in range(16)
+    ]
+    for split in ("train", "dev"):
+        file = tmp_path / "data" / "headlines" / f"{split}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (block,) = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exported, command = block.replace("\\\n", " ").splitlines()
+    allowed = dict(text.split("=") for text in shlex.split(exported, comments=True)[1:])
+    found = train(
+        *("-m", *shlex.split(command)),
+        *("trainer.max_steps=2", "data.batch_size=8", "trainer.accelerator=cpu"),
+        cwd=tmp_path,
+        **allowed,
+    )
+    assert found.returncode == 0, found.stderr
+    (folder,) = tmp_path.glob("runs/headlines/damp-shrink-*")
+    scores = json.loads((folder / "result.json").read_text())["scores"]
+    assert scores["isotropy/row_norm/layer_01/tokens"] > 0
+    assert scores["isotropy/row_norm/pooled/after"] < scores["isotropy/row_norm/pooled/before"]
+    assert 0 <= scores["val/accuracy"] <= 1
