@@ -6,7 +6,7 @@ The check of a command line reads the annotation from the source, `checked` when
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from typing import (
     Any,
@@ -53,7 +53,8 @@ class Bounds(NamedTuple):
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function or constructor, made to refuse what its annotations do not allow.
 
-    Judged are `Bounds` and `Literal`; types are not.
+    Judged are `Bounds` and `Literal`; types are not. Annotations are read at the first call, when
+    every name in them is there.
 
     >>> from typing import Annotated
     >>> @checked
@@ -64,10 +65,15 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     ValueError: x must be at least 0, got -1
     """
 
+    @cache
+    def declared() -> tuple[tuple[str, ...], dict[str, Any]]:
+        names = tuple(signature(function).parameters)
+        return names, get_type_hints(function, include_extras=True)
+
     @wraps(function)
     def with_legal_arguments(*args: P.args, **kwargs: P.kwargs) -> R:
-        hints = get_type_hints(function, include_extras=True)
-        by_place = zip(signature(function).parameters, args, strict=False)
+        names, hints = declared()
+        by_place = zip(names, args, strict=False)
         for name, value in [*by_place, *kwargs.items()]:
             if name in hints and (refusal := _refusal(hints[name], value)):
                 raise ValueError(f"{name} {refusal}")

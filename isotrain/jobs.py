@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from isotrain.config.compose import RunJob, job_text, write_job
@@ -19,6 +20,7 @@ from isotrain.config.redaction import redacted
 
 COMMAND = (sys.executable, "-m", "isotrain", "job")
 JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
+STARTED = "isotrain: started "  # the first line of each attempt in a log
 POLL_S = 0.1  # between two looks at a process
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
 
@@ -40,7 +42,8 @@ def start_job(
     Args:
         job: the run, and the arm that names its folder.
         file: where the job is written, and read by the process; None = it goes by the environment.
-        log: receives what the process prints; None = where this process prints.
+        log: receives what the process prints, behind what earlier attempts left there and a line
+            that begins with `STARTED`; None = where this process prints.
         command: what runs a job; the file is its last argument.
         environment: variables beside this process's own and `OMP_NUM_THREADS`, the job's threads.
         pass_fds: descriptors that it keeps open until it ends, such as that of a lock.
@@ -59,8 +62,10 @@ def start_job(
         given[JOB] = job_text(job)
     else:
         write_job(job, file)
-    stream = None if log is None else log.open("wb")
+    stream = None if log is None else log.open("ab", buffering=0)
     try:
+        if stream is not None:
+            stream.write(f"{STARTED}{datetime.now():%Y-%m-%d %H:%M:%S}\n".encode())
         return subprocess.Popen(
             [*command, *([] if file is None else [str(file)])],
             stdin=subprocess.PIPE if ends_with_us else subprocess.DEVNULL,
@@ -136,13 +141,14 @@ def own_environment() -> dict[str, str]:
 
 
 def last_lines(log: Path) -> list[str]:
-    """The last lines of a log that are not blank, at most `LAST_LINES`, without secrets.
+    """The last lines of the last attempt in a log that are not blank, without secrets.
 
-    None where there is no log.
+    At most `LAST_LINES`; none where there is no log.
     """
     if not log.is_file():
         return []
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         lines = file.read().decode("utf-8", errors="replace").splitlines()
-    return [str(redacted(line)) for line in lines if line.strip()][-LAST_LINES:]
+    begins = max((k for k, line in enumerate(lines, 1) if line.startswith(STARTED)), default=0)
+    return [str(redacted(line)) for line in lines[begins:] if line.strip()][-LAST_LINES:]

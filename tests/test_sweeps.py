@@ -21,7 +21,8 @@ from isotrain.config.compose import RunJob
 from isotrain.config.sweep import check_sweep, n_jobs, with_sweeps
 from isotrain.devices import device_for
 
-CONF = Path(__file__).parents[1] / "conf" / "sweep"
+ROOT = Path(__file__).parents[1]
+CONF = ROOT / "conf" / "sweep"
 BASE = ["encoder=tiny", "source=demo"]
 NAMES = sorted(file.stem for file in CONF.glob("*.yaml"))
 
@@ -216,6 +217,44 @@ def toy_search(tmp_path, monkeypatch):
     (tmp_path / "plugins" / "hydra_plugins").mkdir(parents=True)
     (tmp_path / "plugins" / "hydra_plugins" / "toy.py").write_text(TOY)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugins"))
+
+
+RAY = '''
+"""The configuration of hydra-ray-launcher 1.2.2, without Ray."""
+from dataclasses import dataclass, field
+from typing import Any, Dict
+from hydra.core.config_store import ConfigStore
+
+@dataclass
+class RayConf:
+    init: Dict[str, Any] = field(default_factory=lambda: {"address": None})
+    remote: Dict[str, Any] = field(default_factory=dict)
+
+@dataclass
+class RayLauncherConf:
+    _target_: str = "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher"
+    ray: RayConf = field(default_factory=RayConf)
+
+ConfigStore.instance().store(
+    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="ray_launcher"
+)
+'''
+
+
+def test_the_command_of_the_manual_for_ray_is_one_that_its_plugin_takes(toy_search, tmp_path):
+    (tmp_path / "plugins" / "hydra_plugins" / "ray.py").write_text(RAY)
+    manual = (ROOT / "docs" / "sweeps.md").read_text("utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^isotrain train (-m .*launcher=ray .*)", manual, re.MULTILINE)
+    _, *line = shlex.split(command)
+    code = (
+        "from isotrain.config.sweep import check_sweep\n"
+        f"for line in ({line!r}, [text.lstrip('+') for text in {line!r}]):\n"
+        f"    print(check_sweep([*line, *{BASE!r}], None, True)[2])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    taken, without_plus = found.stdout.splitlines()
+    assert taken == "[]"
+    assert "num_cpus" in without_plus
 
 
 # ----------------------------------------------------------------------------- one process a job
@@ -514,22 +553,31 @@ def train(folder, *arguments, **environment):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_every_launcher_runs_a_process_a_job_and_a_failure_stops_none(tmp_path, small, launcher):
-    options = ["hydra.launcher.n_jobs=2"] * (launcher == "joblib")
-    line = [*small, f"hydra/launcher={launcher}", *options, "task=rte", "metric=[]"]
-    line += ["optimizer.lr=1e30,1e-3", "seed=0,1", "trainer.max_steps=3"]
-    process = train(tmp_path, *line)
+@pytest.mark.parametrize(
+    ("launcher", "options", "arms"),
+    [
+        ("basic", [], ["none"]),  # it is the default
+        ("joblib", ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], ["none", "mean"]),
+        ("submitit_local", ["hydra/launcher=submitit_local"], ["none"]),
+    ],
+)
+def test_every_launcher_runs_a_process_a_job_and_a_failure_stops_none(
+    tmp_path, small, launcher, options, arms
+):
+    line = [*small, *options, "task=rte", "metric=[]", "trainer.max_steps=3"]
+    process = train(tmp_path, *line, "optimizer.lr=1e30,1e-3", f"isotropy={','.join(arms)}")
     out, err = process.communicate(timeout=280)
     assert process.returncode == 1, out + err
     results = [json.loads(p.read_text()) for p in tmp_path.glob("my runs/rte/*/result.json")]
-    ends = {(r["config"]["optimizer"]["lr"], r["seed"]): r["status"] for r in results}
+    ends = {(r["config"]["optimizer"]["lr"], r["arm"]): r["status"] for r in results}
     assert ends == {
-        **{(1e30, seed): "failed" for seed in (0, 1)},
-        **{(1e-3, seed): "finished" for seed in (0, 1)},
+        **{(1e30, arm): "failed" for arm in arms},
+        **{(1e-3, arm): "finished" for arm in arms},
     }
-    assert "sweep: 4 jobs, 2 failed" in out
-    assert len(re.findall(r"failed: \d optimizer.lr=1e\+?30 seed=\d, exit code 1", out)) == 2
+    assert len(results) == 2 * len(arms)
+    assert f"sweep: {2 * len(arms)} jobs, {len(arms)} failed" in out
+    told = re.findall(r"failed: \d optimizer.lr=1e\+?30.*, exit code 1", out)
+    assert len(told) == len(arms)
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["my runs"]
 
@@ -570,4 +618,6 @@ def test_each_trial_of_a_search_over_two_devices_has_one_set_of_values(toy_searc
     results = [json.loads(p.read_text()) for p in tmp_path.glob("my runs/rte/*/result.json")]
     scores = {r["seed"]: r["scores"]["val/accuracy"] for r in results}
     assert {r["n_processes"] for r in results} == {2}
+    assert {r["status"] for r in results} == {"finished"}
+    assert {r["config"]["seed"] for r in results} == {0, 1}
     assert json.loads((tmp_path / "told.json").read_text()) == [scores[0], scores[1]]

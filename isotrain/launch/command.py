@@ -54,8 +54,11 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--jobs is for run and status; a report starts nothing")
     if given.watch and "watch" not in ACTIONS[given.action]:
         parser.error("--watch is for status")
-    if given.study is None and given.action != "list":
-        parser.error("a study is required: its name")
+    if given.study is None:
+        if given.action != "list":
+            parser.error("a study is required: its name")
+        if given.name is not None or given.config_dir is not None:
+            parser.error("--name and --config-dir are for one study: list NAME")
     n_jobs = 1 if given.jobs is None else given.jobs
     try:
         if given.study is None:

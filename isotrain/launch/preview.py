@@ -32,16 +32,21 @@ def preview(study: Study, question: str = "", overrides: Sequence[str] = ()) -> 
     lines = [
         f"study {study.name}: {' × '.join(counts)} = {n_runs} runs"
         + f"; {question}" * bool(question),
-        f"every run: {_line(in_force((*SHARED, *study.overrides, *overrides)))}",
-        *(f"task {task}: {_line(own)}" for task, own in study.tasks.items()),
+        f"every run: {one_line(in_force((*SHARED, *study.overrides, *overrides)))}",
+        *(f"task {task}: {one_line(own)}" for task, own in study.tasks.items()),
     ]
     for arm, own in study.arms.items():
-        lines.append(f"arm {arm}: {_line(own)}" + "; the baseline" * (arm == study.baseline))
+        lines.append(f"arm {arm}: {one_line(own)}" + "; the baseline" * (arm == study.baseline))
     lines.append(f"seeds: {listed(study.seeds)}")
     if study.margin is not None:
         lines.append(f"margin: {study.margin:g}")
     return lines
 
 
-def _line(overrides: Sequence[str]) -> str:
+def one_line(overrides: Sequence[str]) -> str:
+    """Overrides as a command line has them, without secrets.
+
+    >>> one_line(["site=[tokens]", "seed=1"])
+    "'site=[tokens]' seed=1"
+    """
     return shlex.join(redacted(list(overrides))) or "nothing of its own"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Group
-from rich.live import Live
 from rich.table import Table
 
-from isotrain.pages.summary import say
-from isotrain.progress import duration, is_watched
+from isotrain.launch.watch import show
+from isotrain.progress import duration
 from isotrain.study.definition import Study
 from isotrain.study.history import listed
 from isotrain.study.plan import Job
@@ -31,7 +29,6 @@ from isotrain.study.progress import (
 from isotrain.study.stored import stored
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
-REDRAW_S = 3.0  # between two looks of --watch
 MOST_REASONS = 20  # of failures, told below the table
 
 
@@ -44,12 +41,18 @@ class State(NamedTuple):
     n_steps: int | None = None  # of the whole training, at most
     reason: str = ""  # of a failure, or which file is damaged or lacks something
     took_s: float | None = None  # a finished run that was never stopped, with start-up and page
+    is_over: bool = False  # it failed in the call at work, which tries no run twice
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the call at work does it, or the next one."""
+        return self.state != "finished" and not self.is_over
 
     @property
     def share_left(self) -> float:
-        """Of the training, 1 where nothing is known."""
-        if self.state == "finished" or self.step is None or not self.n_steps:
-            return float(self.state != "finished")
+        """Of the training of a run that is left, 1 where nothing is known."""
+        if self.step is None or not self.n_steps:
+            return 1.0
         return max(0.0, 1 - self.step / self.n_steps)
 
 
@@ -58,41 +61,36 @@ def show_status(
 ) -> int:
     """1 where a run has failed, otherwise 0; nothing is started and nothing is written.
 
-    With `watch` the table is drawn anew until every run has finished or failed; without a terminal
-    it is printed once, which is told.
-
     Args:
         study: whose runs.
         jobs: they, as planned.
         folder: the study's.
         n_jobs: runs at a time where no call is at work, which says how many it has; None = as many
             as the last call had, or 1.
-        watch: as above.
+        watch: the table is drawn anew until nothing is to come: what failed comes again only in
+            another call than it failed in.
     """
-    states = [state_of(job, folder) for job in jobs]
+    states: dict[str, State] = {}
 
-    def drawn() -> Group:
+    def look() -> tuple[Group, bool]:
+        for job in jobs:
+            if job.name not in states or states[job.name].state != "finished":
+                states[job.name] = state_of(job, folder)
         lock = folder / "lock"
         is_at_work, known = is_locked(lock), at_a_time(lock)
-        given = known if is_at_work else n_jobs
-        return status_table(study, states, given or known or n_jobs or 1, is_at_work)
+        n_at_once = (known if is_at_work else n_jobs) or known or n_jobs or 1
+        found = list(states.values())
+        is_to_come = any(s.is_left and (is_at_work or s.state != "failed") for s in found)
+        return status_table(study, found, n_at_once, is_at_work), not is_to_come
 
-    if watch and is_watched():
-        with Live(drawn(), transient=True) as live:
-            while any(s.state not in ("finished", "failed") for s in states):
-                time.sleep(REDRAW_S)
-                states = [s if s.state == "finished" else state_of(s.job, folder) for s in states]
-                live.update(drawn(), refresh=True)
-    if watch and not is_watched():
-        say("--watch redraws on a terminal, and this is none: the status once")
-    for part in drawn().renderables:
-        say(part)
-    return int(any(s.state == "failed" for s in states))
+    show(look, watch)
+    return int(any(state.state == "failed" for state in states.values()))
 
 
 def state_of(job: Job, folder: Path) -> State:
     """How far a run is, by what its folder and the study's `folder` hold."""
     record, damage, lack = stored(job.folder)
+    file = folder / "jobs" / f"{job.name}.json"
     log = folder / "logs" / f"{job.name}.log"  # locked from the first moment of a process on
     own = record.get("status") != "finished" and (is_owned(job.folder) or is_locked(log))
     if damage:
@@ -100,9 +98,10 @@ def state_of(job: Job, folder: Path) -> State:
     if not record:
         if own or not (code := _exit_code(log)):
             return State(job, "running" if own else "waiting")
-        return State(job, "failed", reason=f"exit code {code}; logs/{job.name}.log tells why")
+        why = f"exit code {code}; logs/{job.name}.log tells why"
+        return State(job, "failed", reason=why, is_over=_is_over(file, folder / "lock"))
     if record["status"] == "finished":
-        took = _took_s(record, folder / "jobs" / f"{job.name}.json", log)
+        took = _took_s(record, file, log)
         return State(job, "finished", reason=f"{lack}; no table has it" * bool(lack), took_s=took)
     of_all = _n_steps(job, record)
     if own:
@@ -110,22 +109,23 @@ def state_of(job: Job, folder: Path) -> State:
     step = checkpoint_step(job.folder / "resume.ckpt")
     if record["status"] == "failed":
         reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
-        return State(job, "failed", step, of_all, reason)
+        is_over = _is_over(file, folder / "lock")
+        return State(job, "failed", step, of_all, reason, is_over=is_over)
     return State(job, "interrupted", step, of_all)
 
 
 def seconds_left(states: Sequence[State], n_jobs: int) -> float | None:
     """By the mean of the finished runs of the same task, `n_jobs` at a time; None where unknown.
 
-    A failed run counts: the same command does it again. Of a task without a finished run the mean
-    over the other tasks is taken.
+    A failed run counts, since the same command does it again; not while the call in which it failed
+    is at work. Of a task without a finished run the mean over the other tasks is taken.
     """
     took = {
         task: [s.took_s for s in own if s.took_s is not None]
         for task, own in _by_task(states).items()
     }
     known = [seconds for own in took.values() for seconds in own]
-    left = [s for s in states if s.state != "finished"]
+    left = [s for s in states if s.is_left]
     if left and not known:
         return None
     work = [fmean(took[s.job.task] or known) * s.share_left for s in left]
@@ -151,7 +151,7 @@ def status_table(
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
     line = f"study {study.name}: {len(states)} runs, {', '.join(told)}"
-    if n_left := len(states) - counts["finished"]:
+    if n_left := sum(s.is_left for s in states):
         n_at_once = min(n_jobs, n_left)
         left = seconds_left(states, n_at_once)
         known = "time left unknown: none has finished" if left is None else ""
@@ -187,6 +187,14 @@ def _n_steps(job: Job, record: dict[str, Any]) -> int | None:
     if not n_rows:
         return None
     return n_steps(job.of_pair.trainer, int(n_rows), int(job.of_pair.data.batch_size))
+
+
+def _is_over(job_file: Path, lock: Path) -> bool:
+    """Whether the call at work has started a run; it wrote to the lock when it began."""
+    try:
+        return is_locked(lock) and job_file.stat().st_mtime_ns >= lock.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | None:

@@ -22,13 +22,16 @@ from isotrain.study.plan import SHARED, Job, in_force, study_folder
 from isotrain.study.results import NOT_RUN
 from isotrain.whole_files import replace_bytes
 
+PAGE = "study.html"
+
 
 def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:
     """The folder with the tables and the page of a study, made anew; no run is started.
 
     `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
     `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
-    tables are the same bytes for the same runs, whenever and in whatever order they finished.
+    tables are the same bytes for the same runs, whenever and in whatever order they finished. An
+    earlier page is removed first: none stands beside tables that it does not show.
 
     Raises:
         StudyError: no run has finished; nothing is written then.
@@ -49,6 +52,7 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
         "runs.csv": runs_csv(found.runs).encode(),
         "runs.parquet": runs_parquet(found.runs),
     }
+    (folder / PAGE).unlink(missing_ok=True)
     replace_files(folder, files)
     say(files["table.md"].decode())
     say(f"{folder}: {', '.join(files)}")
@@ -70,7 +74,7 @@ def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequenc
     study = found.study
     file = _file(study, folder)
     try:
-        with working("drawing study.html"):
+        with working(f"drawing {PAGE}"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
             from isotrain.reporting.page_content import page_content
 
@@ -82,7 +86,7 @@ def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequenc
             say(write_study_page(folder, content))
     except Exception as error:  # whatever a plotting library may raise
         reason = redacted(f"{type(error).__name__}: {error}")
-        say(f"{folder / 'study.html'} could not be drawn ({reason}); the tables are complete")
+        say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")
 
 
 def _file(study: Study, folder: Path) -> str:

@@ -130,11 +130,8 @@ def _mistakes(content: Any) -> list[str]:
     if isinstance(arms, dict) and "baseline" in content and content["baseline"] not in arms:
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms])
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
-    if "margin" in content and not (_is_number(content["margin"]) and content["margin"] > 0):
-        mistakes.append(
-            "margin is the largest difference that counts as none, in units of the score and "
-            f"above 0, such as 0.01 for a point of accuracy; got {content['margin']!r}"
-        )
+    if "margin" in content:
+        mistakes += margin_mistakes(content["margin"])
     if "published" in content:
         tasks = content.get("tasks")
         names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
@@ -143,6 +140,20 @@ def _mistakes(content: Any) -> list[str]:
     if not numbers or not seeds or len(set(seeds)) < len(seeds):
         mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
     return mistakes
+
+
+def margin_mistakes(margin: Any) -> list[str]:
+    """What is wrong with a margin.
+
+    >>> margin_mistakes(0.01)
+    []
+    """
+    if _is_number(margin) and margin > 0:
+        return []
+    return [
+        "margin is the largest difference that counts as none, in units of the score and above 0, "
+        f"such as 0.01 for a point of accuracy; got {margin!r}"
+    ]
 
 
 def _group_mistakes(key: str, group: Any) -> list[str]:

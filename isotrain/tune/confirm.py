@@ -20,7 +20,10 @@ from isotrain.tune.plan import Plan, runs_of
 from isotrain.tune.space import Value, overrides_of
 
 N_SEEDS = 8  # from this number on a study judges paired differences by permutation
-MARGIN = 0.02  # in units of the score: differences within it count as none
+NOTHING = (
+    "Its values compute what the overrides alone compute, or those cannot run without them: there "
+    "is nothing to confirm."
+)
 COMPARED = ("isotropy", "objective")  # groups that a search is about, if it has one
 WIDTH = 96
 
@@ -41,17 +44,26 @@ def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
     return max(complete, key=lambda t: (sign * t.values[0], -t.number), default=None)
 
 
-def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | None:
+def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | str:
     """A study of the best trial of each option of a key, or of the best trial and its ablations.
+
+    In its place a sentence that says why there is none: nothing to compare, or an objective that a
+    study does not judge by.
 
     The first where the search says which key to `compare`, or searches `isotropy` or `objective`,
     and two of its options have a complete trial. Otherwise the baseline is the overrides alone, and
     `without_<leaf>` the best trial with one searched key at its default. An arm that would compute
-    the same as another, or that cannot run, is left out. None where that leaves nothing to compare.
+    the same as another, or that cannot run, is left out.
     """
     best = best_trial(trials, plan)
     if best is None:
-        return None
+        return NOTHING
+    if plan.objective != plan.monitored:
+        score = f", {plan.monitored}" if plan.monitored else ""
+        return (
+            f"No study is written to confirm it: a study compares what the task monitors{score}, "
+            f"and the trials were chosen by {plan.objective}."
+        )
     chosen = _best_of_each(plan, trials)
     if len(chosen) > 1:
         arms = _different(plan, {name: trial.params for name, trial in chosen.items()})
@@ -60,10 +72,10 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
         chosen, without = {"winner": best}, _without(plan, best.params)
         arms = _different(plan, {"baseline": {}, "winner": best.params, **without})
         if "winner" not in arms:
-            return None
+            return NOTHING
         shows = _of_ablations(plan, arms)
     if len(arms) < 2:
-        return None
+        return NOTHING
     numbers = [trial.number for trial in chosen.values()]
     seeds = list(islice((k for k in count() if k not in plan.search.seeds), N_SEEDS))
     name = "_".join(["confirm", plan.search.name, *map(str, numbers)])
@@ -71,7 +83,7 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
     which = "Trial" if len(numbers) == 1 else "Trials"
     made = (
         f"{which} {' and '.join(map(str, numbers))} of the {len(trials)} that search "
-        f"{plan.search.name} made, chosen by the score on dev. The best of several scores is "
+        f"{plan.search.name} made, chosen by {plan.objective}. The best of several scores is "
         "better than what the same values reach again, so the runs here have other seeds."
     )
     lines = [
@@ -84,8 +96,9 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | No
         *(f"  {json.dumps(arm)}: {json.dumps(own)}" for arm, own in arms.items()),
         f"baseline: {json.dumps(next(iter(arms)))} # that each other arm is compared with",
         f"seeds: {seeds} # none of the search",
-        f"margin: {MARGIN} # smaller differences of the score count as none; stated before any run",
     ]
+    if plan.search.margin is not None:
+        lines.append(f"margin: {plan.search.margin} # of the search's file: closer counts as equal")
     return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(arms), shows)
 
 

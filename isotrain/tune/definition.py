@@ -10,6 +10,7 @@ from typing import Any
 from isotrain.config import several_runs
 from isotrain.config.binding import nearest
 from isotrain.config.several_runs import NAME
+from isotrain.study.definition import margin_mistakes
 from isotrain.tune.space import Parameter, grid, parameters, space_mistakes
 
 CHOICES = {
@@ -43,6 +44,7 @@ class Search:
     warmup: int = 1  # evaluations in training at which no trial is pruned
     compare: str | None = None  # key whose options are the arms of the study that confirms; None =
     # isotropy or objective, if searched
+    margin: float | None = None  # of that study; None = it has none
     seed: int = 0  # of the sampler
 
 
@@ -67,6 +69,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     'tpe'
     """
     path = Path(name_or_path)
+    own = path.stem if name is None else name
     try:
         content = several_runs.read("tune", name_or_path)
     except ValueError as error:
@@ -74,12 +77,12 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if isinstance(content, dict) and n_trials is not None:
         content["n_trials"] = n_trials
     found = _mistakes(content)
-    if not re.fullmatch(NAME, name or path.stem):
-        found.append(f"the name {name or path.stem} must consist of letters, digits, _ and .")
+    if not re.fullmatch(NAME, own):
+        found.append(f"the name {own!r} must consist of letters, digits, _ and .")
     if found:
         raise TuneError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
     assert isinstance(content, dict)
-    search = _search(name or path.stem, content)
+    search = _search(own, content)
     if search.sampler == "grid":
         if endless := [p.key for p in search.space if p.every() is None]:
             raise TuneError(
@@ -119,6 +122,8 @@ def _mistakes(content: Any) -> list[str]:
             mistakes.append(f"{key} must be a whole number from {least}, got {value}")
     if not isinstance(content.get("objective", ""), str | None):
         mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")
+    if (margin := content.get("margin")) is not None:
+        mistakes += margin_mistakes(margin)
     if (compare := content.get("compare")) is not None and "space" in content and not mistakes:
         with_options = [p.key for p in parameters(content["space"]) if p.options and not p.when]
         if compare not in with_options:

@@ -14,7 +14,7 @@ from isotrain.config.compose import RunJob, content_hash, run_folder
 from isotrain.config.reading import class_constant
 from isotrain.config.several_runs import mistakes_of_one_of_several
 from isotrain.files import file_mistakes
-from isotrain.study.plan import SHARED, in_force
+from isotrain.study.plan import SHARED
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.space import Value, corners, overrides_of
 
@@ -23,13 +23,14 @@ class Plan(NamedTuple):
     """A search that can run."""
 
     search: Search
-    overrides: tuple[str, ...]  # of every run: each key once, with the value that counts
+    overrides: tuple[str, ...]  # of every run; what comes later wins
     config_dir: str | None
     task: str
     objective: str
     direction: str  # max | min
     folder: Path  # <output_dir>/tune/<name>
     identity: Mapping[str, Any]  # what trials of one storage have in common
+    monitored: str | None  # the score that a study judges the task by; None = it does not tell
 
     @property
     def is_grid(self) -> bool:
@@ -55,7 +56,7 @@ def plan_search(
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    fixed = tuple(in_force((*SHARED, *search.overrides, *overrides)))
+    fixed = (*SHARED, *search.overrides, *overrides)
     mistakes = _undone(search, fixed)
     configs: list[tuple[dict[str, Value], DictConfig]] = []
     first = corners(search.space)[0]
@@ -72,7 +73,10 @@ def plan_search(
         raise TuneError("\n".join(dict.fromkeys(mistakes)))
     mistakes = [*_equal_runs(configs), *_several_tasks(configs)]
     cfg = configs[0][1]
-    objective, direction, wrong = _goal(search, str(cfg.task["_target_"]))
+    target = str(cfg.task["_target_"])
+    monitored, mode = class_constant(target, "monitor"), class_constant(target, "mode")
+    monitored = f"val/{monitored}" if monitored else None
+    objective, direction, wrong = _goal(search, target, monitored, mode)
     if mistakes := [*mistakes, *wrong]:
         raise TuneError("\n".join(mistakes))
     identity = {
@@ -91,6 +95,7 @@ def plan_search(
         direction,
         Path(str(cfg.output_dir)) / "tune" / search.name,
         identity,
+        monitored,
     )
 
 
@@ -142,10 +147,10 @@ def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> li
     return [f"scores of several tasks cannot be ranked ({', '.join(tasks)}); search on one"]
 
 
-def _goal(search: Search, task: str) -> tuple[str, str, list[str]]:
+def _goal(
+    search: Search, task: str, monitored: str | None, mode: str | None
+) -> tuple[str, str, list[str]]:
     """The objective, its direction, and what is wrong with them."""
-    monitor, mode = class_constant(task, "monitor"), class_constant(task, "mode")
-    monitored = f"val/{monitor}" if monitor else None
     objective = search.objective or monitored
     direction = search.direction or (mode if objective == monitored else None)
     mistakes = []

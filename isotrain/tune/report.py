@@ -17,10 +17,11 @@ from optuna.trial import FrozenTrial, TrialState
 from isotrain.locks import held
 from isotrain.pages.summary import say
 from isotrain.reporting.markdown import aligned
+from isotrain.study.plan import in_force
 from isotrain.tune.confirm import Confirmation, best_trial, confirmation
 from isotrain.tune.definition import TuneError
 from isotrain.tune.plan import Plan
-from isotrain.tune.space import Parameter
+from isotrain.tune.preview import spelled
 from isotrain.tune.storage import main_lock, n_tried
 from isotrain.whole_files import replace_text
 
@@ -54,7 +55,7 @@ def write_report(plan: Plan, study: optuna.Study) -> None:
             *_importances(plan, study, trials),
         ]
         study_to_run = confirmation(plan, trials)
-        if study_to_run is not None:
+        if isinstance(study_to_run, Confirmation):
             texts[study_to_run.file] = study_to_run.yaml
         lines += _best(plan, trials, study_to_run)
         texts["table.md"] = "\n".join(lines) + "\n"
@@ -88,8 +89,8 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
         f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
     )
     lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
-    lines += ["", f"- every run: `{' '.join(plan.overrides)}`"]
-    lines += [f"- {parameter.key}: {_spelled(parameter)}" for parameter in search.space]
+    lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
+    lines += [f"- {parameter.key}: {spelled(parameter)}" for parameter in search.space]
     lines.append(
         f"- score: {plan.objective}, the {end} is best"
         + (
@@ -103,13 +104,6 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
     if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
         lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]
     return lines
-
-
-def _spelled(parameter: Parameter) -> str:
-    text = ", ".join(parameter.options) or f"{parameter.low} to {parameter.high}"
-    text += ", log" * parameter.log + (f", step {parameter.step}" if parameter.step else "")
-    beside = [f"{key}={' or '.join(options)}" for key, options in parameter.when.items()]
-    return text + (f", where {' and '.join(beside)}" if beside else "")
 
 
 def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
@@ -157,9 +151,7 @@ def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial])
     ]
 
 
-def _best(
-    plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation | None
-) -> list[str]:
+def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation | str) -> list[str]:
     best = best_trial(trials, plan)
     if best is None:
         return ["No trial is complete, so there is no best one."]
@@ -169,12 +161,8 @@ def _best(
         f"{'above' if plan.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )
-    if study_to_run is None:
-        return [
-            text,
-            "Its values compute what the overrides alone compute, or those cannot run without "
-            "them: there is nothing to confirm.",
-        ]
+    if isinstance(study_to_run, str):
+        return [text, study_to_run]
     config = f" --config-dir {shlex.quote(plan.config_dir)}" if plan.config_dir else ""
     return [
         f"{text} To compare {', '.join(study_to_run.arms)}, on dev and test, over seeds that the "

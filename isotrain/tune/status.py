@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.table import Table
 
 from isotrain.config.compose import run_folder
+from isotrain.launch.watch import show
 from isotrain.locks import held
-from isotrain.pages.summary import say
 from isotrain.progress import duration
 from isotrain.study.history import listed
 from isotrain.study.progress import checkpoint_step, is_locked, n_steps, newest_step
@@ -39,22 +39,28 @@ class At(NamedTuple):
     share_left: float = 1.0  # of all runs of the trial; 1 where nothing is known
 
 
-def show_status(plan: Plan, study: optuna.Study, n_jobs: int = 1) -> int:
+def show_status(plan: Plan, study: optuna.Study, n_jobs: int = 1, watch: bool = False) -> int:
     """1 where a trial has failed, otherwise 0; nothing is started.
 
     Args:
         plan: of the search.
         study: its trials.
         n_jobs: trials at a time where none is running.
+        watch: the table is drawn anew until every trial has ended.
     """
-    with held(main_lock(plan)):  # nobody takes a trial at this moment
-        trials = study.get_trials(deepcopy=False)
-        open_ones = [trial for trial in trials if trial.state == TrialState.RUNNING]
-        owned = {t.number for t in open_ones if is_locked(trial_lock(plan, t.number))}
-    at = {trial.number: where(plan, trial, trial.number in owned) for trial in open_ones}
-    n_waiting = n_to_come(trials, plan, study.user_attrs.get(ASKED, plan.search.n_trials))
-    for part in status_table(plan, trials, owned, at, n_waiting, n_jobs).renderables:
-        say(part)
+
+    def look() -> tuple[Group, bool]:
+        with held(main_lock(plan)):  # nobody takes a trial at this moment
+            trials = study.get_trials(deepcopy=False)
+            open_ones = [trial for trial in trials if trial.state == TrialState.RUNNING]
+            owned = {t.number for t in open_ones if is_locked(trial_lock(plan, t.number))}
+        at = {trial.number: where(plan, trial, trial.number in owned) for trial in open_ones}
+        n_waiting = n_to_come(trials, plan, study.user_attrs.get(ASKED, plan.search.n_trials))
+        table = status_table(plan, trials, owned, at, n_waiting, n_jobs)
+        return table, not open_ones and not n_waiting
+
+    show(look, watch)
+    trials = study.get_trials(deepcopy=False)
     return int(any(trial.state == TrialState.FAIL for trial in trials))
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from isotrain.locks import held, take
 from isotrain.tune.definition import Search, TuneError
@@ -43,7 +45,8 @@ def opened(plan: Plan, must_exist: bool = False) -> Iterator[optuna.Study]:
     """The study of a plan; made where there is none, unless it must exist.
 
     Raises:
-        TuneError: the storage holds trials of another search, cannot be read, or is not there.
+        TuneError: the storage holds trials of another search, cannot be read, or is not there; or
+            it fails while it is open.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = plan.folder / DATABASE
@@ -79,6 +82,11 @@ def opened(plan: Plan, must_exist: bool = False) -> Iterator[optuna.Study]:
                 ) from error
             _refuse_another(study, plan)
         yield study
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise TuneError(
+            f"{path} cannot be read or written now ({type(error).__name__}: "
+            f"{str(error).splitlines()[0]}); the same command goes on when it can"
+        ) from error
     finally:
         if storage is not None:
             storage.remove_session()

@@ -132,11 +132,11 @@ def test_false_positives_of_the_permutation_test_with_heavy_tails():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [5, 10])
-@pytest.mark.parametrize("edge", [-0.01, 0.01])
-def test_equivalence_holds_its_level_at_the_edge_of_the_margin(n, edge):
+def test_equivalence_holds_its_level_at_the_edge_of_the_margin(n):
     """Sharp where the margin is wide for the spread, below 5 % where it is not."""
+    edge = 0.01 if n == 5 else -0.01  # a mirror image
     sharp = rejections(6000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.002, s))
-    blunt = rejections(2000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.03, s))
+    blunt = rejections(500, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.03, s))
     assert 0.04 < sharp < 0.06
     assert blunt < 0.02
 

@@ -250,7 +250,7 @@ def test_it_covers_the_difference_of_accuracies_for_new_rows_and_seeds(n_seeds, 
     covered = []
     for number in range(1500):
         *arms, truth = two_arms(rng, n_seeds, 300, **effects)
-        found = row_interval(*arms, ACCURACY, n_resamples=200, seed=number)
+        found = row_interval(*arms, ACCURACY, n_resamples=100, seed=number)
         covered.append(found.low <= truth <= found.high)
     assert 0.93 < np.mean(covered) < (0.985 if n_seeds == 3 else 0.975)
 
@@ -264,6 +264,6 @@ def test_it_covers_the_difference_of_rank_correlations(n_seeds, effects):
     covered = []
     for number in range(600):
         *arms, truth = two_cosines(rng, n_seeds, 200, **effects)
-        found = row_interval(*arms, SPEARMAN, n_resamples=200, seed=number)
+        found = row_interval(*arms, SPEARMAN, n_resamples=100, seed=number)
         covered.append(found.low <= truth <= found.high)
     assert 0.925 < np.mean(covered) < 0.985

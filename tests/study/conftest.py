@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.stand_in import OPENING, judged
+
 STUDY = """
 overrides: [encoder=tiny, source=demo]
 tasks: {rte: [task=rte]}
@@ -17,24 +19,18 @@ baseline: none
 seeds: [0, 1, 2]
 """
 # Plays `isotrain job FILE`: notes what it does, and leaves a result like that of a run.
-JOB = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-def note(what):
-    with open(os.environ["JOURNAL"], "a") as journal:
-        journal.write(f"{what} {Path(sys.argv[1]).stem} {os.getpid()}\\n")
-
+JOB = (
+    OPENING
+    + r"""
 def stop(*_):
     note("stop")
     sys.exit(143)
 
 signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.SIG_IGN)
 note("start")
-from isotrain.config.compose import plain, read_job, run_folder
-
-cfg, arm, *_ = read_job(Path(sys.argv[1]))
-name, folder = Path(sys.argv[1]).stem, run_folder(cfg, arm)
+job = read_job()
+cfg, arm, seed = job["config"], job["arm"], job["config"]["seed"]
+name, folder = Path(sys.argv[1]).stem, folder_of(job)
 deadline = time.monotonic() + 60
 if name in os.environ.get("HOLD", "").split(","):
     while not Path(os.environ["JOURNAL"]).with_name("go").exists():
@@ -49,12 +45,12 @@ if "MEET" in os.environ:  # go on when a second run is at work
         assert time.monotonic() < deadline
         time.sleep(0.02)
 if name in os.environ.get("FAIL", "").split(","):
-    print("first line", "the reason", sep="\\n")
+    print("first line", "the reason", sep="\n")
     sys.exit(3)
-assert os.environ["OMP_NUM_THREADS"] == str(cfg.threads)
-accuracy = 0.5 + 0.01 * cfg.seed**2 + (0.1 + 0.002 * cfg.seed if arm == "mean" else 0.0)
+assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
+accuracy = 0.5 + 0.01 * seed**2 + (0.1 + 0.002 * seed if arm == "mean" else 0.0)
 isotropy = {
-    f"isotropy/{metric}/{place}": value * (1 + cfg.seed / 10)
+    f"isotropy/{metric}/{place}": value * (1 + seed / 10)
     for place in ("layer_01/tokens", "layer_02/tokens", "layer_02/cls", "pooled/before",
                   "pooled/after")
     for metric, value in (("isoscore", 0.2), ("partition", -3.0))
@@ -64,13 +60,13 @@ folder.mkdir(parents=True, exist_ok=True)
 (folder / "predictions").mkdir(exist_ok=True)
 for split, n_rows in (("dev", 1000), ("test", 500)):  # the first rows are right, the others wrong
     n_right = round(n_rows * (accuracy - (0.1 if split == "test" else 0.0)))
-    lines = "".join(f"{k},{k % 2},{(k + (k >= n_right)) % 2}\\n" for k in range(n_rows))
-    (folder / "predictions" / f"{split}.csv").write_text("index,label,prediction\\n" + lines)
+    lines = "".join(f"{k},{k % 2},{(k + (k >= n_right)) % 2}\n" for k in range(n_rows))
+    (folder / "predictions" / f"{split}.csv").write_text("index,label,prediction\n" + lines)
 rows = [{"step": step, **isotropy} for step in (0, 10)]
-(folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+(folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 (folder / "result.json").write_text(json.dumps({
     "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 1000, "test": 500},
-    "arm": arm, "seed": cfg.seed, "config": plain(cfg), "data": "demo-v1",
+    "arm": arm, "seed": seed, "config": cfg, "data": "demo-v1",
     "environment": {"git": os.environ.get("CODE", "0a1b2c3d4e5f"), "isotrain": "0.1.0"},
     "finished_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
     "headline": ["isoscore"],
@@ -79,6 +75,7 @@ rows = [{"step": step, **isotropy} for step in (0, 10)]
 }))
 note("end")
 """
+)
 
 
 class FakeStudy(NamedTuple):
@@ -118,12 +115,19 @@ class FakeStudy(NamedTuple):
     def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
         """`run_study` in a process of its own."""
         code = (
-            "import sys; from isotrain.launch.runner import run_study; "
+            "import sys, isotrain.reporting.report as report; report._draw = lambda *_: None; "
+            "from isotrain.launch.runner import run_study; "
             f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
             f"{self.command!r}))"
         )
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
+
+
+@pytest.fixture(autouse=True)
+def without_page(monkeypatch):
+    """Reports without their page, which takes seconds to draw; a module that wants it says so."""
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)
 
 
 @pytest.fixture
@@ -132,6 +136,8 @@ def fake(tmp_path, monkeypatch):
     file, script = tmp_path / "three.yaml", tmp_path / "job.py"
     file.write_text(STUDY)
     script.write_text(JOB)
-    study = FakeStudy(file, tmp_path / "runs", tmp_path / "journal", [sys.executable, str(script)])
+    command = [sys.executable, "-I", "-S", str(script)]
+    study = FakeStudy(file, tmp_path / "runs", tmp_path / "journal", command)
     monkeypatch.setenv("JOURNAL", str(study.journal))
+    monkeypatch.setattr("isotrain.study.plan.check_command", judged)
     return study

@@ -90,7 +90,6 @@ def test_a_process_of_a_launcher_starts_no_study(called, monkeypatch, capsys, na
 
 def test_tables_are_written_by_one_call_at_a_time(fake, monkeypatch, capsys, eventually):
     """A report waits for another one, not for runs at work; `run` tabulates inside both locks."""
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     held = []
 
     def noted(*given):
@@ -139,6 +138,8 @@ def test_a_report_of_nothing_writes_nothing(fake, capsys):
         ("run smoke --watch", "--watch is for status"),
         ("status", "a study is required"),
         ("list smoke --jobs 2", "--jobs is for run and status"),
+        ("list --name a", "--name and --config-dir are for one study"),
+        ("list --config-dir /nope", "--name and --config-dir are for one study"),
     ],
 )
 def test_usage_errors(line, said, capsys):

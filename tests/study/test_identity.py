@@ -232,7 +232,6 @@ def test_runs_that_finished_before_the_first_call_show(written, finish):
 
 
 def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
     before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
     other = [*fake.overrides, "data.batch_size=8"]

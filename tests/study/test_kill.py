@@ -85,36 +85,35 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
     assert "2 runs, 2 finished before, 0 to do" in call(undisturbed, "run")
     assert results(undisturbed) == done
     assert files(undisturbed) == whole
-    call(undisturbed, "report")
-    assert files(undisturbed) == whole
 
     runs = disturbed / "runs" / "rte"
     with (disturbed / "log").open("w") as log:
         parent = subprocess.Popen(command("run", "--jobs", "2"), cwd=disturbed, stdout=log)
-    stopped = dict[str, int]()
-    try:  # each run is held at its first checkpoint; then all are killed
+    held, at_work = "rte-cluster_pca-seed0", dict[str, int]()
+    try:  # one run is held at its first checkpoint while the other one ends; then all are killed
         deadline = time.monotonic() + 300
-        while len(stopped) < 2 and time.monotonic() < deadline:
+        while set(children(parent.pid)) != {held} or held not in at_work:
             assert parent.poll() is None
-            for checkpoint in runs.glob("*/resume.ckpt"):
-                name = f"rte-{checkpoint.parent.name.rpartition('-')[0]}-seed0"
-                if name not in stopped:
-                    stopped[name] = children(parent.pid)[name]
-                    os.kill(stopped[name], signal.SIGSTOP)
+            assert time.monotonic() < deadline
+            if held not in at_work and list(runs.glob("cluster_pca-*/resume.ckpt")):
+                at_work[held] = children(parent.pid)[held]
+                os.kill(at_work[held], signal.SIGSTOP)
             time.sleep(0.01)
     finally:
-        at_work = children(parent.pid)
+        at_work |= children(parent.pid)
         parent.kill()  # first: it would start another run
         parent.wait()
         for pid in at_work.values():
             os.kill(pid, signal.SIGKILL)
-    broken = {path.parent: checkpoint_step(path) for path in runs.glob("*/resume.ckpt")}
-    assert stopped == at_work
-    assert len(stopped) == len(broken) == 2
-    assert all(0 < step < N_STEPS for step in broken.values())
+    (broken,) = runs.glob("*/resume.ckpt")
+    step = checkpoint_step(broken)
+    assert 0 < step < N_STEPS
+    (finished,) = runs.glob("none-*/result.json")
+    before = results(disturbed)[finished]
+    assert json.loads(before[1])["status"] == "finished"
 
-    assert "2 runs, 0 finished before, 2 to do" in call(disturbed, "run", "--jobs", "2")
-    for folder, step in broken.items():
-        assert json.loads((folder / "result.json").read_text())["resumed_after_step"] == step
+    assert "2 runs, 1 finished before, 1 to do" in call(disturbed, "run", "--jobs", "2")
+    assert results(disturbed)[finished] == before, "it is not done again"
+    assert json.loads((broken.parent / "result.json").read_text())["resumed_after_step"] == step
     again = files(disturbed)
     assert {name: again[name] for name in TABLES} == {name: whole[name] for name in TABLES}

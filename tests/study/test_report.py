@@ -20,6 +20,11 @@ TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
 @pytest.fixture
+def without_page():
+    """Here pages are drawn, unless a test has `no_page`."""
+
+
+@pytest.fixture
 def no_page(monkeypatch):
     """Reports without their page, which takes a second to draw."""
     monkeypatch.setattr("isotrain.pages.study_page.write_study_page", lambda folder, _: folder)
@@ -119,25 +124,22 @@ def test_code_that_changed_between_runs_is_told(fake):
     assert "- 0a1b: rte none 0–2; rte mean 0, 1\n" in text
 
 
-def test_a_page_that_cannot_be_drawn_costs_no_table(fake, monkeypatch, capsys):
+def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
     jobs = planned(fake)
     leave(jobs[0])
 
     def explode(folder, content):
         raise RuntimeError("no ink")
 
+    written(fake, jobs)  # of a run that measured nothing
+    assert "could not be drawn" not in capsys.readouterr().out
+    assert (fake.folder / "study.html").is_file()
+    leave(jobs[1])
     monkeypatch.setattr("isotrain.pages.study_page.write_study_page", explode)
-    assert b"1 of 6 runs finished" in written(fake, jobs)["table.md"]
+    assert b"2 of 6 runs finished" in written(fake, jobs)["table.md"]
     told = capsys.readouterr().out
     assert "could not be drawn (RuntimeError: no ink); the tables are complete" in told
-
-
-def test_the_page_of_runs_that_measured_nothing(fake, capsys):
-    jobs = planned(fake)
-    leave(jobs[0])
-    written(fake, jobs)
-    assert (fake.folder / "study.html").is_file()
-    assert "could not be drawn" not in capsys.readouterr().out
+    assert not (fake.folder / "study.html").exists(), "it would be of fewer runs than the tables"
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import time
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.config.compose import plain, run_folder
 from isotrain.devices import device_for
 from isotrain.launch import runner
 from isotrain.launch.runner import Started, _state, _tell_end, run_study
-from isotrain.study.definition import StudyError
-from isotrain.study.plan import Job
+from isotrain.study.definition import StudyError, load_study
+from isotrain.study.plan import Job, plan_jobs
 
 ORDER = [f"rte-{arm}-seed{seed}" for seed in (0, 1, 2) for arm in ("none", "mean")]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -36,6 +37,13 @@ def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
     assert "6 runs, 0 finished before, 6 to do, 1 at a time" in printed
     assert "done rte-mean-seed2 (6 of 6 finished, " in printed
     assert (fake.folder / "table.md").read_text() in printed
+    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    left = {
+        path.parent: json.loads(path.read_text()) for path in fake.runs.glob("rte/*/result.json")
+    }
+    assert {folder: result["config"] for folder, result in left.items()} == {
+        run_folder(job.cfg, job.arm): plain(job.cfg) for job in jobs
+    }
     first = tables(fake)
     assert start(fake, 2) == 0
     assert "6 runs, 6 finished before, 0 to do" in capsys.readouterr().out
@@ -130,7 +138,6 @@ def test_threads_reach_the_environment_of_a_run(fake):
 
 @pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
 def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, accelerator, seen):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where devices are locked
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
@@ -144,7 +151,6 @@ def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, a
 
 
 def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")

@@ -14,8 +14,9 @@ from isotrain.study.plan import plan_jobs
 
 CONF = Path(__file__).parents[2] / "conf" / "study"
 N_RUNS = {  # tasks × arms × seeds
+    "does_isotropy_help": 2 * 4 * 8,
     "where": 1 * 15 * 3,
-    "how_strong": 1 * 9 * 10,
+    "how_strong": 1 * 19 * 3,
     "freezing": 7 * 3 * 3,
     "small_data": 4 * 4 * 5,
     "published_fine_tuning": 2 * 2 * 10,

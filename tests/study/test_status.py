@@ -13,7 +13,7 @@ import torch
 from filelock import FileLock
 from omegaconf import OmegaConf
 
-from isotrain.launch import status
+from isotrain.launch import status, watch
 from isotrain.launch.command import main
 from isotrain.launch.status import State, seconds_left, show_status, state_of, status_table
 from isotrain.study.definition import study_names
@@ -167,12 +167,32 @@ def test_time_left_by_the_mean_of_the_same_task():
     assert seconds_left(states(("a", "running", 5, None)), 1) is None
 
 
+def test_what_failed_in_the_call_at_work_is_not_left_to_it(job, studied):
+    (studied / "jobs").mkdir()
+    lock, failed = studied / "lock", record("failed", error="OSError: full")
+    runs = [job(0, result=failed), job(1, result=failed)]
+    for own, started_at in zip(runs, (1e9 - 5, 1e9 + 5), strict=True):  # by another call, by this
+        file = studied / "jobs" / f"{own.name}.json"
+        file.touch()
+        os.utime(file, (started_at, started_at))
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        os.utime(lock, (1e9, 1e9))
+        found = [state_of(own, studied) for own in runs]
+    assert [(s.state, s.is_left) for s in found] == [("failed", True), ("failed", False)]
+    done = states(("wic", "finished", None, 50.0))
+    assert seconds_left([*done, *found], 2) == pytest.approx(50)
+    assert all(state_of(own, studied).is_left for own in runs), "the next call does both again"
+    line = str(status_table(type("Named", (), {"name": "s"})(), [*done, *found], 2).renderables[-1])
+    assert line.endswith("1 finished, 2 failed; about 0:50 left, 1 at a time")
+
+
 def test_the_table(capsys):
     found = states(*[("a", "finished", None, 60.0)] * 4, ("a", "running", 40, None))
     found += [State(s.job._replace(seed=9), "failed", reason="OSError: full") for s in found[:1]]
     study = type("Named", (), {"name": "s"})()
     for part in status_table(study, found, 3, is_at_work=False).renderables:
-        status.say(part)
+        watch.say(part)
     printed = capsys.readouterr().out
     assert re.search(r"a +none +0-3 +4 \(step 40 of 100\) +9 ", printed)
     assert "a-none-seed9: failed; OSError: full" in printed
@@ -229,8 +249,8 @@ def test_watch_ends_when_all_is_done(job, studied, monkeypatch, capsys):
         looks.append(1)
         (own.folder / "result.json").write_text(json.dumps(FINISHED if len(looks) > 1 else {}))
 
-    monkeypatch.setattr(status, "is_watched", lambda: True)
-    monkeypatch.setattr(status.time, "sleep", look)
+    monkeypatch.setattr(watch, "is_watched", lambda: True)
+    monkeypatch.setattr(watch.time, "sleep", look)
     study = type("Named", (), {"name": "s"})()
     assert show_status(study, [own], studied, 1, watch=True) == 0
     assert len(looks) == 2
@@ -241,7 +261,7 @@ def test_watch_ends_when_all_is_done(job, studied, monkeypatch, capsys):
 
 
 def test_watch_without_a_terminal_tells_that_it_looks_once(job, studied, monkeypatch, capsys):
-    monkeypatch.setattr(status.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(watch.time, "sleep", lambda _: pytest.fail("it waits"))
     study = type("Named", (), {"name": "s"})()
     assert show_status(study, [job(0)], studied, 1, watch=True) == 0
     assert capsys.readouterr().out.startswith("--watch redraws on a terminal, and this is none")

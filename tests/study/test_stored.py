@@ -79,7 +79,6 @@ def kept(folder):
 
 @pytest.mark.parametrize("name", ["result.json", "study.json"])
 def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys, monkeypatch, name):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
     before = kept(fake.runs)
     storage(name, errno.ESTALE)
@@ -94,7 +93,6 @@ def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys,
 def test_a_finished_run_that_lacks_something_is_told_and_not_trained_again(
     fake, capsys, monkeypatch
 ):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
     path = plan_jobs(load_study(str(fake.file)), fake.overrides)[4].folder / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "n_rows": None}))
@@ -137,7 +135,6 @@ def test_aside_nothing_is_lost(tmp_path):
 
 
 def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)  # seconds, and no part
     assert run_study(str(fake.file), fake.overrides, 3, fake.command) == 0
     tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
     jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)

@@ -1,4 +1,4 @@
-"""One process and two: the same losses, gradients, statistics and scores; one configuration."""
+"""One process and two: the same weights, statistics and scores; after a stop, the same bits."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ ROOT = Path(__file__).parents[2]
 MEASURES = (
     "metric=[isoscore,outlier_dims,scatter_ratio,self_similarity,cosine_drift,linear_cka]",
     "metric.self_similarity.function.min_count=2",
+)
+PHASES = (  # each of two steps or more, and each step of two uneven micro-batches
+    *("freezing=gradual", "freezing.unit=step", "freezing.every=2", "trainer.max_epochs=2"),
+    *("training.layer_decay=0.5", "training.reinit_blocks=1", "training.warmup_fraction=0"),
 )
 EVALUATION, TRAINING = (f"{rows}/n_rows/layer_01/tokens" for rows in ("isotropy", "train_isotropy"))
 
@@ -78,39 +82,73 @@ def gap(one, two):
     return float((one.double() - two.double()).norm() / one.double().norm().clamp_min(1e-6))
 
 
-@pytest.mark.slow
-def test_two_processes_agree_with_one(environment, overrides, tmp_path):
+@pytest.fixture(scope="module")
+def one_and_two(environment, overrides, tmp_path_factory):
+    """The same run in one process and in two, through an unfreezing in three phases."""
     found = {}
     for n in (1, 2):
-        (tmp_path / str(n)).mkdir()
-        more = (*MEASURES, f"trainer.devices={n}", "trainer.precision=64-true")
-        found[n] = finished(environment, tmp_path / str(n), *overrides, *more)
-    (_, state1, rows1, _), (folder, state2, rows2, text) = found[1], found[2]
-    assert json.loads((folder / "result.json").read_text())["n_processes"] == 2
-    assert text.count("metrics.jsonl (") == 1, "only the first process prints"
+        more = (*MEASURES, *PHASES, f"trainer.devices={n}", "trainer.precision=64-true")
+        cwd = tmp_path_factory.mktemp(f"processes{n}")
+        found[n] = finished(environment, cwd, *overrides, *more)
+    return found[1], found[2]
+
+
+@pytest.mark.slow
+def test_two_processes_end_with_the_weights_of_one(one_and_two):
+    (_, state1, _, _), (_, state2, _, _) = one_and_two
+    assert len(state1) > 35
     assert state1.keys() == state2.keys()
     zero_gradient = ("attention.self.key.bias", "attention.self.k_lin.bias")  # softmax ignores it
     for name in state1:
         if not name.endswith(zero_gradient):
             assert gap(state1[name], state2[name]) < 1e-9, name
+
+
+@pytest.mark.slow
+def test_two_processes_log_what_one_does(one_and_two):
+    (_, _, rows1, _), (_, _, rows2, text) = one_and_two
+    assert text.count("metrics.jsonl (") == 1, "only the first process prints"
     assert len(rows1) == len(rows2) > 5
     assert any("train/cosreg" in row for row in rows1)
     assert len([row for row in rows1 if TRAINING in row]) == rows1[-1]["step"] > 3
     drift = [row["isotropy/cosine_drift/pooled/before"] for row in rows1 if EVALUATION in row]
-    assert len(drift) == 3
+    assert len(drift) >= 3
     assert drift[0] < 1e-12 < 1e-6 < drift[-1]
     for row1, row2 in zip(rows1, rows2, strict=True):
         assert row1.keys() == row2.keys()
         for key in row1.keys() - {"time_s"}:
             # torchmetrics keeps correlations, and the monitor its rows, in float32
             assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), (key, row1["step"])
+
+
+@pytest.mark.slow
+def test_two_processes_unfreeze_as_one_does(one_and_two):
+    """DDP is wrapped anew in each phase; it warns of nothing."""
+    (one, two), texts = (
+        [json.loads((found[0] / "result.json").read_text()) for found in one_and_two],
+        [found[3] for found in one_and_two],
+    )
+    assert (one["n_processes"], two["n_processes"]) == (1, 2)
+    assert [phase["from_step"] for phase in one["phases"]] == [0, 2, 4]
+    assert one["phases"] == two["phases"]
+    assert one["steps"] == two["steps"] > 4
+    assert [text.count("from step") for text in texts] == [3, 3]
+
+
+@pytest.mark.slow
+def test_two_processes_predict_what_one_does(one_and_two):
     for split in ("dev", "test"):
-        one, two = (read_predictions(found[n][0], split) for n in (1, 2))
+        one, two = (read_predictions(found[0], split) for found in one_and_two)
         assert one is not None
         assert one.index.tolist() == two.index.tolist()
         np.testing.assert_allclose(one.prediction, two.prediction, rtol=1e-5, atol=1e-9)
-    maps1, maps2 = (read_snapshots(found[n][0]) for n in (1, 2))
+
+
+@pytest.mark.slow
+def test_two_processes_keep_the_snapshots_of_one(one_and_two):
+    maps1, maps2 = (read_snapshots(found[0]) for found in one_and_two)
     assert list(maps1) == list(maps2)
+    assert maps1
     for step, arrays in maps1.items():
         assert arrays.keys() == maps2[step].keys()
         for name, one in arrays.items():
@@ -122,41 +160,34 @@ def test_two_processes_agree_with_one(environment, overrides, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_over_two_processes_trains_each_job_with_one_configuration(
+def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     environment, overrides, tmp_path
 ):
-    """Ranks that swept for themselves would mix seeds within a job."""
-    more = ["-m", "seed=1,2", "trainer.devices=2", "trainer.max_steps=2", "metric=[]"]
-    process = start(environment, tmp_path, *overrides, *more)
-    text = process.communicate(timeout=300)[0]
-    assert process.returncode == 0, text
-    results = [json.loads(p.read_text()) for p in tmp_path.rglob("result.json")]
-    assert sorted(result["seed"] for result in results) == [1, 2]
-    assert {result["status"] for result in results} == {"finished"}
-    assert {result["config"]["seed"] for result in results} == {1, 2}
-    assert [p.name for p in tmp_path.iterdir()] == ["runs"]
-
-
-@pytest.mark.slow
-def test_two_processes_go_on_where_they_were_killed(environment, overrides, tmp_path):
-    more = ["trainer.devices=2", "trainer.max_epochs=3", "checkpoint.every_steps=2"]
+    line = [*overrides, *MEASURES, "encoder.dropout=0.1", "trainer.devices=2"]
+    line += ["trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"]
+    line += ["training.select=holdout", "training.patience=3", "data.holdout=0.3"]
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
-    dropout = [*overrides, *MEASURES, "encoder.dropout=0.1", *more]
-    _, whole, rows, _ = finished(environment, tmp_path / "whole", *dropout)
-    process = start(environment, tmp_path / "killed", *dropout)
-    while not list((tmp_path / "killed").rglob("resume.ckpt")):
+    folder, whole, rows, _ = finished(environment, tmp_path / "whole", *line)
+    process = start(environment, tmp_path / "killed", *line)
+    while not list((tmp_path / "killed").rglob("best.ckpt")):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
-    _, state, again, text = finished(environment, tmp_path / "killed", *dropout)
+    other, state, again, text = finished(environment, tmp_path / "killed", *line)
     assert "going on after step" in text
+    one, two = (json.loads((place / "result.json").read_text()) for place in (folder, other))
+    assert (one["resumed_after_step"], two["resumed_after_step"] is None) == (None, False)
+    assert one["select"] == "holdout"
+    assert 0 < one["selected_step"] < one["steps"], "the last weights would prove nothing"
+    for key in ("selected_step", "n_evaluations", "stopped_by_patience", "steps"):
+        assert one[key] == two[key], key
     for name in whole:
         assert torch.equal(whole[name], state[name]), name
-    for one, two in zip(rows, again, strict=True):
-        assert {**one, "time_s": 0} == {**two, "time_s": 0}
+    for row1, row2 in zip(rows, again, strict=True):
+        assert {**row1, "time_s": 0} == {**row2, "time_s": 0}
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,11 +11,10 @@ import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from isotrain.config.command import check_command
-from isotrain.config.schema import NOT_CONTENT
 from isotrain.tune.definition import load_search
 from isotrain.tune.plan import plan_search
 from isotrain.tune.runner import run_search
+from tests.stand_in import OPENING, judged
 
 SEARCH = """
 overrides: [task=rte, encoder=tiny, source=demo]
@@ -27,19 +25,11 @@ pruner: none
 n_trials: 4
 """
 # Plays `isotrain job FILE`: notes what it does, logs evaluations, and leaves a result. Its accuracy
-# is highest at a learning rate of 1e-3 and rises over the evaluations. It imports nothing of
-# isotrain, which takes longer than all else, and finds the folder of its run by itself.
+# is highest at a learning rate of 1e-3 and rises over the evaluations.
 JOB = (
-    f"""
-NOT_CONTENT = {NOT_CONTENT}
-"""
+    OPENING
     + r"""
-import hashlib, json, math, os, re, signal, sys, threading, time
-from pathlib import Path
-
-def note(what):
-    with open(os.environ["JOURNAL"], "a") as journal:
-        journal.write(f"{what} {Path(sys.argv[1]).stem} {os.getpid()}\n")
+import math, threading
 
 def stop(*_):
     note("stop")
@@ -53,16 +43,10 @@ def end_with_the_parent():
 signal.signal(signal.SIGTERM, stop)
 threading.Thread(target=end_with_the_parent, daemon=True).start()
 note("start")
-text = Path(sys.argv[1]).read_text()
-job = json.loads(text)
-cfg = json.loads(text.replace('"${seed}"', str(job["config"]["seed"])))["config"]
+job = read_job()
+cfg, name, folder = job["config"], Path(sys.argv[1]).stem, folder_of(job)
 assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
-output_dir, lr, seed = cfg["output_dir"], cfg["optimizer"]["lr"], cfg["seed"]
-for key in NOT_CONTENT:
-    section, _, leaf = key.rpartition(".")
-    (cfg[section] if section else cfg).pop(leaf)
-digits = hashlib.sha256(json.dumps(cfg, sort_keys=True).encode()).hexdigest()[:10]
-name, folder = Path(sys.argv[1]).stem, Path(output_dir) / "rte" / f"{job['arm']}-{digits}"
+lr, seed = cfg["optimizer"]["lr"], cfg["seed"]
 best = 0.9 - 0.1 * abs(math.log10(lr) + 3) - 0.01 * seed
 folder.mkdir(parents=True, exist_ok=True)
 deadline = time.monotonic() + 60
@@ -172,20 +156,6 @@ class FakeSearch(NamedTuple):
         )
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
-
-
-known = {}  # commands that were judged before, which takes long, without their output folder
-
-
-def judged(overrides, config_dir=None):
-    """`check_command`, once for each command."""
-    text = [override for override in overrides if not override.startswith("output_dir=")]
-    if tuple(text) not in known:
-        known[tuple(text)] = check_command(text, config_dir)
-    cfg, mistakes = deepcopy(known[tuple(text)])
-    for override in set(overrides) - set(text):
-        cfg.output_dir = override.partition("=")[2]
-    return cfg, mistakes
 
 
 @pytest.fixture

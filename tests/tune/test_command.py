@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
 
 from isotrain.tune import command, runner
 
@@ -40,6 +42,8 @@ def test_run_then_report(fake, tune, capsys):
         (["run", "sede=1"], "no key sede; did you mean seed?"),
         (["run", "--jobs", "0"], "--jobs is the number of trials at a time, at least 1, got 0"),
         (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
+        (["list", "--config-dir", "/nope"], "--config-dir /nope is not a folder"),
+        (["list", "--name", ""], "the name '' must consist of letters"),
     ],
 )
 def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, arguments, said):
@@ -82,12 +86,67 @@ def test_list_has_every_search_with_its_question(capsys, monkeypatch):
     assert "  4 trials  does a search run, prune, resume and report here?" in smoke
 
 
+def test_a_file_is_shown_before_it_is_run(fake, tune, capsys, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    fake.says(
+        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 4, log: true, "
+        "when: {isotropy: clip}}}",
+        seeds="[0, 1, 2]",
+    )
+    fake.file.write_text("# Question: which layer?\n" + fake.file.read_text())
+    assert tune("list", "data.batch_size=8", "encoder=tiny", "--trials", "5", "--name", "it") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "search it: 5 trials × 3 seeds = 15 runs; which layer?",
+        f"every run: threads=1 task=rte encoder=tiny source=demo output_dir={fake.runs} "
+        "data.batch_size=8",
+        "isotropy: none, clip",
+        "isotropy.n_components: 1 to 4, log, where isotropy=clip",
+        "seeds: 0-2",
+        "sampler: tpe, pruner: none",
+    ]
+    assert tune("list", "sede=1") == 2  # shown, and that it could not run
+    told = capsys.readouterr()
+    assert "= 12 runs" in told.out
+    assert "no key sede" in told.err
+    assert not fake.runs.exists()
+
+
+@pytest.mark.parametrize("action", ["run", "report", "status", "list"])
+def test_ctrl_c_while_a_search_is_judged_leaves_no_traceback(tune, monkeypatch, capsys, action):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "plan_search", interrupted)
+    assert tune(action) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "error", [StorageInternalError("disk full\nmore"), OperationalError("x", {}, OSError("gone"))]
+)
+def test_storage_that_fails_is_one_sentence(fake, tune, monkeypatch, capsys, error):
+    def fails(*_):
+        raise error
+
+    assert tune("run", "--trials", "1") == 0
+    capsys.readouterr()
+    monkeypatch.setattr("isotrain.tune.report.write_report", fails)
+    assert tune("report") == 2
+    told = capsys.readouterr().err
+    assert f"{fake.folder / 'study.db'} cannot be read or written now (" in told
+    assert f"{type(error).__name__}: {str(error).splitlines()[0]}); the same command goes" in told
+    assert "more" not in told
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["list", "smoke"], "list has every search, and takes none"),
+        (["list", "--name", "a/b"], "--name, --config-dir and --trials are for one search"),
+        (["list", "--config-dir", "/nope"], "--name, --config-dir and --trials are for one"),
+        (["list", "--trials", "2"], "--name, --config-dir and --trials are for one search"),
+        (["run", "smoke", "--watch"], "--watch is for status"),
         (["status"], "a search is required"),
-        (["status", "smoke", "--trials", "2"], "--trials is for run; a status starts nothing"),
+        (["status", "smoke", "--trials", "2"], "--trials is for run and list"),
     ],
 )
 def test_what_an_action_does_not_take_is_told(capsys, line, said):

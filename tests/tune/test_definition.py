@@ -21,6 +21,7 @@ startup: 0
 warmup: -1
 seeds: [0, 0]
 objective: 3
+margin: 0
 """
 
 
@@ -55,11 +56,17 @@ def test_every_mistake_at_once(tmp_path):
         "warmup must be a whole number from 0, got -1",
         "seeds must be different whole numbers",
         "objective must be a score such as val/loss, got 3",
-        "the name a/b must consist of letters",
+        "margin is the largest difference that counts as none",
+        "the name 'a/b' must consist of letters",
     ):
         assert sum(said in line for line in lines) == 1, said
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert all(line.startswith("search bad: ") for line in lines)
+
+
+def test_an_empty_name_is_no_name():
+    with pytest.raises(TuneError, match="the name '' must consist of letters"):
+        load_search("smoke", name="")
 
 
 @pytest.mark.parametrize(

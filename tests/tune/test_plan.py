@@ -73,6 +73,13 @@ def test_the_objective_and_its_direction_are_the_tasks_or_the_files(fake):
     assert fake.plan()[4:6] == ("val/loss", "min")
 
 
+def test_an_override_may_build_on_an_earlier_one(fake):
+    plan = fake.plan("+optimizer.amsgrad=true", "optimizer.amsgrad=false", "++threads=2")
+    jobs, mistakes = runs_of(plan, {"optimizer.lr": 0.003})
+    assert mistakes == []
+    assert (jobs[0].cfg.optimizer.amsgrad, jobs[0].cfg.threads) == (False, 2)
+
+
 def test_the_runs_of_a_trial_have_its_values_and_a_seed_each(fake):
     fake.says(seeds="[2, 5]")
     plan = fake.plan("data.batch_size=16")

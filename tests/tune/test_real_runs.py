@@ -23,22 +23,18 @@ def results(folder):
 
 
 def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_path):
-    process = start(tmp_path, "--trials", "2", "trainer.devices=2")
+    process = start(tmp_path, "--trials", "1", "trainer.devices=2")
     text = process.communicate(timeout=280)[0]
     assert process.returncode == 0, text
-    found = results(tmp_path)
-    assert [result["n_processes"] for result in found] == [2, 2]
-    assert {result["status"] for result in found} == {"finished"}
-    assert {result["search"] for result in found} == {"smoke"}
-    rates = {result["config"]["optimizer"]["lr"] for result in found}
-    assert len(rates) == 2
-    for rate in rates:
-        assert f"optimizer.lr={rate}" in text
-    assert "2 of 2 trials: 2 complete." in text
+    (result,) = results(tmp_path)  # a rank with values of its own would have another folder
+    assert (result["n_processes"], result["status"]) == (2, "finished")
+    assert result["search"] == "smoke"
+    assert f"optimizer.lr={result['config']['optimizer']['lr']}" in text
+    assert "1 of 1 trials: 1 complete." in text
 
 
 def test_after_a_kill_a_run_goes_on_from_its_checkpoint(tmp_path):
-    more = ("--trials", "1", "trainer.max_steps=60", "checkpoint.every_steps=2")
+    more = ("--trials", "1", "trainer.max_steps=20", "checkpoint.every_steps=2")
     process = start(tmp_path / "killed", *more)
     deadline = time.monotonic() + 200
     while not list(tmp_path.glob("killed/stsb/*/resume.ckpt")):
@@ -53,4 +49,4 @@ def test_after_a_kill_a_run_goes_on_from_its_checkpoint(tmp_path):
     assert "go on with trial 0" in text
     (result,) = results(tmp_path / "killed")
     assert result["resumed_after_step"] > 0
-    assert result["steps"] == 60
+    assert result["steps"] == 20

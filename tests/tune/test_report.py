@@ -42,6 +42,7 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
         sampler="grid",
         seeds="[0, 3]",
         n_trials=5,
+        margin=0.01,
     )
     plan = fake.plan()
     with opened(plan) as study:
@@ -76,7 +77,8 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
         "winner": ("isotropy.n_components=2",),
     }
     assert confirm.baseline == "baseline"
-    assert confirm.margin == 0.02
+    assert confirm.margin == 0.01
+    assert "chosen by val/accuracy" in path.read_text()
     assert confirm.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
     assert f"output_dir={fake.runs}" in confirm.overrides
     assert confirm.tasks == {"rte": ("task=rte",)}
@@ -96,6 +98,11 @@ def test_the_lowest_is_best_where_the_direction_says_so(fake):
         write_report(plan, study)
     assert "Trial 1 is the best of 4" in table(fake), "the first of equals"
     assert "the best of several scores lies below what" in table(fake)
+    assert (
+        "No study is written to confirm it: a study compares what the task monitors, val/accuracy, "
+        "and the trials were chosen by val/loss." in table(fake)
+    )
+    assert not list(fake.folder.glob("confirm*"))
     assert "whose best score so far was above the median of at least 3" in table(fake)
     assert table(fake).index("| 1 ") < table(fake).index("| 2 ") < table(fake).index("| 0 ")
 
@@ -114,7 +121,7 @@ def test_options_to_compare_are_arms_of_equal_standing(fake):
         "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
     }
     assert confirm.baseline == "none"
-    assert confirm.margin == 0.02
+    assert confirm.margin is None, "the search states none"
     assert "To compare none, simcse, on dev and test" in table(fake)
     assert "A difference is between options of objective as each was tuned" in table(fake)
     told = "Each arm is the best of its complete trials: none 2 of 2, simcse 2 of 2."
@@ -168,7 +175,7 @@ def test_keys_with_one_leaf_name_their_arms_in_full(fake):
     assert list(found) == ["without_optimizer.lr", "without_isotropy.lr"]
 
 
-def test_each_override_stands_once_with_the_value_that_counts(fake):
+def test_each_override_is_told_once_with_the_value_that_counts(fake):
     fake.says(overrides="[task=rte, encoder=tiny, source=demo, trainer.max_steps=6]")
     plan = fake.plan("trainer.max_steps=2", "threads=2")
     with opened(plan) as study:
@@ -178,10 +185,8 @@ def test_each_override_stands_once_with_the_value_that_counts(fake):
         f"`threads=2 task=rte encoder=tiny source=demo trainer.max_steps=2 output_dir={fake.runs}`"
     )
     assert f"- every run: {own}" in table(fake)
-    overrides = load_study(str(fake.folder / "confirm_few_0.yaml")).overrides
-    keys = [text.partition("=")[0] for text in overrides]
-    assert len(keys) == len(set(keys))
-    assert "trainer.max_steps=2" in overrides
+    confirm = plan_jobs(load_study(str(fake.folder / "confirm_few_0.yaml")))
+    assert {(job.cfg.trainer.max_steps, job.cfg.threads) for job in confirm} == {(2, 2)}
 
 
 def test_what_the_overrides_alone_give_needs_no_confirmation(fake):

@@ -11,6 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from isotrain.config.compose import run_folder
+from isotrain.launch import watch
 from isotrain.tune.plan import runs_of
 from isotrain.tune.status import At, seconds_left, show_status
 from isotrain.tune.storage import next_trial, opened
@@ -57,7 +58,7 @@ def test_trials_by_state_and_the_steps_of_those_at_work(fake, capsys):
         assert code == 0
         assert line.startswith(
             "search few: 9 trials, 3 complete, 1 degenerate, 1 running, 1 interrupted, 3 waiting; "
-            "about 0:0"
+            "about 0:"
         )
         assert line.endswith(" left, 1 at a time")
         study.tell(taken[4].trial, state=TrialState.FAIL)
@@ -82,6 +83,25 @@ def test_points_of_a_grid_that_wait(fake, capsys):
         study.tell(one.trial, state=TrialState.FAIL)
         study.enqueue_trial({"optimizer.lr": "0.001"}, user_attrs={"point": one.values})
         assert "1 failed, 3 waiting" in told(plan, study, capsys)[2]
+        os.close(one.lock)
+
+
+def test_watch_ends_when_every_trial_has(fake, monkeypatch, capsys):
+    plan = fake.says(n_trials=1).plan()
+    with opened(plan) as study:
+        one, looks = next_trial(study, plan), []
+
+        def look(_):
+            looks.append(1)
+            if len(looks) == 2:
+                study.tell(one.trial, 0.5)
+
+        monkeypatch.setattr(watch, "is_watched", lambda: True)
+        monkeypatch.setattr(watch.time, "sleep", look)
+        assert show_status(plan, study, 1, watch=True) == 0
+        assert show_status(plan, study, 1, watch=True) == 0
+        assert len(looks) == 2
+        assert "search few: 1 trials, 1 complete" in capsys.readouterr().out
         os.close(one.lock)
 
 
