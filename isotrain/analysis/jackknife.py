@@ -1,25 +1,78 @@
-"""Mean cosines over pairs of rows, with their sampling error over sentences.
+"""Mean cosines over pairs of rows, and what they are without each sentence: a jackknife.
 
-N rows, D dimensions, G sentences. S is the sum of all unit rows, S_g that of sentence g, n_g its
-rows.
+N rows, D dimensions, G sentences, W words, C cells: the rows of a word in a sentence. S is the sum
+of all unit rows, S_g that of sentence g, n_g its rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.groups import check_groups, group_sums
+from isotrain.geometry.groups import check_groups, group_sums, large_groups
 
 
-def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cosine of two rows of different sentences, and its standard error over sentences.
+class Estimate(NamedTuple):
+    """A figure over rows of sentences (0-d), and what it is without each of them."""
 
-    (‖S‖² − Σ‖S_g‖²)/(N² − Σn_g²): all pairs, exactly, in O(N·D). The error is the jackknife's,
-    √((G−1)/G · Σ(θ_g − θ̄)²), θ_g the mean without sentence g: rows of one sentence are no
-    independent draws, which an error over rows would take them for. Both are 0-d tensors in the
-    precision of `x`; the mean lies in [−1, 1].
+    value: Tensor
+    sentence_G: Tensor  # ids, ascending
+    without_G: Tensor
+
+    @property
+    def error(self) -> Tensor:
+        """Standard error √((G−1)/G · Σ(θ_g − θ̄)²), θ_g the figure without sentence g.
+
+        Rows of one sentence are no independent draws, which an error over rows would take them for.
+        """
+        n = len(self.without_G)
+        apart_G = self.without_G - self.without_G.mean()
+        return torch.sqrt((n - 1) / n * apart_G.square().sum())
+
+    def less(self, other: Estimate) -> Estimate:
+        """The difference of two figures; in its error, what moves both cancels.
+
+        A sentence that only one of them has rows of leaves the other as it is.
+
+        >>> a = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3, 5, 8]))
+        >>> a.less(a).value.item(), a.less(a).error.item()
+        (0.0, 0.0)
+        """
+        id_G = torch.unique(torch.cat([self.sentence_G, other.sentence_G]))
+        without_2G = [
+            one.value.expand(len(id_G)).scatter(
+                0, torch.searchsorted(id_G, one.sentence_G), one.without_G
+            )
+            for one in (self, other)
+        ]
+        return Estimate(self.value - other.value, id_G, without_2G[0] - without_2G[1])
+
+
+def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
+    """The mean of one value a sentence; its error is the standard deviation over √G.
+
+    >>> round(mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.arange(3)).error.item(), 4)
+    1.5275
+    """
+    without_G = (value_G.sum() - value_G) / (len(value_G) - 1)
+    return Estimate(value_G.mean(), sentence_G, without_G)
+
+
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of figures over the same sentences, such as one of each layer."""
+    value = torch.stack([one.value for one in estimates]).mean()
+    without_G = torch.stack([one.without_G for one in estimates]).mean(dim=0)
+    return Estimate(value, estimates[0].sentence_G, without_G)
+
+
+def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
+    """Mean cosine of two rows of different sentences, in [−1, 1].
+
+    (‖S‖² − Σ‖S_g‖²)/(N² − Σn_g²): all pairs, exactly, in O(N·D), in the precision of `x`.
 
     Raises:
         ValueError: not one integer per row, or fewer than three sentences.
@@ -27,7 +80,7 @@ def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> tuple[Tensor, Tensor]:
     Ethayarajh 2019, section 4.1 (there over 1,000 sampled pairs).
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> round(anisotropy(x, torch.tensor([5, 5, 7, 8]))[0].item(), 6)  # 4 of 10 pairs
+    >>> round(anisotropy(x, torch.tensor([5, 5, 7, 8])).value.item(), 6)  # 4 of 10 pairs
     0.4
     """
     groups = check_groups(x_ND, sentences_N)
@@ -42,16 +95,15 @@ def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> tuple[Tensor, Tensor]:
     n, within = count_G.sum(), count_G.square().sum()
     value = (sum_D.square().sum() - square_G.sum()) / (n.square() - within)
     rest_G = (sum_D - sum_GD).square().sum(dim=1) - (square_G.sum() - square_G)
-    theta_G = rest_G / ((n - count_G).square() - (within - count_G.square()))
-    return value, _error(theta_G)
+    without_G = rest_G / ((n - count_G).square() - (within - count_G.square()))
+    return Estimate(value, groups.id_G, without_G)
 
 
-def occurrences(x_ND: Tensor, sentences_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cosine of two rows of one word, and its standard error over sentences.
+def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
+    """Mean cosine of two rows of one word: its self-similarity, over all pairs of distinct rows.
 
-    The self-similarity of the word, (‖S‖² − N)/(N(N−1)) over all pairs of distinct rows, exactly,
-    with the jackknife error of `anisotropy`. The error is NaN for fewer than three sentences, and
-    where one of them has all rows but one.
+    (‖S‖² − N)/(N(N−1)), exactly. The error is NaN for fewer than three sentences, and where one
+    of them has all rows but one.
 
     Raises:
         ValueError: not one integer per row, or fewer than two rows.
@@ -59,26 +111,56 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> tuple[Tensor, Tensor]:
     Ethayarajh 2019, definition 1.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
-    >>> round(occurrences(x, torch.tensor([5, 6, 7]))[0].item(), 6)  # 1 of 3 pairs
+    >>> round(occurrences(x, torch.tensor([5, 6, 7])).value.item(), 6)  # 1 of 3 pairs
     0.333333
     """
-    groups = check_groups(x_ND, sentences_N)
     if len(x_ND) < 2:
         raise ValueError(f"a pair needs two rows, got {len(x_ND)}; give more occurrences")
-    unit_ND = unit_rows(x_ND)
-    sum_GD = group_sums(unit_ND, groups)
-    own_G = group_sums(unit_ND.square().sum(dim=1, keepdim=True), groups)[:, 0]
-    sum_D, count_G = sum_GD.sum(dim=0), groups.count_G.to(x_ND.dtype)
-    n, own = count_G.sum(), own_G.sum()
-    value = (sum_D.square().sum() - own) / (n * (n - 1))
-    left_G = n - count_G
-    if len(count_G) < 3 or left_G.min() < 2:
-        return value, value.new_tensor(torch.nan)
-    rest_G = (sum_D - sum_GD).square().sum(dim=1) - (own - own_G)
-    return value, _error(rest_G / (left_G * (left_G - 1)))
+    one_word_N = torch.zeros_like(sentences_N)
+    found = self_similarity(x_ND, one_word_N, sentences_N, 2)
+    if len(found.without_G) < 3:
+        return found._replace(without_G=torch.full_like(found.without_G, torch.nan))
+    return found
 
 
-def _error(theta_G: Tensor) -> Tensor:
-    """The jackknife's standard error, from the values without each group."""
-    n = len(theta_G)
-    return torch.sqrt((n - 1) / n * (theta_G - theta_G.mean()).square().sum())
+def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int) -> Estimate:
+    """Mean over words of the mean cosine of two rows of a word, in [−1, 1].
+
+    Of words with `min_count` rows or more, all pairs, exactly, in O(N·D). These words are measured
+    without each sentence too, however few rows that leaves them, but for words that it leaves
+    fewer than two. The error is NaN where a sentence leaves no word.
+
+    Raises:
+        ValueError: not one integer per row, or no word with so many rows.
+
+    Ethayarajh 2019, definition 1.
+
+    >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0], [3.0, 3.0]])
+    >>> words = torch.tensor([4, 4, 4, 9, 9])
+    >>> found = self_similarity(x, words, torch.tensor([1, 2, 3, 1, 2]), 2)
+    >>> round(found.value.item(), 6), found.without_G.round().tolist()  # one row of 9 is no pair
+    (0.666667, [0.0, 0.0, 1.0])
+    """
+    sentences = check_groups(x_ND, sentences_N)
+    words = check_groups(x_ND, words_N)
+    large_N = large_groups(words, min_count)[words.index_N]
+    unit_ND, n_sentences = unit_rows(x_ND[large_N]), len(sentences.id_G)
+    words = check_groups(unit_ND, words_N[large_N])
+    cell_N = words.index_N * n_sentences + sentences.index_N[large_N]
+    cells = check_groups(unit_ND, cell_N)
+    word_C, sentence_C = cells.id_G // n_sentences, cells.id_G % n_sentences
+    own_N1 = unit_ND.square().sum(dim=1, keepdim=True)  # 1, of a zero row 0
+    own_W, own_C = (group_sums(own_N1, groups)[:, 0] for groups in (words, cells))
+    sum_WD, sum_CD = group_sums(unit_ND, words), group_sums(unit_ND, cells)
+    count_W = words.count_G.to(x_ND.dtype)
+    value_W = (sum_WD.square().sum(dim=1) - own_W) / (count_W * (count_W - 1))
+    left_C = count_W[word_C] - cells.count_G
+    rest_C = (sum_WD[word_C] - sum_CD).square().sum(dim=1) - (own_W[word_C] - own_C)
+    is_pair_C = left_C > 1
+    rest_C = torch.where(is_pair_C, rest_C / (left_C * (left_C - 1)).clamp_min(1), 0.0)
+    zero_G = x_ND.new_zeros(n_sentences)
+    total_G = value_W.sum() + zero_G.index_add(0, sentence_C, rest_C - value_W[word_C])
+    n_lost_G = zero_G.index_add(0, sentence_C, (~is_pair_C).to(x_ND.dtype))
+    n_left_G = len(value_W) - n_lost_G
+    without_G = torch.where(n_left_G > 0, total_G / n_left_G, torch.nan)
+    return Estimate(value_W.mean(), sentences.id_G, without_G)

@@ -91,7 +91,10 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
             now("drawing tables and figures")
             outcome = store.outcome(record["parts"])
             compared = beside(plan.published, outcome.records, plan.name)
-            write_outputs(store.folder, plan.analysis, outcome, compared, record)
+            try:
+                write_outputs(store.folder, plan.analysis, outcome, compared, record)
+            except KeyError as error:
+                raise _other_records(record, store.folder, error) from error
             record.setdefault("total_s", round(time.perf_counter() - started, 2))
             write_json(store.folder / "result.json", record)
             store.drop_rows()
@@ -106,7 +109,15 @@ def _plan(cfg: DictConfig) -> _Plan:
     end = start_of(cfg)
     analysis: Analysis = made(cfg.analysis)
     published = read_published(analysis.published)
-    name = str(cfg.encoder.get("name") or cfg.encoder["_target_"])
+    if instead := getattr(analysis, "instead", None):
+        if cfg.from_run is not None:
+            raise ValueError(
+                f"from_run measures the encoder of a run, and this analysis measures {instead} in "
+                "place of an encoder; leave one of them out"
+            )
+        with open_dict(cfg):
+            cfg.encoder = None
+    name = instead or str(cfg.encoder.get("name") or cfg.encoder["_target_"])
     if cfg.check is not None:
         check_comparable(published, name)
         _check_start(cfg)
@@ -116,10 +127,11 @@ def _plan(cfg: DictConfig) -> _Plan:
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
     revisions = dict.fromkeys(source.revision_of(one) for one in analysis.data_sets(source))
+    files = given_files([plain(cfg)[key] for key in ("analysis", "encoder")])
     facts = {
-        "data": "; ".join(revisions),
+        "data": "; ".join(revisions) or ", ".join(files),
         "from_run": None if end is None else sha256_of(end),
-        "files": given_files([plain(cfg)[key] for key in ("analysis", "encoder")]),
+        "files": files,
     }
     return _Plan(cfg, analysis, source, published, name, end, store, facts)
 
@@ -179,6 +191,15 @@ def _keep(
     say(f"{part.name}, weights {weights}: {duration(took)}")
 
 
+def _other_records(record: dict[str, Any], folder: Path, error: KeyError) -> Exception:
+    """What to say of records that lack what tables are made of."""
+    if not (record["other_code"] or code_changes(record, environment())):
+        return error
+    return ValueError(
+        f"the records in {folder} are of earlier code and lack {error}; rerun=true measures again"
+    )
+
+
 def _check_start(cfg: DictConfig) -> None:
     """Refuse to judge a run by published figures whose encoder it did not start with."""
     run = {} if cfg.from_run is None else result_of(cfg.from_run)
@@ -193,7 +214,7 @@ def _check_start(cfg: DictConfig) -> None:
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:
     """`<output_dir>/analysis/<name>/<encoder>-<content hash>`, the encoder by its last name."""
-    is_target = name == cfg.encoder["_target_"]
+    is_target = cfg.encoder is not None and name == cfg.encoder["_target_"]
     last = name.rstrip("/").rpartition("." if is_target else "/")[2].removeprefix("build_")
     label = re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()
     return Path(str(cfg.output_dir)) / "analysis" / analysis.name / f"{label}-{analysis_hash(cfg)}"

@@ -78,7 +78,9 @@ class Analysis(Protocol):
     """An experiment on the hidden states of an encoder; nothing is trained but small heads.
 
     Parts measure; tables and pictures are made of their records alone, so that they can be made
-    again from what is on disk. `published` has mappings, see `isotrain.analysis.published`.
+    again from what is on disk. `published` has mappings, see `isotrain.analysis.published`. It may
+    have `instead`, the name of what it measures in place of an encoder (None = it needs one): then
+    none is loaded, and what was published for an encoder of that name is held against it.
     """
 
     name: str

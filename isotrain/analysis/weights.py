@@ -20,6 +20,13 @@ from isotrain.types import Encoder
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
 
+class NoEncoder:
+    """Stands where an analysis measures something else in place of an encoder."""
+
+    source_id = "no encoder"
+    max_positions = None
+
+
 def device_of(asked: str) -> str:
     """`cpu` or `cuda`, for `device=auto | cpu | cuda`: auto takes CUDA where torch sees it.
 
@@ -44,13 +51,15 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     weights of an earlier run.
 
     Args:
-        cfg: of the analysis.
+        cfg: of the analysis; without an encoder where it measures something else.
         end: the weights that the run ended with; None = no run is measured.
 
     Raises:
         ValueError: weights that do not fit, or an earlier run that is no longer what it was.
         OSError: weights that cannot be had.
     """
+    if cfg.encoder is None:
+        return NoEncoder()  # type: ignore[return-value]
     run = {} if end is None else result_of(cfg.from_run)
     config = run.get("config", {})
     torch.manual_seed(config.get("seed", cfg.seed))

@@ -6,7 +6,8 @@ N rows.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -83,18 +84,21 @@ def draw_sentences(
 ) -> Sample:
     """The words of whole sentences, drawn by hashing their places with the seed.
 
-    Sentences are taken until the words of the next one would exceed `max_rows`; of sentences that
-    are equal to the tokenizer (`A dog.` and `a dog.`) the first drawn.
+    Sentences are taken until the words of the next one would exceed `max_rows` (those that are too
+    long by themselves are passed over before the first); of sentences that are equal to the
+    tokenizer (`A dog.` and `a dog.`) the first drawn.
 
     Raises:
         ValueError: not one sentence has few enough words and more than none.
     """
     kept = Tokens([], [], [], [], 0)
     rows: list[tuple[int, int, int, Key]] = []
-    for tokens, i, text in _drawn(sentences, units.tokenizer, max_length, seed):
+    for tokens, i, text in _tokenised(_drawn(sentences, seed), units.tokenizer, max_length):
         own = [*units.of(tokens, i, text)]
         if len(rows) + len(own) > max_rows:
-            break
+            if rows:
+                break
+            continue
         kept = _add(kept, tokens, i)
         rows += [(len(kept.ids) - 1, *found) for found in own]
     if not rows:
@@ -110,34 +114,47 @@ def draw_occurrences(
     words: Mapping[str, Set[Key]],
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
-    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`."""
+    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`.
+
+    The places of a word are the same whichever other words are followed.
+    """
     kept = Tokens([], [], [], [], 0)
     found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
-    spelled = [_plain(word) for word in words]
-    might = [text for text in sentences if any(word in _plain(text) for word in spelled)]
-    for tokens, i, text in _drawn(might, units.tokenizer, max_length, seed):
-        wanted = [word for word in words if len(found[word]) < most]
-        if not wanted:
-            break
+    wanted = {word: _plain(word) for word in words}
+
+    def may_have_one(text: str) -> bool:
+        plain = _plain(text) if wanted else ""
+        return any(word in plain for word in wanted.values())
+
+    might = filter(may_have_one, _drawn(sentences, seed))
+    for tokens, i, text in _tokenised(might, units.tokenizer, max_length):
         own = [*units.of(tokens, i, text)]
         at = {w: [(s, e) for s, e, key in own if key in words[w]] for w in wanted}
         if any(at.values()):
             kept = _add(kept, tokens, i)
             for word, places in at.items():
                 found[word] += [(len(kept.ids) - 1, *place) for place in places]
+                if len(found[word]) >= most:
+                    del wanted[word]
+        if not wanted:
+            break
     return kept, {word: _spans(places[:most]) for word, places in found.items()}
 
 
-def _drawn(
-    sentences: Sequence[str], tokenizer: Any, max_length: int, seed: int
+def _drawn(sentences: Sequence[str], seed: int) -> Iterator[str]:
+    """The sentences in the order of the seed."""
+    return (sentences[i] for i in hashed_order(len(sentences), seed).tolist())
+
+
+def _tokenised(
+    texts: Iterable[str], tokenizer: Any, max_length: int
 ) -> Iterator[tuple[Tokens, int, str]]:
-    """Different sentences in the order of the seed, each tokenised; few at a time are held."""
-    order = hashed_order(len(sentences), seed).tolist()
+    """Each of several equal sentences once, tokenised, in their order; few are held at a time."""
     seen: set[bytes] = set()
-    for start in range(0, len(order), CHUNK):
-        texts = [sentences[i] for i in order[start : start + CHUNK]]
-        tokens = tokenise(tokenizer, texts, max_length)
-        for i, text in enumerate(texts):
+    rest = iter(texts)
+    while some := list(islice(rest, CHUNK)):
+        tokens = tokenise(tokenizer, some, max_length)
+        for i, text in enumerate(some):
             key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
             if key not in seen:
                 seen.add(key)

@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from isotrain.analysis.jackknife import anisotropy, occurrences
+from isotrain.analysis.jackknife import (
+    anisotropy,
+    mean_of,
+    mean_over_sentences,
+    occurrences,
+    self_similarity,
+)
 
 
 def cloud(n_sentences=9, seed=0, width=5):
@@ -40,8 +46,24 @@ def slow_error(measure, x_ND, sentences_N):
     for sentence in sentences_N.unique():
         rest = sentences_N != sentence
         left_out.append(measure(x_ND[rest], sentences_N[rest]))
+    return jackknife(left_out)
+
+
+def jackknife(left_out):
     n, mean = len(left_out), sum(left_out) / len(left_out)
     return math.sqrt((n - 1) / n * sum((value - mean) ** 2 for value in left_out))
+
+
+def slow_of_words(x_ND, words_N, chosen):
+    """Mean over the chosen words that have two rows of the mean cosine of their pairs."""
+    found = []
+    for word in chosen:
+        at = [i for i in range(len(x_ND)) if words_N[i] == word]
+        pairs = [*itertools.combinations(at, 2)]
+        if pairs:
+            cosines = [cosine_similarity(x_ND[i], x_ND[j], dim=0).item() for i, j in pairs]
+            found.append(sum(cosines) / len(pairs))
+    return sum(found) / len(found)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,9 +72,67 @@ def slow_error(measure, x_ND, sentences_N):
 )
 def test_against_loops_over_pairs(measure, slow, seed):
     x_ND, sentences_N = cloud(seed=seed)
-    value, error = measure(x_ND, sentences_N)
-    assert value.item() == pytest.approx(slow(x_ND, sentences_N), abs=1e-12)
-    assert error.item() == pytest.approx(slow_error(slow, x_ND, sentences_N), abs=1e-12)
+    found = measure(x_ND, sentences_N)
+    assert found.value.item() == pytest.approx(slow(x_ND, sentences_N), abs=1e-12)
+    assert found.error.item() == pytest.approx(slow_error(slow, x_ND, sentences_N), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_words_and_their_difference_from_anisotropy_against_loops(seed):
+    """Words are chosen once; some sentences leave a word a row, which then counts no more."""
+    x_ND, sentences_N = cloud(seed=seed)
+    words_N = torch.tensor([(7 * i) % 11 % 4 for i in range(len(x_ND))])
+    words_N[:2], sentences_N[:2] = 9, sentences_N[0]  # both rows of word 9 in one sentence
+    chosen = [int(w) for w in words_N.unique() if (words_N == w).sum() >= 2]
+    own, cone = self_similarity(x_ND, words_N, sentences_N, 2), anisotropy(x_ND, sentences_N)
+    assert own.value.item() == pytest.approx(slow_of_words(x_ND, words_N, chosen), abs=1e-12)
+    without, apart = [], []
+    for sentence in sentences_N.unique():
+        rest = sentences_N != sentence
+        without.append(slow_of_words(x_ND[rest], words_N[rest], chosen))
+        apart.append(without[-1] - slow_anisotropy(x_ND[rest], sentences_N[rest]))
+    assert own.without_G.tolist() == pytest.approx(without, abs=1e-12)
+    adjusted = own.less(cone)
+    assert adjusted.value.item() == pytest.approx((own.value - cone.value).item(), abs=1e-15)
+    assert adjusted.error.item() == pytest.approx(jackknife(apart), abs=1e-12)
+
+
+def test_what_moves_both_figures_cancels_in_their_difference():
+    """In a cone of varying width self-similarity and anisotropy rise and fall together."""
+    generator = torch.Generator().manual_seed(0)
+    n, width = 60, 4
+    words_N, sentences_N = torch.arange(4 * n) % 3, torch.arange(n).repeat_interleave(4)
+    values, errors, apart = [], [], []
+    for _ in range(200):
+        shift_G = torch.randn(n, generator=generator).exp()
+        x_ND = torch.randn(4 * n, width, generator=generator).double()
+        x_ND[:, 0] += shift_G[sentences_N]
+        x_ND[torch.arange(4 * n), 1 + words_N] += 1.5
+        own, cone = self_similarity(x_ND, words_N, sentences_N, 5), anisotropy(x_ND, sentences_N)
+        values.append(own.less(cone).value)
+        errors.append(own.less(cone).error)
+        apart.append(torch.hypot(own.error, cone.error))
+    spread = torch.stack(values).std()
+    assert torch.stack(errors).mean() / spread == pytest.approx(1.0, abs=0.2)
+    assert torch.stack(apart).mean() / spread > 2  # what quadrature would tell
+
+
+def test_sentences_of_one_side_alone_leave_the_other_as_it_is():
+    one = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]).double(), torch.tensor([2, 3, 9]))
+    other = mean_over_sentences(torch.tensor([4.0, 0.0]).double(), torch.tensor([3, 5]))
+    found = one.less(other)
+    assert found.sentence_G.tolist() == [2, 3, 5, 9]
+    assert found.without_G.tolist() == [4.0 - 2.0, 3.5 - 0.0, 3.0 - 4.0, 1.5 - 2.0]
+
+
+def test_a_mean_over_sentences_and_one_over_layers():
+    values_G = torch.tensor([1.0, 4.0, 2.0, 9.0]).double()
+    found = mean_over_sentences(values_G, torch.arange(4))
+    assert found.value.item() == 4.0
+    assert found.error.item() == pytest.approx(values_G.std().item() / 2)
+    both = mean_of([found, mean_over_sentences(3 * values_G, torch.arange(4))])
+    assert both.value.item() == 8.0
+    assert both.error.item() == pytest.approx(values_G.std().item())
 
 
 def test_an_error_over_rows_would_be_far_too_small():
@@ -60,7 +140,8 @@ def test_an_error_over_rows_would_be_far_too_small():
     x_ND, sentences_N = cloud(n_sentences=12)
     once = anisotropy(x_ND, sentences_N)
     often = anisotropy(x_ND.repeat(4, 1), sentences_N.repeat(4))
-    torch.testing.assert_close(often, once)
+    torch.testing.assert_close(often.value, once.value)
+    torch.testing.assert_close(often.error, once.error)
 
 
 def test_the_error_is_the_spread_over_draws():
@@ -71,9 +152,9 @@ def test_the_error_is_the_spread_over_draws():
         own_ND = torch.randn(60, 3, generator=generator).repeat_interleave(4, dim=0)
         x_ND = own_ND + 0.3 * torch.randn(240, 3, generator=generator)
         x_ND = x_ND + torch.tensor([1.0, 0.0, 0.0])
-        value, error = anisotropy(x_ND.double(), sentences_N)
-        values.append(value)
-        errors.append(error)
+        found = anisotropy(x_ND.double(), sentences_N)
+        values.append(found.value)
+        errors.append(found.error)
     spread = torch.stack(values).std()
     assert torch.stack(errors).mean() / spread == pytest.approx(1.0, abs=0.12)
 
@@ -83,13 +164,13 @@ def test_closed_forms():
         [[1.0], [2.0], [5.0], [3.0]]
     )
     for measure in (anisotropy, occurrences):
-        value, error = measure(one_way_ND.double(), torch.arange(4))
-        assert value.item() == pytest.approx(1.0)
-        assert error.item() == pytest.approx(0.0, abs=1e-7)
+        found = measure(one_way_ND.double(), torch.arange(4))
+        assert found.value.item() == pytest.approx(1.0)
+        assert found.error.item() == pytest.approx(0.0, abs=1e-7)
     corners_ND = torch.eye(3)
-    assert anisotropy(corners_ND, torch.arange(3))[0].item() == pytest.approx(0.0)
+    assert anisotropy(corners_ND, torch.arange(3)).value.item() == pytest.approx(0.0)
     both_ways_ND = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
-    assert occurrences(both_ways_ND, torch.arange(4))[0].item() == pytest.approx(-1 / 3)
+    assert occurrences(both_ways_ND, torch.arange(4)).value.item() == pytest.approx(-1 / 3)
 
 
 def test_too_few_sentences():
@@ -97,9 +178,9 @@ def test_too_few_sentences():
         anisotropy(torch.eye(3), torch.tensor([0, 0, 1]))
     with pytest.raises(ValueError, match="a pair needs two rows, got 1"):
         occurrences(torch.eye(1), torch.tensor([0]))
-    value, error = occurrences(torch.eye(3), torch.tensor([0, 0, 1]))
-    assert value.item() == pytest.approx(0.0)
-    assert error.isnan()
+    found = occurrences(torch.eye(3), torch.tensor([0, 0, 1]))
+    assert found.value.item() == pytest.approx(0.0)
+    assert found.error.isnan()
     # Without its first sentence one row is left, and no pair.
-    assert occurrences(torch.eye(4), torch.tensor([0, 0, 0, 1]))[1].isnan()
-    assert occurrences(torch.eye(4), torch.tensor([0, 0, 1, 2]))[1].isfinite()
+    assert occurrences(torch.eye(4), torch.tensor([0, 0, 0, 1])).error.isnan()
+    assert occurrences(torch.eye(4), torch.tensor([0, 0, 1, 2])).error.isfinite()

@@ -460,6 +460,28 @@ def test_a_run_that_started_from_other_weights_is_not_judged(cfg_of, finished_ru
     analyze(cfg_of(f"from_run={first}", "check=published", published=published))
 
 
+def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_run, monkeypatch):
+    monkeypatch.setattr(Toy, "instead", "elmo", raising=False)
+    with pytest.raises(CannotRunError, match="this analysis measures elmo in place of an encoder"):
+        analyze(cfg_of(f"from_run={finished_run()}"))
+
+
+def test_records_of_earlier_code_that_lack_what_tables_read(cfg_of, monkeypatch):
+    folder, _ = analyze(cfg_of())
+
+    def tables(self, outcome):
+        yield outcome.records[0]["added_since"]
+
+    monkeypatch.setattr(Toy, "tables", tables)
+    with pytest.raises(KeyError):
+        analyze(cfg_of())  # of this very code: a mistake in it
+    record = read_result(folder)
+    record["environment"]["git"] = "0123456789ab"
+    write_json(folder / "result.json", record)
+    with pytest.raises(ValueError, match="are of earlier code and lack 'added_since'; rerun=true"):
+        analyze(cfg_of())
+
+
 def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, tiny_encoder):
     assert not first_encoder(cfg_of("device=cpu"), None).training
     encoder = tiny_encoder()

@@ -161,3 +161,27 @@ def test_case_and_accents_hide_no_occurrence(tokenizer):
     words = {"doctor": units.keys_of("doctor")[0]}
     _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], units, 64, 0, words, 10)
     assert len(places["doctor"]) == 2
+
+
+def test_the_places_of_a_word_are_the_same_whichever_others_are_followed(tokenizer):
+    """Drawn from a list of the sentences with any of the words, they would be others."""
+    units = Units(tokenizer, "piece", False)
+    texts = [f"The {name} number {k}." for k in range(60) for name in ("doctor", "king", "garden")]
+
+    def sentences_of(*words):
+        keys = {word: units.keys_of(word)[0] for word in words}
+        tokens, places = draw_occurrences(texts, units, 64, 0, keys, 7)
+        return [tokens.ids[i] for i in places["doctor"].sentence_N]
+
+    alone = sentences_of("doctor")
+    assert len(alone) == 7
+    assert sentences_of("king", "doctor", "the") == alone == sentences_of("doctor", "garden")
+
+
+def test_a_sentence_that_is_too_long_by_itself_is_passed_over(tokenizer):
+    units = Units(tokenizer, "piece", False)
+    long = " ".join(["the doctor"] * 20)
+    short = [f"the doctor {k}" for k in range(6)]
+    for seed in range(8):  # the long one is drawn first by some of them
+        sample = draw_sentences([long, *short], units, 64, seed, 10)
+        assert 0 < len(sample.spans) <= 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from isotrain.analysis.clusters.texts import (
 )
 from isotrain.analysis.corpora import check_splits
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
-from isotrain.analysis.vectors import files_of, open_vectors
+from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds, checked
 from isotrain.record import CannotRunError
 from isotrain.types import Source
@@ -47,13 +48,14 @@ class Clusters:
         lid_queries: rows whose LID is estimated; all are searched. None = all.
         map_layers: layers that are drawn; None = the first, the middle and the last.
         map_rows: points of a map.
-        vectors: a file of vectors to measure in place of the encoder, see `open_vectors`.
+        vectors: a file of vectors to measure in place of the encoder, see `open_vectors`; keys of
+            a text then say nothing, and must be left as they are.
         tokens: its tokens: a text file, or the name of a column.
         published: figures to show beside.
 
     Raises:
-        ValueError: another corpus or split, chunks of what is no running text, or `tokens` without
-            `vectors`.
+        ValueError: another corpus or split, chunks of what is no running text, `tokens` without
+            `vectors`, or with `vectors` a key of a text.
     """
 
     name = "clusters"
@@ -80,6 +82,10 @@ class Clusters:
         published: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.data_set = corpus_data_set(corpus)
+        if vectors is not None:
+            _check_text_keys(
+                corpus=corpus, splits=splits, text=text, chunk=chunk, max_tokens=max_tokens
+            )
         if text == "chunks" and corpus not in RUNNING:
             raise ValueError(
                 f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got {corpus}; "
@@ -94,6 +100,11 @@ class Clusters:
         self.map_layers, self.map_rows = map_layers, map_rows
         self.vectors, self.tokens, self.published = vectors, tokens, published
 
+    @property
+    def instead(self) -> str | None:
+        """The name of the file of vectors, without its ending; None where there is none."""
+        return None if self.vectors is None else Path(self.vectors).stem
+
     def missing(self, source: Source) -> Sequence[str]:
         """The corpus, where the source lacks it; with `vectors`, what is wrong with the file."""
         if self.vectors is None:
@@ -105,10 +116,8 @@ class Clusters:
         return []
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """The corpus, or the files of the vectors."""
-        if self.vectors is None:
-            return [self.data_set]
-        return files_of(self.vectors, self.tokens)
+        """The corpus; none beside a file of vectors."""
+        return [self.data_set] if self.vectors is None else []
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """What was drawn, each layer, and the LID of all layers.
@@ -118,7 +127,7 @@ class Clusters:
                 a layer to draw that there is not.
         """
         most = subject.encoder.max_positions
-        if self.vectors is None and self.text == "chunks" and most and self.chunk > most:
+        if self.instead is None and self.text == "chunks" and most and self.chunk > most:
             raise CannotRunError(
                 f"analysis.chunk must be at most {most}, the positions of this encoder, got "
                 f"{self.chunk}; set analysis.chunk={most}"
@@ -161,8 +170,10 @@ class Clusters:
             self.text,
             self.chunk,
             subject.max_length,
+            self.max_tokens,
+            subject.seed,
         )
-        return sample_encoder(subject, texts, self.max_tokens, self.max_rows)
+        return sample_encoder(subject, texts, self.max_rows)
 
     def _facts(self, sample: Sample) -> Record:
         if self.vectors is not None:
@@ -194,3 +205,16 @@ class Clusters:
 
     def _lid(self, subject: Subject, sample: Sample) -> Found:
         return measure_lid(sample, self.n_neighbors, self.lid_queries, subject.seed, subject.tell)
+
+
+def _check_text_keys(**given: Any) -> None:
+    """Refuse keys of a text that are not as they are left, beside a file of vectors."""
+    usual = signature(Clusters).parameters
+    for key, value in given.items():
+        default = usual[key].default
+        if (tuple(value) if key == "splits" else value) != default:
+            raise ValueError(
+                f"analysis.{key} is of the text of an encoder, and analysis.vectors measures a "
+                f"file instead, got {key}={value}; leave analysis.{key} out, or set "
+                "analysis.vectors=null"
+            )

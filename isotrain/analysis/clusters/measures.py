@@ -32,13 +32,21 @@ class Clustering(NamedTuple):
     silhouette: float | None  # of best_k; None where there are too few rows
 
 
-class Cosines(NamedTuple):
-    """S_inter and S_intra with standard errors over types; None where no two rows can be paired."""
+class OverParts(NamedTuple):
+    """A figure over parts of a cloud, as one of each and by rows; None where it has no value."""
 
-    inter: float | None
-    inter_error: float | None
-    intra: float | None
-    intra_error: float | None
+    value: float | None  # unweighted mean over parts
+    error: float | None
+    by_rows: float | None  # mean over parts, weighted by their rows
+    by_rows_error: float | None
+    n_without_error: int  # parts that both errors leave out, since they have too few types
+
+
+class Cosines(NamedTuple):
+    """S_inter and S_intra over parts, with standard errors over types."""
+
+    inter: OverParts
+    intra: OverParts
 
 
 def clusters_by_silhouette(
@@ -69,29 +77,31 @@ def clusters_by_silhouette(
 
 
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
-    """S_inter and S_intra, unweighted means over parts (rows, types); each part is centred or not.
+    """S_inter and S_intra over parts (rows, types); each part is centred or not.
 
-    The error of S_inter is a jackknife over types, that of S_intra the standard error over types;
-    over K parts √(Σ e²)/K. Parts without two types are left out of S_inter, those without two
-    rows of a type out of S_intra.
+    Published is the unweighted mean over parts. In a small one it is an artefact: rows less the
+    mean of their n have a mean cosine of about −1/(n − 1) by construction; weighted by rows it
+    hardly counts. The error of S_inter is a jackknife over types, that of S_intra the standard
+    error over types; over K parts √(Σ e²)/K. Parts without two types are left out of S_inter,
+    those without two rows of a type out of S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
-    >>> found.inter, found.intra
+    >>> found.inter.value, found.intra.value
     (0.0, 1.0)
     """
-    inter: list[tuple[float, float]] = []
-    intra: list[tuple[float, float]] = []
+    inter: list[_Part] = []
+    intra: list[_Part] = []
     for x_nD, type_n in parts:
         groups = check_groups(x_nD, type_n)
         if len(groups.id_G) > 1:
             value = float(s_inter(x_nD, type_n, seed=seed)["value"])
-            inter.append((value, _inter_error(x_nD, type_n, seed)))
+            inter.append(_Part(value, _inter_error(x_nD, type_n, seed), len(x_nD)))
         if int(groups.count_G.max()) > 1:
             value = float(s_intra(x_nD, type_n)["value"])
             error = self_similarity(x_nD, type_n, min_count=2).get("standard_error", math.nan)
-            intra.append((value, float(error)))
-    return Cosines(*_over_parts(inter), *_over_parts(intra))
+            intra.append(_Part(value, float(error), len(x_nD)))
+    return Cosines(_over_parts(inter), _over_parts(intra))
 
 
 def centred_parts(
@@ -110,10 +120,11 @@ def centred_parts(
 def dimensions(
     x_ND: Tensor, n_neighbors: int, max_queries: int | None, seed: int
 ) -> dict[str, float | int | None]:
-    """LID of a layer with Euclidean and cosine distances, each plain and from squared distances.
+    """LID of a layer with Euclidean distances and chords of unit rows, each plain and squared.
 
-    A squared distance has twice the logarithm, so the published convention is exactly half the
-    plain value. None where there are not more rows than neighbours.
+    `lid_cosine` is of chords √(2(1 − cos)), `lid_cosine_squared` of 1 − cos, which is half of
+    their squares. A squared distance has twice the logarithm, so the published convention is
+    exactly half the plain value. None where there are not more rows than neighbours.
 
     >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     >>> found = dimensions(x, n_neighbors=20, max_queries=None, seed=0)
@@ -130,6 +141,7 @@ def dimensions(
             found["n_queries"] = int(own["n_queries"])
         found[name], found[f"{name}_error"] = value, error
         found[f"{name}_squared"] = None if value is None else value / 2
+        found[f"{name}_squared_error"] = None if error is None else error / 2
     return found
 
 
@@ -164,12 +176,29 @@ def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:
     drawn_G = sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]
     if len(drawn_G) < 3:
         return math.nan
-    return float(anisotropy(x_nD[drawn_G].double(), torch.arange(len(drawn_G)))[1])
+    return float(anisotropy(x_nD[drawn_G].double(), torch.arange(len(drawn_G))).error)
 
 
-def _over_parts(found: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+class _Part(NamedTuple):
+    value: float
+    error: float  # NaN where there are too few types for one
+    n_rows: int
+
+
+def _over_parts(found: Sequence[_Part]) -> OverParts:
     if not found:
-        return None, None
-    values, errors = zip(*found, strict=True)
-    error = math.sqrt(sum(e * e for e in errors)) / len(found)
-    return sum(values) / len(found), error if math.isfinite(error) else None
+        return OverParts(None, None, None, None, 0)
+    n_without = sum(not math.isfinite(part.error) for part in found)
+    plain, by_rows = (
+        _weighted(found, weights) for weights in ([1] * len(found), [part.n_rows for part in found])
+    )
+    return OverParts(*plain, *by_rows, n_without)
+
+
+def _weighted(found: Sequence[_Part], weights: Sequence[int]) -> tuple[float, float | None]:
+    """Weighted mean and its error, of those parts that have one."""
+    shares = [weight / sum(weights) for weight in weights]
+    value = sum(w * part.value for w, part in zip(shares, found, strict=True))
+    errors = [w * part.error for w, part in zip(shares, found, strict=True)]
+    known = [error for error in errors if math.isfinite(error)]
+    return value, math.hypot(*known) if known else None

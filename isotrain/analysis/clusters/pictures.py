@@ -12,8 +12,8 @@ from isotrain.analysis.types import Outcome, Picture, Record
 FORMS = {"": "raw", "_centred": "centred", "_clustered": "centred inside clusters"}
 LID = {
     "lid": "Euclidean",
-    "lid_cosine": "cosine",
-    "lid_cosine_squared": "cosine, squared (as published)",
+    "lid_cosine": "chords of unit rows",
+    "lid_cosine_squared": "1 − cos (as published)",
 }
 
 

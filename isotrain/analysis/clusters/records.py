@@ -47,15 +47,18 @@ def measure_layer(
         "k": found.k,
         "best_k": found.best_k,
         "silhouette": found.silhouette,
+        "n_smallest": int(found.assignment_N.bincount().min()),
     }
     for form, parts in forms.items():
         own = cosines(parts, seed)
-        record |= {
-            f"s_inter{form}": own.inter,
-            f"s_inter{form}_error": own.inter_error,
-            f"s_intra{form}": own.intra,
-            f"s_intra{form}_error": own.intra_error,
-        }
+        for name, over in (("s_inter", own.inter), ("s_intra", own.intra)):
+            record |= {f"{name}{form}": over.value, f"{name}{form}_error": over.error}
+            if form == "_clustered":
+                record |= {
+                    f"{name}_by_rows": over.by_rows,
+                    f"{name}_by_rows_error": over.by_rows_error,
+                    f"{name}_without_error": over.n_without_error,
+                }
     arrays = {}
     if n_map:
         map_N3, share_3 = principal_map(x_ND)
@@ -78,17 +81,27 @@ def measure_lid(
     seed: int,
     tell: Callable[[str], None],
 ) -> Found:
-    """LID of each layer, and its mean over layers from 1; of a single layer that one."""
+    """LID of each layer, and its mean over the layers of `averaged`.
+
+    The error of the mean is the mean of their errors: the most it can be, since layers have the
+    same rows and err together. That LID depends on the number of rows is not in it.
+    """
     records: list[dict[str, Any]] = []
     for layer in sample.layers:
         tell(f"LID of layer {layer}")
         own = dimensions(_distinct(sample, layer)[0], n_neighbors, max_queries, seed)
         records.append({"kind": "lid", "layer": layer, **own})
-    above = [record for record in records if record["layer"] > 0] or records
-    mean: dict[str, Any] = {"kind": "lid mean", "n_layers": len(above)}
-    for key in ("lid", "lid_squared", "lid_cosine", "lid_cosine_squared"):
-        values = [record[key] for record in above]
-        mean[key] = None if None in values else sum(values) / len(values)
+    averaged = [record for record in records if record["layer"] in sample.averaged]
+    ends = dict.fromkeys((sample.averaged[0], sample.averaged[-1]))
+    mean: dict[str, Any] = {
+        "kind": "lid mean",
+        "n_layers": len(averaged),
+        "of_layers": " to ".join(map(str, ends)),
+    }
+    for name in ("lid", "lid_squared", "lid_cosine", "lid_cosine_squared"):
+        for key in (name, f"{name}_error"):
+            values = [record[key] for record in averaged]
+            mean[key] = None if None in values else sum(values) / len(values)
     return Found([*records, mean])
 
 

@@ -25,6 +25,7 @@ class Sample(NamedTuple):
     """Rows of every layer, in the order in which they were drawn."""
 
     layers: Sequence[int]
+    averaged: Sequence[int]  # layers that a mean over layers is of
     rows: Callable[[int], Tensor]  # of a layer, [N, D] float32
     type_N: Tensor  # number of the type (token id) of each row
     token_of: Mapping[int, str]  # how each type reads
@@ -32,40 +33,41 @@ class Sample(NamedTuple):
     facts: Mapping[str, Cell]  # what it was drawn from, for the record
 
 
-def sample_encoder(subject: Subject, texts: Texts, max_tokens: int, max_rows: int) -> Sample:
-    """Tokens of an encoder: of texts drawn up to `max_tokens`, at most `max_rows` of them.
+def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
+    """Tokens of an encoder: at most `max_rows` of those of the texts.
 
-    Both are drawn by hashing positions with the seed. Special tokens, pads and the unknown token,
+    They are drawn by hashing positions with the seed. Special tokens, pads and the unknown token,
     which stands for many words, are never drawn. An encoder without blocks gives a type the same
     row everywhere, so there each type is drawn once.
     """
     encoder, tokenizer = subject.encoder, subject.encoder.tokenizer
-    chosen = _texts_up_to(texts, max_tokens, subject.seed)
-    length = [len(texts.ids[i]) for i in chosen]
-    token = np.concatenate([np.asarray(texts.ids[i], dtype=np.int64) for i in chosen])
-    place = np.repeat(np.arange(len(chosen)), length)
+    length = [len(ids) for ids in texts.ids]
+    token = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in texts.ids])
+    place = np.repeat(np.arange(len(texts.ids)), length)
     position = np.concatenate([np.arange(n) for n in length])
     allowed = token != (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
     if texts.special is not None:
-        allowed &= np.concatenate([np.asarray(texts.special[i]) for i in chosen]) == 0
+        allowed &= np.concatenate([np.asarray(marks) for marks in texts.special]) == 0
     order = hashed_order(len(token), ~subject.seed).numpy()
     order = order[allowed[order]]
     if encoder.n_blocks == 0:
         order = order[np.sort(np.unique(token[order], return_index=True)[1])]
     order = order[:max_rows]
     spans = Spans(place[order], position[order], position[order] + 1)
-    tokens = Tokens([[*map(int, texts.ids[i])] for i in chosen], [], [], [], 0)
+    tokens = Tokens([[*map(int, ids)] for ids in texts.ids], [], [], [], 0)
     types = np.unique(token[order])
     facts = {
         "n_texts": len(np.unique(place[order])),
-        "n_texts_of": len(texts.ids),
+        "n_texts_of": texts.n_of,
         "n_tokens": int(texts.count_V.sum()),
         "n_left": texts.n_left,
         "n_rows": len(order),
         "n_types": len(types),
     }
+    layers = range(encoder.n_blocks + 1)
     return Sample(
-        range(encoder.n_blocks + 1),
+        layers,
+        layers[1:] or layers,
         lambda layer: torch.from_numpy(
             np.array(encode_rows(subject, "clusters", tokens, spans)[layer])
         ),
@@ -94,6 +96,7 @@ def sample_vectors(vectors: Vectors, max_rows: int, seed: int) -> Sample:
         "n_types": len(types),
     }
     return Sample(
+        vectors.layers,
         vectors.layers,
         lambda layer: torch.from_numpy(vectors.rows(layer, at_N)),
         torch.from_numpy(type_of[at_N]),
@@ -148,10 +151,3 @@ def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
     first_R = torch.full((int(run_N[-1]) + 1,), len(x_ND))
     first_R = first_R.scatter_reduce(0, run_N, order_N, "amin")
     return first_R.sort().values
-
-
-def _texts_up_to(texts: Texts, max_tokens: int, seed: int) -> list[int]:
-    """Texts in a drawn order, until their tokens reach `max_tokens`; at least one."""
-    order = hashed_order(len(texts.ids), seed).tolist()
-    total = np.cumsum([len(texts.ids[i]) for i in order])
-    return order[: max(1, int(np.searchsorted(total, max_tokens, side="right")))]

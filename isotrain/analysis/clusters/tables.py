@@ -8,20 +8,38 @@ from typing import Any
 from isotrain.analysis.types import Outcome, Record, Table
 
 FORMS = ("", "_centred", "_clustered")
-LID = [f"{name}{end}" for name in ("lid", "lid_cosine") for end in ("", "_error", "_squared")]
+LID = {
+    "lid": "Euclidean",
+    "lid_error": "± Euclidean",
+    "lid_squared": "squared",
+    "lid_cosine": "chord",
+    "lid_cosine_error": "± chord",
+    "lid_cosine_squared": "1 − cos",
+    "lid_cosine_squared_error": "± 1 − cos",
+}
 
 
 def cluster_tables(outcome: Outcome) -> Iterator[Table]:
-    """Cosines, clusters, what is in them, and LID; a row a layer."""
+    """Cosines, clusters, what is in them, and LID; a row a layer, before and after side by side."""
     samples, layers = of_kind(outcome, "sample"), of_kind(outcome, "layer")
-    clusters, lids = of_kind(outcome, "cluster"), of_kind(outcome, "lid")
+    names = dict.fromkeys(str(r["weights"]) for r in samples)
+    lead = ("layer", "weights") if len(names) > 1 else ("layer",)
+    yield _cosines(layers, samples, lead)
+    yield _clusters(layers, samples, of_kind(outcome, "cluster"), lead)
+    if inside := [r for r in layers if r["k"] > 1]:
+        yield _inside(inside, lead)
+        yield _contents(of_kind(outcome, "cluster"), lead)
+    yield _dimensions(of_kind(outcome, "lid"), of_kind(outcome, "lid mean"), samples, lead)
+
+
+def _cosines(layers: Sequence[Record], samples: Sequence[Any], lead: Sequence[str]) -> Table:
     kinds = [f"{kind}{form}" for kind in ("inter", "intra") for form in FORMS]
-    keys = ("weights", "layer", "n_rows", "n_types", *(f"s_{kind}" for kind in kinds))
-    yield Table(
+    keys = (*lead, "n_rows", "n_types", *(f"s_{kind}" for kind in kinds))
+    return Table(
         "cosines",
         "S_inter and S_intra",
-        ("weights", "layer", "rows", "types", *kinds),
-        [_cells(r, keys) for r in layers],
+        (*lead, "rows", "types", *kinds),
+        [_cells(r, keys) for r in _by_layer(layers)],
         [
             *map(_about, samples[:1]),
             "S_inter: mean cosine of two types, one drawn instance each; S_intra: of two instances "
@@ -31,12 +49,23 @@ def cluster_tables(outcome: Outcome) -> Iterator[Table]:
             *_repeated(layers),
         ],
     )
-    keys = ("weights", "layer", "k", "silhouette", "best_k")
-    yield Table(
+
+
+def _clusters(
+    layers: Sequence[Record],
+    samples: Sequence[Any],
+    clusters: Sequence[Record],
+    lead: Sequence[str],
+) -> Table:
+    keys = (*lead, "k", "silhouette", "best_k")
+    return Table(
         "clusters",
         "Clusters",
-        ("weights", "layer", "k", "silhouette", "best k", "largest cluster", "smallest cluster"),
-        [[*_cells(r, keys), *_ends([c["share"] for c in clusters if _same(c, r)])] for r in layers],
+        (*lead, "k", "silhouette", "best k", "largest cluster", "smallest cluster"),
+        [
+            [*_cells(r, keys), *_ends([c["share"] for c in clusters if _same(c, r)])]
+            for r in _by_layer(layers)
+        ],
         [
             f"k-means with k from 2 to {s['k_max']}; the silhouette of the best k is of at most "
             f"{s['silhouette_rows']:,} rows; below {s['cut']} a layer is one cluster. Sizes are "
@@ -44,34 +73,81 @@ def cluster_tables(outcome: Outcome) -> Iterator[Table]:
             for s in samples[:1]
         ],
     )
-    keys = ("weights", "layer", "cluster", "n", "symbols", "n_types", "median_frequency", "tokens")
-    if clusters:
-        yield Table(
-            "in_clusters",
-            "What is in the clusters",
-            ("weights", "layer", "cluster", "rows", "symbols", "types", "frequency", "tokens"),
-            [_cells(r, keys) for r in clusters],
-            [
-                "symbols: share of rows without a letter or digit; frequency: median occurrences "
-                "in all of the text, over rows; tokens: the most frequent ones here."
-            ],
-        )
-    means = [{**r, "layer": "mean"} for r in of_kind(outcome, "lid mean")]
-    yield Table(
+
+
+def _inside(layers: Sequence[Record], lead: Sequence[str]) -> Table:
+    """The published mean over clusters, and by rows, which no small cluster can move."""
+    columns = {
+        f"s_{kind}{form}": f"{kind} {name}"
+        for kind in ("inter", "intra")
+        for form, name in (("_clustered", "mean"), ("_by_rows", "by rows"))
+    }
+    without = [
+        f"layer {r['layer']} ({n} of S_{kind})"
+        for r in _by_layer(layers)
+        for kind in ("inter", "intra")
+        if (n := r[f"s_{kind}_without_error"])
+    ]
+    notes = [
+        "mean: unweighted over clusters, as published; by rows: weighted by them; smallest: rows "
+        "of the smallest cluster; ± one standard error over types.",
+        "Rows less the mean of their n have a mean cosine of about −1/(n − 1) by construction, "
+        "−.5 for n = 3: where a cluster is small, read by rows.",
+    ]
+    if without:
+        notes.append(f"Errors leave out clusters with too few types: {', '.join(without)}.")
+    return Table(
+        "inside_clusters",
+        "S_inter and S_intra inside clusters",
+        (*lead, "k", "smallest", *columns.values()),
+        [
+            [*_cells(r, (*lead, "k", "n_smallest")), *(_with_error(r, c) for c in columns)]
+            for r in _by_layer(layers)
+        ],
+        notes,
+    )
+
+
+def _contents(clusters: Sequence[Record], lead: Sequence[str]) -> Table:
+    keys = (*lead, "cluster", "n", "symbols", "n_types", "median_frequency", "tokens")
+    return Table(
+        "in_clusters",
+        "What is in the clusters",
+        (*lead, "cluster", "rows", "symbols", "types", "frequency", "tokens"),
+        [_cells(r, keys) for r in _by_layer(clusters)],
+        [
+            "symbols: share of rows without a letter or digit; frequency: median occurrences "
+            "in all of the text, over rows; tokens: the most frequent ones here."
+        ],
+    )
+
+
+def _dimensions(
+    lids: Sequence[Record],
+    means: Sequence[Record],
+    samples: Sequence[Any],
+    lead: Sequence[str],
+) -> Table:
+    lines = [*_by_layer(lids), *({**r, "layer": "mean"} for r in means)]
+    of_layers = ", ".join(dict.fromkeys(str(r["of_layers"]) for r in means))
+    return Table(
         "lid",
         "Local intrinsic dimension",
-        ("weights", "layer", "rows", *LID),
-        [_cells(r, ("weights", "layer", "n_rows", *LID)) for r in [*lids, *means]],
+        (*lead, "rows", *LID.values()),
+        [_cells(r, (*lead, "n_rows", *LID)) for r in lines],
         [
             *(
                 f"Maximum likelihood with {s['n_neighbors']} neighbours, mean over queries; its "
                 "error is over queries. It depends on the number of rows: compare equal ones only."
                 for s in samples[:1]
             ),
-            "squared: the formula with squared distances, exactly half. mean: over layers from 1 "
-            "(of one layer: that one).",
-            "Published figures, one a model, are lid_cosine_squared; here they stand beside the "
-            "mean. Cai et al. leave layer 0, the embedding output, out and call layer 1 layer 0.",
+            "Euclidean: of distances; squared: the formula with their squares, exactly half. "
+            "chord: of distances of unit rows, √(2(1 − cos)); 1 − cos: half of their squares, so "
+            "half the value.",
+            f"mean: over layers {of_layers}, its error the mean of theirs, the most it can be.",
+            "Published figures, one a model, are of 1 − cos; here they stand beside the mean. Cai "
+            "et al. leave layer 0, the embedding output, out and call layer 1 layer 0. Of vectors "
+            "that are given, every layer counts.",
         ],
     )
 
@@ -85,8 +161,20 @@ def of_kind(outcome: Outcome, kind: str) -> list[Any]:
     return [record for record in outcome.records if record["kind"] == kind]
 
 
+def _by_layer(records: Sequence[Record]) -> list[Record]:
+    """By layer, so that before and after stand one below the other."""
+    return sorted(records, key=lambda record: int(record["layer"] or 0))
+
+
 def _cells(record: Record, columns: Sequence[str]) -> list[Any]:
     return [record.get(column) for column in columns]
+
+
+def _with_error(record: Record, column: str) -> str | None:
+    value, error = record[column], record[f"{column}_error"]
+    if value is None:
+        return None
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
 def _same(one: Record, other: Record) -> bool:

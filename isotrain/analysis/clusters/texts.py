@@ -12,6 +12,7 @@ import numpy as np
 
 from isotrain.analysis.corpora import TEXTS, data_set_of, missing, read_corpus
 from isotrain.analysis.encode import tokenise
+from isotrain.geometry.groups import hashed_order
 from isotrain.record import CannotRunError
 from isotrain.tasks import text
 from isotrain.tasks.sources import DataSet, LocalSource, load_split
@@ -34,10 +35,11 @@ LINES = 1024  # that are tokenised at a time
 
 
 class Texts(NamedTuple):
-    """Chunks or sentences as token ids, and the tokens of each that may be measured."""
+    """Drawn chunks or sentences as token ids, and the tokens of each that may be measured."""
 
     ids: Sequence[Sequence[int]]
     special: Sequence[Sequence[int]] | None  # 1 = CLS, SEP; None: there are none
+    n_of: int  # chunks or sentences that they were drawn from
     n_left: int  # tokens behind the last whole chunk, or sentences that were cut
     count_V: np.ndarray  # occurrences of each token id in all of the corpus
 
@@ -72,10 +74,14 @@ def read_texts(
     form: str,
     chunk: int,
     max_length: int,
+    max_tokens: int,
+    seed: int,
 ) -> Texts:
-    """The texts of some splits: `chunks` of `chunk` tokens, or `sentences` up to `max_length`.
+    """Texts of some splits: `chunks` of `chunk` tokens, or `sentences` up to `max_length`.
 
-    Chunks have no CLS and no SEP. Sentences have what the tokenizer adds, marked as special.
+    They are drawn by hashing places with the seed, until the next one would exceed `max_tokens`;
+    at least one. Chunks have no CLS and no SEP. Sentences have what the tokenizer adds, marked as
+    special.
 
     Raises:
         CannotRunError: a ValueError: no text, or fewer tokens than a chunk.
@@ -89,20 +95,37 @@ def read_texts(
         chunks_CT, n_left, count_V = cut_chunks(
             tokenizer, [line.replace(UNKNOWN, unknown) for line in lines], chunk
         )
-        return Texts([*chunks_CT], None, n_left, count_V)
+        drawn = hashed_order(len(chunks_CT), seed)[: max(1, max_tokens // chunk)].numpy()
+        return Texts([*chunks_CT[drawn]], None, len(chunks_CT), n_left, count_V)
     if corpus == "ptb":
         sentences = [*dict.fromkeys(line.replace(UNKNOWN, unknown) for line in lines)]
     else:
         sentences = read_corpus(source, corpus, splits, unknown).sentences
-    tokens = tokenise(tokenizer, sentences, max_length)
-    plain = [
-        token
-        for ids, special in zip(tokens.ids, tokens.special, strict=True)
-        for token, is_special in zip(ids, special, strict=True)
-        if not is_special
-    ]
-    count_V = np.bincount(np.array(plain, dtype=np.int64), minlength=len(tokenizer))
-    return Texts(tokens.ids, tokens.special, tokens.n_cut, count_V)
+    return _drawn_sentences(tokenizer, sentences, max_length, max_tokens, seed)
+
+
+def _drawn_sentences(
+    tokenizer: Any, sentences: Sequence[str], max_length: int, max_tokens: int, seed: int
+) -> Texts:
+    """All sentences are tokenised, some at a time, and counted; the ids of drawn ones are kept."""
+    ids: list[list[int]] = []
+    special: list[list[int]] = []
+    count_V = np.zeros(len(tokenizer), dtype=np.int64)
+    n_cut, left, is_full = 0, max_tokens, False
+    order = hashed_order(len(sentences), seed).tolist()
+    for start in range(0, len(order), LINES):
+        some = [sentences[i] for i in order[start : start + LINES]]
+        tokens = tokenise(tokenizer, some, max_length)
+        n_cut += tokens.n_cut
+        found, marks = (np.concatenate([*map(np.asarray, x)]) for x in (tokens.ids, tokens.special))
+        count_V += np.bincount(found[marks == 0].astype(np.int64), minlength=len(count_V))
+        for own, own_special in zip(tokens.ids, tokens.special, strict=True):
+            is_full = is_full or bool(ids and len(own) > left)
+            if not is_full:
+                ids.append(own)
+                special.append(own_special)
+                left -= len(own)
+    return Texts(ids, special, len(sentences), n_cut, count_V)
 
 
 def cut_chunks(

@@ -15,11 +15,18 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.contextuality.figures import pictures
+from isotrain.analysis.contextuality.sentence_means import sentence_means
 from isotrain.analysis.contextuality.static_variance import static_variance
 from isotrain.analysis.contextuality.tables import tables
 from isotrain.analysis.corpora import check_splits, data_set_of, missing, read_corpus
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
-from isotrain.analysis.jackknife import anisotropy, occurrences
+from isotrain.analysis.jackknife import (
+    Estimate,
+    anisotropy,
+    mean_over_sentences,
+    occurrences,
+    self_similarity,
+)
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
 from isotrain.analysis.word_samples import (
     Key,
@@ -31,9 +38,7 @@ from isotrain.analysis.word_samples import (
 )
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.groups import first_direction_share, hashed_order
-from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-from isotrain.metrics.self_similarity import self_similarity
 from isotrain.types import Source
 
 WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
@@ -47,6 +52,13 @@ class _Drawn(NamedTuple):
     units: Units
     sample: Sample
     about: Mapping[str, Any]  # of all this, for every record
+
+
+class _Baseline(NamedTuple):
+    """What the measures of words in a layer are held against."""
+
+    cone: Estimate  # anisotropy
+    share: tuple[float, float]  # explained variance of random words, and its standard error
 
 
 class Contextuality:
@@ -102,9 +114,10 @@ class Contextuality:
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, and the chosen words."""
         drawn = cache(partial(self._drawn, subject))
-        yield Part("layers", lambda: self._layers(subject, drawn))
+        baseline = cache(partial(self._baseline, subject, drawn))  # of a layer, for both parts
+        yield Part("layers", lambda: self._layers(subject, drawn, baseline))
         if self.words:
-            yield Part("words", lambda: self._words(subject, drawn))
+            yield Part("words", lambda: self._words(subject, drawn, baseline))
 
     def tables(self, outcome: Outcome) -> Iterator[Table]:
         """A row a layer, for all words and for each chosen one."""
@@ -114,34 +127,47 @@ class Contextuality:
         """Measures over layers."""
         return pictures(outcome.records)
 
-    def _layers(self, subject: Subject, drawn: Callable[[], _Drawn]) -> Found:
+    def _baseline(self, subject: Subject, drawn: Callable[[], _Drawn], layer: int) -> _Baseline:
+        sample = drawn().sample
+        x_ND = _float64(encode_rows(subject, "layers", sample.tokens, sample.spans)[layer])
+        share = _mean(_random_shares(x_ND, self.min_count, subject.seed, center=False))
+        return _Baseline(anisotropy(x_ND, sample.sentence_N), share)
+
+    def _layers(
+        self,
+        subject: Subject,
+        drawn: Callable[[], _Drawn],
+        baseline: Callable[[int], _Baseline],
+    ) -> Found:
         _, _, sample, about = drawn()
         rows_LND = encode_rows(subject, "layers", sample.tokens, sample.spans)
         records = []
         for layer, rows_ND in enumerate(rows_LND):
             subject.tell(f"measuring layer {layer} of {len(rows_LND) - 1}")
-            found = self._measured(_float64(rows_ND), sample, subject.seed)
+            found = self._measured(_float64(rows_ND), sample, baseline(layer), subject.seed)
             records.append({"kind": "layer", **about, "layer": layer, **found})
         return Found(records)
 
-    def _measured(self, x_ND: Tensor, sample: Sample, seed: int) -> Record:
+    def _measured(self, x_ND: Tensor, sample: Sample, baseline: _Baseline, seed: int) -> Record:
         """All measures of the words of a layer."""
-        n = self.min_count
-        cone, cone_error = map(float, anisotropy(x_ND, sample.sentence_N))
-        own = self_similarity(x_ND, sample.word_N, n)
-        intra = intra_sentence_similarity(x_ND, sample.sentence_N, seed=seed)
-        found: dict[str, float | int] = {"anisotropy": cone, "anisotropy_error": cone_error}
-        for name, values in (("self_similarity", own), ("intra_sentence_similarity", intra)):
-            found |= _less(name, *_with_error(values), cone, cone_error)
-        dealt_N = sample.sentence_N[hashed_order(len(x_ND), seed)]
-        shuffled = intra_sentence_similarity(x_ND, dealt_N, seed=seed)
-        above = _less("shuffled", *_with_error(intra), *_with_error(shuffled))
-        found["intra_sentence_above_shuffled"] = above["shuffled_adjusted"]
-        found["intra_sentence_above_shuffled_error"] = above["shuffled_adjusted_error"]
+        n, cone = self.min_count, baseline.cone
+        found: dict[str, float | int] = _figure("anisotropy", cone)
+        own = self_similarity(x_ND, sample.word_N, sample.sentence_N, n)
+        id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sample.sentence_N, seed)
+        intra, others, above = (
+            mean_over_sentences(value_G, id_G) for value_G in (own_G, others_G, own_G - shuffled_G)
+        )
+        found |= _less("self_similarity", own, cone)
+        found |= _less("intra_sentence_similarity", intra, cone)
+        found |= _figure("intra_sentence_leave_one_out", others)
+        found |= _figure("intra_sentence_above_shuffled", above)
+        found["n_intra"] = len(id_G)
         for form, center in (("", False), ("_centred", True)):
-            values = max_explainable_variance(x_ND, sample.word_N, center, n, N_SETS, seed)
-            random = _mean(_random_shares(x_ND, n, seed, center))
-            found |= _less(f"max_explainable_variance{form}", *_with_error(values), *random)
+            random = baseline.share if not center else _mean(_random_shares(x_ND, n, seed, center))
+            # Its own baseline, of one set here, is the same mean as `random` and has no error.
+            values = max_explainable_variance(x_ND, sample.word_N, center, n, 1, seed)
+            share = (float(values["value"]), float(values.get("standard_error", math.nan)))
+            found |= _in_quadrature(f"max_explainable_variance{form}", share, random)
         static = static_variance(x_ND, sample.word_N, sample.sentence_N, n, seed)
         found["static_random"] = float(static.random)
         for form, share_G in (("principal", static.principal_G), ("singular", static.singular_G)):
@@ -149,7 +175,12 @@ class Contextuality:
         n_words = len(static.principal_G)
         return {**found, "n_words": n_words, "mean_norm": float(x_ND.norm(dim=1).mean())}
 
-    def _words(self, subject: Subject, drawn: Callable[[], _Drawn]) -> Found:
+    def _words(
+        self,
+        subject: Subject,
+        drawn: Callable[[], _Drawn],
+        baseline: Callable[[int], _Baseline],
+    ) -> Found:
         sentences, units, sample, about = drawn()
         tokens, places, left_out = self._occurrences(subject, sentences, units)
         records: list[Record] = [
@@ -158,21 +189,21 @@ class Contextuality:
         ]
         if not places:
             return Found(records)
+        # Sentences have one number in both samples: one that is in both moves both figures.
+        number = {tuple(ids): i for i, ids in enumerate(sample.tokens.ids)}
+        number_of = torch.tensor([number.setdefault(tuple(i), len(number)) for i in tokens.ids])
         every = Spans(*(np.concatenate(part) for part in zip(*places.values(), strict=True)))
         rows_LND = encode_rows(subject, "words", tokens, every)
-        cloud_LND = encode_rows(subject, "layers", sample.tokens, sample.spans)
-        for layer, (rows_ND, cloud_ND) in enumerate(zip(rows_LND, cloud_LND, strict=True)):
+        for layer, rows_ND in enumerate(rows_LND):
             subject.tell(f"measuring words in layer {layer} of {len(rows_LND) - 1}")
-            all_ND = _float64(cloud_ND)
-            cone, cone_error = map(float, anisotropy(all_ND, sample.sentence_N))
-            random = _mean(_random_shares(all_ND, self.min_count, subject.seed, center=False))
+            cone, random = baseline(layer)
             start = 0
             for word, spans in places.items():
                 own_nD = _float64(rows_ND[start : start + len(spans)])
                 start += len(spans)
-                value, error = map(float, occurrences(own_nD, torch.from_numpy(spans.sentence_N)))
+                own = occurrences(own_nD, number_of[torch.from_numpy(spans.sentence_N)])
                 at_Sn = _sets(len(own_nD), self.min_count, subject.seed)
-                share, share_error = _mean(first_direction_share(own_nD[at_Sn]))
+                share = _mean(first_direction_share(own_nD[at_Sn]))
                 records.append(
                     {
                         "kind": "word",
@@ -181,8 +212,8 @@ class Contextuality:
                         "word": word,
                         "n": len(own_nD),
                         "n_sets": len(at_Sn),
-                        **_less("self_similarity", value, error, cone, cone_error),
-                        **_less("max_explainable_variance", share, share_error, *random),
+                        **_less("self_similarity", own, cone),
+                        **_in_quadrature("max_explainable_variance", share, random),
                     }
                 )
         return Found(records)
@@ -246,25 +277,33 @@ def _random_shares(x_ND: Tensor, n: int, seed: int, center: bool) -> Tensor:
     return first_direction_share(x_ND[_sets(len(x_ND), n, ~seed, N_SETS)], center)
 
 
-def _with_error(values: Mapping[str, Tensor]) -> tuple[float, float]:
-    """What a metric gives and its standard error; NaN where it has none."""
-    return float(values["value"]), float(values.get("standard_error", math.nan))
-
-
 def _mean(value_S: Tensor) -> tuple[float, float]:
     """Mean and its standard error; NaN for one value."""
     error = float(value_S.std()) / len(value_S) ** 0.5 if len(value_S) > 1 else math.nan
     return float(value_S.mean()), error
 
 
-def _less(
-    name: str, value: float, error: float, baseline: float, baseline_error: float
-) -> dict[str, float]:
-    """A value, its baseline and their difference, with standard errors added in quadrature."""
+def _figure(name: str, figure: Estimate) -> dict[str, float | int]:
+    return {name: float(figure.value), f"{name}_error": float(figure.error)}
+
+
+def _less(name: str, figure: Estimate, baseline: Estimate) -> dict[str, float | int]:
+    """A figure, its baseline and their difference, with standard errors over sentences."""
     return {
-        name: value,
-        f"{name}_error": error,
-        f"{name}_baseline": baseline,
-        f"{name}_adjusted": value - baseline,
-        f"{name}_adjusted_error": math.hypot(error, baseline_error),
+        **_figure(name, figure),
+        f"{name}_baseline": float(baseline.value),
+        **_figure(f"{name}_adjusted", figure.less(baseline)),
+    }
+
+
+def _in_quadrature(
+    name: str, figure: tuple[float, float], baseline: tuple[float, float]
+) -> dict[str, float | int]:
+    """The same of sets of n rows, none of which can lose one; errors are added in quadrature."""
+    return {
+        name: figure[0],
+        f"{name}_error": figure[1],
+        f"{name}_baseline": baseline[0],
+        f"{name}_adjusted": figure[0] - baseline[0],
+        f"{name}_adjusted_error": math.hypot(figure[1], baseline[1]),
     }

@@ -58,11 +58,12 @@ def _intra_sentence(layers: Mapping[str, Sequence[Record]]) -> Picture:
         called = f"{name}less shuffled sentences"
         above = Line.of(called, own, column_above, f"{column_above}_error")
         lines += [adjusted._replace(colour=2 * number), above._replace(colour=2 * number + 1)]
-    n = _of(layers, "n_sentences")
+    n = _of(layers, "n_intra")
+    title = f"intra-sentence similarity (mean of {n} sentences of two or more words)"
     return Picture(
         "intra_sentence_similarity",
         "Intra-sentence similarity",
-        layer_figure(lines, f"intra-sentence similarity (mean of {n} sentences)", "cosine"),
+        layer_figure(lines, title, "cosine"),
         "How alike the words of a sentence are to their mean. A narrow cone alone raises the "
         "published form; less shuffled sentences it is 0 where no sentence shows.",
     )
@@ -75,7 +76,7 @@ def _of_words(
     called: str,
 ) -> Picture:
     """A panel for each of the weights, a line for each chosen word and one for all."""
-    panels = {}
+    panels, n_most = {}, 0
     column_adjusted, error = f"{column}_adjusted", f"{column}_adjusted_error"
     for weights, own in words.items():
         lines = [
@@ -85,13 +86,15 @@ def _of_words(
         n = layers[weights][0]["n_words"]
         every = Line.of(f"mean of {n:,} words", layers[weights], column_adjusted)
         panels[weights] = [*lines[: MOST - 1], every._replace(is_mean=True)]
+        n_most = max(n_most, len(lines))
     less = "its baseline" if column == "max_explainable_variance" else "anisotropy"
     count = next(iter(layers.values()))[0]["min_count"]
     at = f", at {count} occurrences" if column == "max_explainable_variance" else ""
+    some = f" ({MOST - 1} of {n_most})" if n_most > MOST - 1 else ""
     return Picture(
         f"words_{column}",
         f"{called.capitalize()} of chosen words",
-        side_by_side(panels, f"{called} of words, less {less}{at}", "adjusted"),
+        side_by_side(panels, f"{called} of words{some}, less {less}{at}", "adjusted"),
         f"By layer: {called} of single words, less {less}; n is how often a word occurs here.",
     )
 

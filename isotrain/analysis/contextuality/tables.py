@@ -15,10 +15,11 @@ LAYERS = {  # column of a record, or of its value and error, and its heading
 UNADJUSTED = {
     "self_similarity": "self-similarity",
     "intra_sentence_similarity": "intra-sentence",
+    "intra_sentence_leave_one_out": "leave one out",
     "intra_sentence_above_shuffled": "above shuffled",
-    "max_explainable_variance": "explained variance",
+    "max_explainable_variance": "explained",
     "max_explainable_variance_baseline": "of random",
-    "mean_norm": "mean norm",
+    "mean_norm": "norm",
 }
 WORDS = {
     "self_similarity_adjusted": "Self-similarity of single words, less anisotropy",
@@ -57,8 +58,9 @@ def _adjusted(layers: Sequence[Record]) -> Table:
         "the mean of its sentence.",
         f"Explained variance: share of the first singular direction of {first['min_count']} "
         f"occurrences of a word, less that of {first['min_count']} random words; uncentred.",
-        "± 1.96 standard errors: a jackknife over sentences for anisotropy, over words, sentences "
-        "and words for the others, with that of what is subtracted added in quadrature.",
+        "± 1.96 standard errors: a jackknife that leaves out a sentence at a time, of the "
+        "difference where something is subtracted; of explained variance over words and over "
+        "random sets, added in quadrature.",
     )
     return Table("layers", "Layers, adjusted", [*_places(layers), *LAYERS.values()], rows, notes)
 
@@ -66,11 +68,14 @@ def _adjusted(layers: Sequence[Record]) -> Table:
 def _unadjusted(layers: Sequence[Record]) -> Table:
     rows = [[*_place(r, layers), *(r[column] for column in UNADJUSTED)] for r in _ordered(layers)]
     notes = (
-        "Above shuffled: intra-sentence similarity less that of sentences of the same lengths "
-        "whose words are dealt out anew. A cone of mean cosine ρ alone puts the adjusted measure "
-        "at about √ρ − ρ, this one at 0.",
+        "Intra-sentence: of a word with the mean of its sentence, itself among it. A cone of mean "
+        "cosine ρ alone puts it, less anisotropy, at √(ρ + (1−ρ)/n) − ρ in a sentence of n words: "
+        "1/√n where ρ = 0.",
+        "Leave one out: with the mean of the other words, 0 where ρ = 0, but ρ/√(ρ + (1−ρ)/(n−1)) "
+        "in a cone. Above shuffled: intra-sentence less that of sentences of the same lengths "
+        "whose words are dealt out anew; 0 in any cone where no sentence shows.",
         f"Explained variance is at least 1/{layers[0]['min_count']}; of random: that of as many "
-        "random words. Standard errors are in records.csv.",
+        "random words; norm: mean length of rows. Standard errors are in records.csv.",
     )
     headings = [*_places(layers), *UNADJUSTED.values()]
     return Table("unadjusted", "Layers, unadjusted", headings, rows, notes)

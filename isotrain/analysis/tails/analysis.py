@@ -14,19 +14,19 @@ from torch import Tensor
 
 from isotrain.analysis.corpora import check_splits, data_set_of, missing, read_corpus
 from isotrain.analysis.encode import encode_rows
-from isotrain.analysis.jackknife import anisotropy
+from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.sts_sets import PLACES
 from isotrain.analysis.tails.origin import origin_records
 from isotrain.analysis.tails.pictures import tail_pictures
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.sts import sts_records, sts_sets
 from isotrain.analysis.tails.tables import tail_tables
-from isotrain.analysis.tails.treatments import TREATMENTS, treatments
+from isotrain.analysis.tails.treatments import CUT, NONE, TREATMENTS, treatments
 from isotrain.analysis.tails.wic import wic_records
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
 from isotrain.analysis.word_samples import Sample
 from isotrain.arguments import Bounds, checked
-from isotrain.metrics.self_similarity import self_similarity
+from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
 from isotrain.types import Source
 
@@ -40,7 +40,8 @@ class Tails:
     on the checkpoint. They are found, and whitening is fitted, on tokens of `fit_split`; tokens
     of `split`, of other sentences, are measured: as they are, with those dimensions set to zero
     in the rows of every layer (the encoder is not run again), and whitened. The same is done to
-    the target words of WiC and to the mean-pooled sentences of the STS sets that the source has.
+    the target words of WiC (whitened by half of its train targets, the other half choosing layer
+    and threshold) and to the mean-pooled sentences of the STS sets that the source has.
 
     Args:
         corpus: a data set of sentences.
@@ -137,27 +138,43 @@ class Tails:
         others = [s for s in self._sentences(subject, self.split) if s not in fitted]
         sample = draw_tokens(subject, others, self.max_rows)
         measured = encode_rows(subject, "measured", sample.tokens, sample.spans)
+        falls: list[Estimate] = []
         for layer, (fit_ND, x_ND) in enumerate(zip(tails.rows_LND, measured, strict=True)):
             subject.tell(f"measuring layer {layer} of {len(measured) - 1}")
             maps = treatments(torch.from_numpy(fit_ND), tails.dims, self.epsilon)
+            cones: dict[str, Estimate] = {}
             for name in TREATMENTS:
                 own_ND = maps[name](torch.from_numpy(x_ND))
-                records.append(self._treated(own_ND, sample, layer, name))
-        return Found(records, {"scores": tails.score_LD.float().numpy()})
+                cones[name] = anisotropy(own_ND, sample.sentence_N)
+                records.append(self._treated(own_ND, cones[name], sample, layer, name))
+            falls.append(cones[NONE].less(cones[CUT]))
+        fall = mean_of(falls[1:] or falls)
+        cut: Record = {
+            "kind": "cut",
+            "n_layers": len(falls[1:] or falls),
+            "n_dimensions": len(tails.dims),
+            "anisotropy_fall": float(fall.value),
+            "anisotropy_fall_error": float(fall.error),
+        }
+        return Found([*records, cut], {"scores": tails.score_LD.float().numpy()})
 
-    def _treated(self, x_ND: Tensor, sample: Sample, layer: int, name: str) -> Record:
-        cone, error = anisotropy(x_ND, sample.sentence_N)
-        own = self_similarity(x_ND, sample.word_N, self.min_count)
+    def _treated(
+        self, x_ND: Tensor, cone: Estimate, sample: Sample, layer: int, name: str
+    ) -> Record:
+        own = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)
+        adjusted = own.less(cone)
+        frequent_G = large_groups(check_groups(x_ND, sample.word_N), self.min_count)
         return {
             "kind": "treated",
             "treatment": name,
             "layer": layer,
             "n_rows": len(x_ND),
             "n_sentences": len(torch.unique(sample.sentence_N)),
-            "anisotropy": float(cone),
-            "anisotropy_error": float(error),
-            "self_similarity": float(own["value"]),
-            "self_similarity_error": float(own.get("standard_error", torch.nan)),
-            "self_similarity_adjusted": float(own["value"] - cone),
-            "n_words": int(own["n_groups"]),
+            "anisotropy": float(cone.value),
+            "anisotropy_error": float(cone.error),
+            "self_similarity": float(own.value),
+            "self_similarity_error": float(own.error),
+            "self_similarity_adjusted": float(adjusted.value),
+            "self_similarity_adjusted_error": float(adjusted.error),
+            "n_words": int(frequent_G.sum()),
         }

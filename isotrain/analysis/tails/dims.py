@@ -37,7 +37,8 @@ def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of rows that are hits, over sentences.
 
     √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share: rows
-    of one sentence are no independent draws. In [0, 1].
+    of one sentence are no independent draws. A hit is 1, or a part of it, such as the share of
+    layers in which a row is one. In [0, 1].
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536

@@ -20,7 +20,7 @@ MEASURES = {  # kind of record, column, its error: title
     (
         "treated",
         "self_similarity_adjusted",
-        "self_similarity_error",
+        "self_similarity_adjusted_error",
     ): "self-similarity of words, less anisotropy",
     ("wic", "dev", "dev_error"): "WiC, accuracy on dev at the threshold of train",
 }
@@ -31,25 +31,30 @@ def tail_pictures(outcome: Outcome) -> Iterator[Picture]:
     records = outcome.records
     for weights in dict.fromkeys(str(r["weights"]) for r in records):
         own = [r for r in records if r["weights"] == weights]
-        dims = [int(r["dimension"] or 0) for r in own if r["kind"] == "outlier"][:MOST_NAMED]
+        dims = [int(r["dimension"] or 0) for r in own if r["kind"] == "outlier"]
         name = weights.replace(" ", "_")
         if f"{weights}/scores" in outcome.arrays:
             yield Picture(
                 f"mean_vectors_{name}",
                 f"Mean vectors, {weights}",
-                _mean_vectors(outcome.arrays[f"{weights}/scores"], dims),
+                _mean_vectors(outcome.arrays[f"{weights}/scores"], dims[:MOST_NAMED]),
                 "The mean vector of each layer, entry by entry, in standard deviations from the "
-                "mean of its entries; outlier dimensions are named.",
+                "mean of its entries; outlier dimensions are named"
+                f"{_some(MOST_NAMED, len(dims))}.",
             )
         norms = [r for r in own if r["kind"] == "norm"]
         if norms:
-            title = "norms at outlier dimensions, z-score against the other dimensions"
+            n = len({r["dimension"] for r in norms})
+            title = (
+                f"norms at outlier dimensions{_some(MOST_LINES, n)}, z-score against the other "
+                "dimensions"
+            )
             figure = side_by_side(
                 {"gain": _norms(norms, "gain"), "bias": _norms(norms, "bias")}, title
             )
             yield Picture(
                 f"norms_{name}",
-                f"Norms at outlier dimensions, {weights}",
+                f"Norms at outlier dimensions{_some(MOST_LINES, n)}, {weights}",
                 figure,
                 f"Of {title}: the norms of block l stand between l − 1 and l, in their order.",
             )
@@ -129,6 +134,15 @@ def _mean_vectors(score_LD: np.ndarray, dims: Sequence[int]) -> Figure:
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def _some(most: int, n: int) -> str:
+    """How many of n are shown, where that is not all.
+
+    >>> _some(4, 7), _some(4, 3)
+    (' (4 of 7)', '')
+    """
+    return f" ({most} of {n})" if n > most else ""
 
 
 def _capital(title: str) -> str:

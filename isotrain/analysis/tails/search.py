@@ -78,35 +78,55 @@ def search_records(tails: Search) -> list[Record]:
     with the share of rows and its standard error over sentences; the dimension whose mean lies
     farthest from the others, in their standard deviations; the one that gives most of the mean
     cosine, and its part. `tail` and `outlier` are over the rows of all layers above the
-    embeddings.
+    embeddings; a sentence counts with its rows of all of them in the error.
     """
     records: list[Record] = []
-    low_LD, high_LD = [], []
+    ends = []
     for layer, x_ND in enumerate(tails.rows_LND):
-        x = torch.from_numpy(x_ND)
+        x, sentence_N = torch.from_numpy(x_ND), tails.sample.sentence_N
         low_D, high_D = extreme_shares(x)
-        low_LD.append(low_D)
-        high_LD.append(high_D)
-        records.append(_layer(tails, x, layer, low_D, high_D))
-    low_D, high_D = (above(torch.stack(share)).mean(dim=0) for share in (low_LD, high_LD))
-    return [*records, *_ends(tails, low_D, high_D), *_outliers(tails, low_D, high_D)]
+        low = _End(low_D, x.argmin(dim=1)[None], sentence_N)
+        high = _End(high_D, x.argmax(dim=1)[None], sentence_N)
+        ends.append((low, high))
+        records.append(_layer(tails, x, layer, low, high))
+    low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
+    return [*records, *_ends(tails, low, high), *_outliers(tails, low, high)]
 
 
-def _layer(tails: Search, x_ND: Tensor, layer: int, low_D: Tensor, high_D: Tensor) -> Record:
-    score_D, sentence_N = tails.score_LD[layer], tails.sample.sentence_N
-    low, high, far = int(low_D.argmax()), int(high_D.argmax()), int(score_D.abs().argmax())
+class _End(NamedTuple):
+    """The smallest, or the largest, entries of the rows of one or more layers."""
+
+    share_D: Tensor  # of the rows whose extreme sits in a dimension
+    at_LN: Tensor  # where it sits
+    sentence_N: Tensor
+
+    @classmethod
+    def over(cls, layers: Sequence[_End]) -> _End:
+        """Those of the layers above the embeddings."""
+        share_D = above(torch.stack([one.share_D for one in layers])).mean(dim=0)
+        at_LN = above(torch.cat([one.at_LN for one in layers]))
+        return cls(share_D, at_LN, layers[0].sentence_N)
+
+    def error(self, i: int) -> float:
+        """Standard error of a share over sentences, each with its rows of all layers."""
+        return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
+
+
+def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
+    score_D = tails.score_LD[layer]
+    least, most, far = (int(x_D.argmax()) for x_D in (low.share_D, high.share_D, score_D.abs()))
     cosine = outlier_dims(x_ND, n_top=1)
     return {
         "kind": "layer",
         "layer": layer,
         "n_rows": len(x_ND),
-        "n_sentences": len(torch.unique(sentence_N)),
-        "minimum_dimension": low,
-        "minimum_share": float(low_D[low]),
-        "minimum_share_error": share_error(x_ND.argmin(dim=1) == low, sentence_N),
-        "maximum_dimension": high,
-        "maximum_share": float(high_D[high]),
-        "maximum_share_error": share_error(x_ND.argmax(dim=1) == high, sentence_N),
+        "n_sentences": len(torch.unique(tails.sample.sentence_N)),
+        "minimum_dimension": least,
+        "minimum_share": float(low.share_D[least]),
+        "minimum_share_error": low.error(least),
+        "maximum_dimension": most,
+        "maximum_share": float(high.share_D[most]),
+        "maximum_share_error": high.error(most),
         "mean_dimension": far,
         "mean_score": float(score_D[far]),
         "n_beyond": int((score_D.abs() > tails.rule.threshold).sum()),
@@ -115,7 +135,7 @@ def _layer(tails: Search, x_ND: Tensor, layer: int, low_D: Tensor, high_D: Tenso
     }
 
 
-def _ends(tails: Search, low_D: Tensor, high_D: Tensor) -> list[Record]:
+def _ends(tails: Search, low: _End, high: _End) -> list[Record]:
     score_LD = above(tails.score_LD)
     return [
         {
@@ -123,17 +143,22 @@ def _ends(tails: Search, low_D: Tensor, high_D: Tensor) -> list[Record]:
             "end": end,
             "rank": rank,
             "dimension": i,
-            "share": float(share_D[i]),
+            "share": float(found.share_D[i]),
+            "share_error": found.error(i),
             "n_rows": len(tails.sample.spans) * len(score_LD),
             "mean_score": float(score_LD[:, i].mean()),
             "is_outlier": int(i in tails.dims),
         }
-        for end, share_D in (("minimum", low_D), ("maximum", high_D))
-        for rank, i in enumerate(share_D.topk(min(RANKS, len(share_D))).indices.tolist(), start=1)
+        for end, found in (("minimum", low), ("maximum", high))
+        for rank, i in enumerate(_foremost(found.share_D), start=1)
     ]
 
 
-def _outliers(tails: Search, low_D: Tensor, high_D: Tensor) -> list[Record]:
+def _foremost(share_D: Tensor) -> list[int]:
+    return [int(i) for i in share_D.argsort(descending=True, stable=True)[:RANKS]]
+
+
+def _outliers(tails: Search, low: _End, high: _End) -> list[Record]:
     score_LD = above(tails.score_LD)
     return [
         {
@@ -143,8 +168,10 @@ def _outliers(tails: Search, low_D: Tensor, high_D: Tensor) -> list[Record]:
             "layers_beyond": int((score_LD[:, i].abs() > tails.rule.threshold).sum()),
             "n_layers": len(score_LD),
             "mean_score": float(score_LD[:, i].mean()),
-            "minimum_share": float(low_D[i]),
-            "maximum_share": float(high_D[i]),
+            "minimum_share": float(low.share_D[i]),
+            "minimum_share_error": low.error(i),
+            "maximum_share": float(high.share_D[i]),
+            "maximum_share_error": high.error(i),
         }
         for rank, i in enumerate(tails.dims, start=1)
     ]

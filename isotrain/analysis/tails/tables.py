@@ -32,9 +32,13 @@ def tail_tables(records: Sequence[Record], fitted_on: str, rule: str) -> Iterato
 def _outlier_table(
     outliers: Sequence[Record], names: Sequence[str], lead: list[str], rule: str, cloud: str
 ) -> Table:
-    keys = ["rank", "dimension", "mean_score", "minimum_share", "maximum_share"]
     lines: list[list[Cell]] = [
-        [*(r[key] for key in [*lead, *keys]), f"{r['layers_beyond']} of {r['n_layers']}"]
+        [
+            *(r[key] for key in [*lead, "rank", "dimension", "mean_score"]),
+            _with_error(r, "minimum_share"),
+            _with_error(r, "maximum_share"),
+            f"{r['layers_beyond']} of {r['n_layers']}",
+        ]
         for r in outliers
     ]
     found = {str(r["weights"]) for r in outliers}
@@ -48,21 +52,32 @@ def _outlier_table(
             f"An outlier has {rule}; score: how far its entry of the mean vector lies from the "
             "mean of all entries, in their standard deviation; here the mean over those layers.",
             f"{cloud}, special and unknown tokens left out. Shares: of the rows of those layers "
-            "whose smallest, or largest, entry sits there.",
+            "whose smallest, or largest, entry sits there (± one standard error over sentences).",
             *(f"{w}: there is none, so cut changes nothing" for w in names if w not in found),
         ],
     )
 
 
 def _end_table(tails: Sequence[Record], lead: list[str]) -> Table:
-    keys = [*lead, "end", "rank", "dimension", "share", "mean_score"]
-    lines = [[*(r[key] for key in keys), "yes" if r["is_outlier"] else "no"] for r in tails]
+    keys = [*lead, "end", "rank", "dimension"]
+    lines = [
+        [
+            *(r[key] for key in keys),
+            _with_error(r, "share"),
+            r["mean_score"],
+            "yes" if r["is_outlier"] else "no",
+        ]
+        for r in tails
+    ]
     return Table(
         "ends",
         "Where the smallest and the largest entry of a row sits",
         [*lead, "end", "rank", "dimension", "share", "score", "outlier"],
         lines,
-        [f"{tails[0]['n_rows']:,} rows: those of all layers above the embeddings."],
+        [
+            f"{tails[0]['n_rows']:,} rows: those of all layers above the embeddings; ± one "
+            "standard error over sentences."
+        ],
     )
 
 

@@ -15,7 +15,7 @@ def treated_tables(kinds: Mapping[str, Sequence[Record]], lead: list[str]) -> It
 
     `lead`: the key of several weights, whose lines stand together; else nothing.
     """
-    yield from _measures(kinds["treated"], lead)
+    yield from _measures(kinds["treated"], kinds["cut"], lead)
     if chosen := kinds.get("wic chosen", []):
         splits = [s for s in SPLITS if s in chosen[0]]
         yield _wic_table(chosen, splits, lead)
@@ -38,7 +38,9 @@ def treated_tables(kinds: Mapping[str, Sequence[Record]], lead: list[str]) -> It
         yield _sts_table(sts, lead)
 
 
-def _measures(treated: Sequence[Record], lead: list[str]) -> Iterator[Table]:
+def _measures(
+    treated: Sequence[Record], cuts: Sequence[Record], lead: list[str]
+) -> Iterator[Table]:
     r = treated[0]
     cloud = f"{r['n_rows']:,} tokens of {r['n_sentences']:,} other sentences"
     cases = _cases(treated, ("layer", "weights"))
@@ -59,6 +61,12 @@ def _measures(treated: Sequence[Record], lead: list[str]) -> Iterator[Table]:
             "none: as the encoder gives them; cut: outlier dimensions set to zero in the rows of "
             "each layer, the encoder is not run again; whitened: by the mean and directions of "
             "train rows alone.",
+            *(
+                f"Cutting lowers the mean over layers above the embeddings by "
+                f"{r['anisotropy_fall']:.3f} ± {r['anisotropy_fall_error']:.3f}"
+                f"{' (' + str(r['weights']) + ')' if lead else ''}."
+                for r in cuts
+            ),
         ],
     )
     yield Table(
@@ -71,14 +79,14 @@ def _measures(treated: Sequence[Record], lead: list[str]) -> Iterator[Table]:
                 *(
                     own[t][key]
                     for t in TREATMENTS
-                    for key in ("self_similarity_adjusted", "self_similarity_error")
+                    for key in ("self_similarity_adjusted", "self_similarity_adjusted_error")
                 ),
             ]
             for own in cases
         ],
         [
             f"{cloud}; {r['n_words']:,} tokens of the vocabulary that occur often enough, "
-            "± one standard error over them."
+            "± one standard error of the difference (jackknife over sentences)."
         ],
     )
 
@@ -97,6 +105,7 @@ def _wic_table(chosen: Sequence[Record], splits: Sequence[str], lead: list[str])
     columns = ["treatment", "layer", "threshold", "train"]
     columns += [c for s in splits for c in (s, f"{s} 95 %")]
     n = ", ".join(f"{s} {chosen[0][f'n_{s}']:,}" for s in ("train", *splits))
+    n_fit = f"{chosen[0]['n_fit']:,}"
     return Table(
         "wic",
         "WiC by a threshold on the cosine of the target words",
@@ -104,9 +113,11 @@ def _wic_table(chosen: Sequence[Record], splits: Sequence[str], lead: list[str])
         lines,
         [
             f"Accuracy; pairs: {n}; {chosen[0]['n_left_out']} left out, whose target was cut off. "
-            "Layer and threshold are the best of train; Wilson intervals.",
-            "best cell: the best of all layers and thresholds on that very split, as published: "
-            "optimistic, so it has no interval. Whitened by the targets of train.",
+            "Layer and threshold are the best of train, the half of it that nothing was fitted on; "
+            "Wilson intervals.",
+            f"Whitened by the targets of the other half, {n_fit} pairs of other words. best cell: "
+            "the best of all layers and thresholds on that very split, as published: optimistic, "
+            "so it has no interval.",
         ],
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +14,11 @@ from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.tails.treatments import TREATMENTS, pair_cosines, treatments
 from isotrain.analysis.types import Cell, Record, Subject
 from isotrain.analysis.wic_targets import find_targets, read_pairs
+from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 
 SPLITS = ("train", "dev", "test")
+FIT = "fit"  # the half of train that whitening is fitted on
 EVALUATED = ("dev", "test")
 Answers = Mapping[str, tuple[Tensor, Tensor]]
 """By split: cosines `[N]`, and whether the sense is the same `[N]`."""
@@ -68,45 +70,75 @@ def wic_records(
 ) -> list[Record]:
     """A record for each treatment and layer, and one for each treatment's chosen layer.
 
-    A target is the mean of its pieces. Whitening is fitted on the targets of train. `wic`: the
-    threshold that is best on train and its accuracy there, on dev and on test; `optimistic_dev`
-    and `optimistic_test` are the best that any threshold reaches on that split itself. `wic
-    chosen`: the layer that is best on train, with 95 % Wilson intervals, the accuracy of always
-    saying "same" (`constant_true`), and the best cell, of all layers and thresholds, on the split
-    itself (optimistic). A split without gold has no figures.
+    A target is the mean of its pieces. Whitening is fitted on the targets of one half of train
+    (`fit_half`); the other half chooses threshold and layer, for all treatments alike. `wic`: the
+    threshold that is best on that half and its accuracy there (`train`), on dev and on test;
+    `optimistic_dev` and `optimistic_test` are the best that any threshold reaches on that split
+    itself. `wic chosen`: the layer that is best on that half, with 95 % Wilson intervals, the
+    accuracy of always saying "same" (`constant_true`), and the best cell, of all layers and
+    thresholds, on the split itself (optimistic). A split without gold has no figures.
 
     Raises:
-        ValueError: no training pair keeps both its targets.
+        ValueError: not two training pairs keep both their targets.
     """
     rows = {split: read_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     given = [row for split in SPLITS for row in rows[split]]
     found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
     split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
     same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
-    if "train" not in split_N:
+    train = np.flatnonzero(split_N == "train")
+    if len(train) < 2:
         raise ValueError(
-            f"no pair of WiC's train split keeps both targets within {subject.max_length} tokens; "
-            "raise max_length"
+            f"{len(train)} pairs of WiC's train split keep both targets within "
+            f"{subject.max_length} tokens, and two are needed; raise max_length"
         )
+    is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
+    split_N = split_N.astype(object)
+    split_N[train[is_fit]] = FIT
     target = encode_rows(subject, "wic", found.tokens, found.spans)
     by_cell: dict[tuple[str, int], Answers] = {}
     for layer, x_ND in enumerate(target):
         subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
         pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
-        is_train_N = torch.from_numpy(split_N == "train")
-        maps = treatments(pair_N2D[is_train_N].flatten(0, 1), dims, epsilon)
-        for name in TREATMENTS:
-            cosine_N = pair_cosines(maps[name](pair_N2D[:, 0]), maps[name](pair_N2D[:, 1]))
+        for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
             own = {s: torch.from_numpy(split_N == s) for s in SPLITS if (split_N == s).any()}
             by_cell[name, layer] = {s: (cosine_N[at], same_N[at]) for s, at in own.items()}
     records: list[Record] = []
+    counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
     for name in TREATMENTS:
         cells = {layer: answers for (own, layer), answers in by_cell.items() if own == name}
-        records += _scored(name, cells, found.n_left_out)
+        records += _scored(name, cells, counts)
     return records
 
 
-def _scored(name: str, cells: Mapping[int, Answers], n_left_out: int) -> list[Record]:
+def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
+    """Which half of training pairs whitening is fitted on, as a mask; drawn by hashing words.
+
+    Rows that whitening was fitted on are too far apart afterwards, the more so the fewer they
+    are, so no pair of them may choose a threshold. Nor may one of the same word, which often has
+    the same sentence: all pairs of a word are in one half, but for the word at the cut.
+
+    >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
+    [True, False, True, False]
+    """
+    names, word_N = np.unique(words, return_inverse=True)
+    rank_W = hashed_order(len(names), seed).argsort().numpy()
+    rank_N = hashed_order(len(words), seed).argsort().numpy()
+    mask_N = np.zeros(len(words), dtype=bool)
+    mask_N[np.lexsort((rank_N, rank_W[word_N]))[: len(words) // 2]] = True
+    return mask_N
+
+
+def _cosines(
+    pair_N2D: Tensor, split_N: np.ndarray, dims: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    """The cosine `[N]` of each pair by treatment; whitening is fitted on the pairs of FIT alone."""
+    is_fit_N = torch.from_numpy(split_N == FIT)
+    maps = treatments(pair_N2D[is_fit_N].flatten(0, 1), dims, epsilon)
+    return {t: pair_cosines(maps[t](pair_N2D[:, 0]), maps[t](pair_N2D[:, 1])) for t in TREATMENTS}
+
+
+def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) -> list[Record]:
     """The records of a treatment, from the cosines of each layer."""
     records: list[Record] = []
     for layer, answers in cells.items():
@@ -118,7 +150,7 @@ def _scored(name: str, cells: Mapping[int, Answers], n_left_out: int) -> list[Re
             "threshold": threshold.value,
             "train": threshold.accuracy,
             "n_train": len(answers["train"][1]),
-            "n_left_out": n_left_out,
+            **counts,
         }
         for split in (s for s in EVALUATED if s in answers):
             share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])

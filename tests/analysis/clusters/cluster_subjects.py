@@ -86,8 +86,9 @@ def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
     return Subject(encoder, source, seed, batch_size, 32, folder, lambda text: None)
 
 
-def texts_of(encoder, form="chunks", chunk=8, lines=LINES):
-    return read_texts(Lines(lines), "wikitext-2", ["train"], encoder.tokenizer, form, chunk, 32)
+def texts_of(encoder, form="chunks", chunk=8, lines=LINES, max_tokens=200_000, seed=0):
+    corpus = (Lines(lines), "wikitext-2", ["train"])
+    return read_texts(*corpus, encoder.tokenizer, form, chunk, 32, max_tokens, seed)
 
 
 def measured(analysis, subject):

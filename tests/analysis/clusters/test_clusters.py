@@ -8,16 +8,16 @@ import torch
 from omegaconf import OmegaConf
 
 from isotrain.analysis.clusters.analysis import Clusters
-from isotrain.analysis.clusters.rows import (
-    sample_encoder,
-)
+from isotrain.analysis.clusters.rows import sample_encoder
+from isotrain.analysis.command import main
 from isotrain.analysis.outputs import text
-from isotrain.analysis.published import beside, read_published
+from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.tiny import build_tiny
 from isotrain.metrics.lid import lid
 from isotrain.record import CannotRunError
+from isotrain.results import read_result
 from isotrain.tasks.sources import LocalSource
 from tests.analysis.clusters.cluster_subjects import (
     LINES,
@@ -54,6 +54,10 @@ def test_every_layer_is_measured(build, n_layers, form, tmp_path):
     mean = of(outcome, "lid mean")[0]
     assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids[1:]]))
     assert mean["lid_cosine_squared"] == pytest.approx(mean["lid_cosine"] / 2)
+    assert mean["of_layers"] == ("1" if n_layers == 2 else f"1 to {n_layers - 1}")
+    errors = [r["lid_cosine_squared_error"] for r in lids[1:]]
+    assert mean["lid_cosine_squared_error"] == pytest.approx(np.mean(errors))
+    assert all(error > 0 for error in errors)
 
 
 def test_static_vectors_count_each_type_once(tmp_path):
@@ -74,7 +78,7 @@ def test_duplicates_do_not_move_the_dimension(tmp_path):
     subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
     record = of(measured(analysis, subject), "lid")[0]
     texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
-    sample = sample_encoder(subject, texts, 200_000, 2000)
+    sample = sample_encoder(subject, texts, 2000)
     rows = sample.rows(0)
     unique = torch.from_numpy(np.unique(rows.numpy(), axis=0))
     assert record["n_rows"] == len(unique) < len(rows)
@@ -135,17 +139,85 @@ def test_tables_fit_a_terminal_and_name_their_method(tmp_path):
     assert "300 rows of" in notes
     assert "10 neighbours" in notes
     assert "call layer 1 layer 0" in notes
+    lid_table = {t.name: t for t in analysis.tables(outcome)}["lid"]
+    assert lid_table.columns[-4:] == ("chord", "± chord", "1 − cos", "± 1 − cos")
+    row = dict(zip(lid_table.columns, lid_table.rows[-1], strict=True))
+    assert row["1 − cos"] == of(outcome, "lid mean")[0]["lid_cosine_squared"]
+
+
+def published():
+    node = OmegaConf.load(CONF / "analysis" / "clusters.yaml")
+    return read_published(OmegaConf.to_container(node)["published"])
 
 
 def test_published_figures_find_their_record(tmp_path):
-    published = read_published(
-        OmegaConf.to_container(OmegaConf.load(CONF / "analysis" / "clusters.yaml").published)
-    )
     outcome = measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path))
     mean = of(outcome, "lid mean")[0]
-    for one in beside(published, outcome.records, "google-bert/bert-base-uncased"):
+    for one in beside(published(), outcome.records, "google-bert/bert-base-uncased"):
         assert one.here == mean["lid_cosine_squared"]
-        assert not one.is_judged  # LID depends on N, and theirs is a million
+        assert one.is_judged == (one.published.encoder == "google-bert/bert-base-uncased")
+
+
+@pytest.mark.parametrize("name", ["bert_base", "distilbert", "gpt2"])
+def test_the_check_against_published_figures_on_stored_results(name):
+    """Another N may move LID by half; chords for 1 − cos would double it."""
+    encoder = OmegaConf.load(CONF / "encoder" / f"{name}.yaml").name
+    (own,) = [f for f in published() if f.encoder == encoder]
+    for value, n_wrong in ((own.value, 0), (1.4 * own.value, 0), (2 * own.value, 1)):
+        stored = [{"kind": "lid mean", "lid_cosine_squared": value, "lid_cosine": 2 * value}]
+        assert len(disagreements(beside([own], stored, encoder))) == n_wrong
+
+
+def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
+    """Nobody knows whether their first layer is an embedding output."""
+    generator = np.random.default_rng(0)
+    np.save(tmp_path / "v.npy", generator.normal(size=(3, 120, 6)).astype(np.float32))
+    (tmp_path / "v.txt").write_text("\n".join(f"w{k % 9}" for k in range(120)), encoding="utf-8")
+    files = {"vectors": str(tmp_path / "v.npy"), "tokens": str(tmp_path / "v.txt")}
+    small = {key: value for key, value in SMALL.items() if key != "chunk"}
+    analysis = Clusters(**files, **small)
+    assert analysis.instead == "v"
+    assert Clusters().instead is None
+    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
+    mean, lids = of(outcome, "lid mean")[0], of(outcome, "lid")
+    assert mean["n_layers"] == 3
+    assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids]))
+    notes = " ".join(note for table in analysis.tables(outcome) for note in table.notes)
+    assert "mean: over layers 0 to 2" in notes
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("corpus", "ptb"),
+        ("splits", ["dev"]),
+        ("text", "sentences"),
+        ("chunk", 64),
+        ("max_tokens", 1000),
+    ],
+)
+def test_keys_of_a_text_beside_a_file_of_vectors_are_refused(key, value):
+    usual = {"corpus": "wikitext-2", "splits": ["train"], "text": "chunks", "chunk": 512}
+    Clusters(vectors="v.npy", tokens="v.txt", max_tokens=200_000, **usual)
+    with pytest.raises(ValueError, match=rf"analysis.{key} is of the text of an encoder, and"):
+        Clusters(vectors="v.npy", tokens="v.txt", **{key: value})
+
+
+def test_small_clusters_are_told_beside_both_means(tmp_path):
+    analysis = Clusters(**{**SMALL, "cut": -1.0})
+    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path))
+    records = [
+        {**r, "s_intra_without_error": 2} if r["kind"] == "layer" and r["layer"] == 1 else r
+        for r in outcome.records
+    ]
+    table = {t.name: t for t in analysis.tables(Outcome(records, {}))}["inside_clusters"]
+    assert [row[0] for row in table.rows] == [0, 1, 2]
+    for row, record in zip(table.rows, of(outcome, "layer"), strict=True):
+        sizes = [c["n"] for c in of(outcome, "cluster") if c["layer"] == record["layer"]]
+        assert row[:3] == [record["layer"], len(sizes), min(sizes)]
+        assert row[-1].startswith(f"{record['s_intra_by_rows']:.3f} ± ")
+    assert "−1/(n − 1)" in table.notes[1]
+    assert "layer 1 (2 of S_intra)" in table.notes[-1]
 
 
 def test_before_and_after_are_side_by_side(tmp_path):
@@ -162,8 +234,11 @@ def test_before_and_after_are_side_by_side(tmp_path):
     labels = [line.get_label() for line in pictures["s_inter"].axes[0].lines]
     assert labels[:2] == ["before raw", "after raw"]
     assert {"islands_before", "rolls_after"} <= {*pictures}
-    table = next(iter(Clusters().tables(both)))
-    assert [row[0] for row in table.rows] == ["before"] * 3 + ["after"] * 3
+    for table in Clusters().tables(both):
+        at = list(table.columns).index("weights")
+        lines = [(row[0], row[at]) for row in table.rows if row[0] != "mean"]
+        order = [(layer, w) for layer in range(3) for w in ("before", "after")]
+        assert list(dict.fromkeys(lines)) == [one for one in order if one in lines], table.name
 
 
 @pytest.mark.slow
@@ -182,3 +257,21 @@ def test_minilm_on_wikitext(tmp_path):
         assert record["s_intra"] > record["s_inter"] + 0.05
         assert record["s_intra_centred"] > abs(record["s_inter_centred"])
     assert all(4 < record["lid"] < 60 for record in of(outcome, "lid"))
+
+
+def test_a_file_of_vectors_needs_no_encoder(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(2, 300, 4)).astype(np.float32)
+    np.save(tmp_path / "elmo.npy", x)
+    (tmp_path / "t.txt").write_text("".join(f"w{n % 40}\n" for n in range(300)))
+    command = [
+        *("analysis=clusters", "source=demo", "encoder=tiny", "threads=1"),
+        *(f"analysis.vectors={tmp_path / 'elmo.npy'}", f"analysis.tokens={tmp_path / 't.txt'}"),
+        *("analysis.max_rows=200", "analysis.lid_queries=50", f"output_dir={tmp_path}"),
+    ]
+    assert main(command) == 0
+    (folder,) = (tmp_path / "analysis" / "clusters").iterdir()
+    assert folder.name.startswith("elmo-")
+    record = read_result(folder)
+    assert (record["encoder"], record["weights"]) == ("elmo", "no encoder")
+    assert record["data"] == f"{tmp_path / 'elmo.npy'}, {tmp_path / 't.txt'}"
+    assert "Here: elmo." in capsys.readouterr().out

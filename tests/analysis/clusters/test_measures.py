@@ -62,22 +62,22 @@ def test_raw_and_centred_cosines_by_loops():
     for rows in (x, x - x.mean(dim=0)):
         found = cosines([(rows, torch.tensor(types))], seed=0)
         expected, values = slow_intra(rows, types)
-        assert found.intra == pytest.approx(expected, abs=1e-12)
-        assert found.intra_error == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=1e-12)
+        assert found.intra.value == pytest.approx(expected, abs=1e-12)
+        assert found.intra.error == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=1e-12)
     single = cosines([(x, torch.arange(24))], seed=0)  # one instance a type: nothing is drawn
-    assert single.inter == pytest.approx(slow_inter(x), abs=1e-12)
-    assert single.intra is None
+    assert single.inter.value == pytest.approx(slow_inter(x), abs=1e-12)
+    assert single.intra.value is None
     without = [slow_inter([*x[:i], *x[i + 1 :]]) for i in range(24)]
     jackknife = math.sqrt(23 / 24 * sum((t - np.mean(without)) ** 2 for t in without))
-    assert single.inter_error == pytest.approx(jackknife, rel=1e-9)
+    assert single.inter.error == pytest.approx(jackknife, rel=1e-9)
 
 
 def test_one_instance_a_type_is_drawn():
     """With all of them the frequent type would weigh more than one of three."""
     x = torch.eye(3, dtype=torch.float64)[[0] * 8 + [1, 2]] + 1.0
     found = cosines([(x, torch.tensor([0] * 8 + [1, 2]))], seed=3)
-    assert found.inter == pytest.approx(slow_inter([x[0], x[8], x[9]]))
-    assert found.inter != pytest.approx(slow_inter(x), abs=0.02)
+    assert found.inter.value == pytest.approx(slow_inter([x[0], x[8], x[9]]))
+    assert found.inter.value != pytest.approx(slow_inter(x), abs=0.02)
 
 
 def test_cosines_inside_clusters():
@@ -89,13 +89,52 @@ def test_cosines_inside_clusters():
     for k in range(3):
         rows = x[own == k] - x[own == k].mean(dim=0)
         slow.append(slow_intra(rows, types[own == k].tolist())[0])
-    assert found.intra == pytest.approx(sum(slow) / 3, abs=1e-12)
+    assert found.intra.value == pytest.approx(sum(slow) / 3, abs=1e-12)
     clusters = clusters_by_silhouette(x, 6, 0.1, 60, seed=0)
     assert clusters.k == 3
     found = cosines(centred_parts(x, types, clusters.assignment_N), seed=0)
     options = {"adjust": "cluster", "k_max": 6, "max_rows": 60}
-    assert found.inter == pytest.approx(float(s_inter(x, types, **options)["value"]), abs=1e-12)
-    assert found.intra == pytest.approx(float(s_intra(x, types, **options)["value"]), abs=1e-12)
+    assert found.inter.value == pytest.approx(
+        float(s_inter(x, types, **options)["value"]), abs=1e-12
+    )
+    assert found.intra.value == pytest.approx(
+        float(s_intra(x, types, **options)["value"]), abs=1e-12
+    )
+
+
+def test_a_small_cluster_counts_by_its_rows():
+    """Three rows less their mean point apart by construction; by rows they hardly count."""
+    generator = torch.Generator().manual_seed(0)
+    large = torch.randn(300, 8, generator=generator, dtype=torch.float64) + 1
+    small = torch.randn(3, 8, generator=generator, dtype=torch.float64) + 50
+    x, own = torch.cat([large, small]), torch.tensor([0] * 300 + [1] * 3)
+    types = torch.cat([torch.arange(300) % 20, torch.tensor([0, 0, 0])])
+    parts = centred_parts(x, types, own)
+    each = [slow_intra(rows, kinds.tolist())[0] for rows, kinds in parts]
+    assert each[1] < -0.4
+    assert -0.1 < each[0] < 0.1
+    found = cosines(parts, seed=0).intra
+    assert found.value == pytest.approx(sum(each) / 2, abs=1e-12)
+    assert found.by_rows == pytest.approx((300 * each[0] + 3 * each[1]) / 303, abs=1e-12)
+    # The small cluster has one type, so no error over types: it is left out, and counted.
+    alone = cosines(parts[:1], seed=0).intra
+    assert found.n_without_error == 1
+    assert found.error == pytest.approx(alone.error / 2)
+    assert found.by_rows_error == pytest.approx(alone.error * 300 / 303)
+    assert alone.n_without_error == 0
+    assert cosines(parts[1:], seed=0).intra.error is None
+
+
+def test_centred_rows_have_a_negative_mean_cosine_by_construction():
+    generator = torch.Generator().manual_seed(0)
+    for n in (3, 10):
+        clouds = torch.randn(400, n, 200, generator=generator, dtype=torch.float64)
+        values = [
+            cosines(centred_parts(x, torch.arange(n), torch.zeros(n, dtype=torch.long)), 0)
+            for x in clouds
+        ]
+        mean = np.mean([found.inter.value for found in values])
+        assert mean == pytest.approx(-1 / (n - 1), abs=0.01)
 
 
 def test_a_layer_is_measured_raw_centred_and_inside_clusters():
@@ -103,7 +142,7 @@ def test_a_layer_is_measured_raw_centred_and_inside_clusters():
     x, _ = planted(60)
     types = torch.arange(60) % 7
     x = x.float() + 2
-    sample = Sample([0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
+    sample = Sample([0], [0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
     cluster = partial(clusters_by_silhouette, k_max=6, cut=0.1, n_silhouette=60, seed=0)
     (record, *inside), arrays = measure_layer(
         sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0

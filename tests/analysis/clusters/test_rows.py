@@ -10,6 +10,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from isotrain.analysis.clusters import texts as module
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.clusters.rows import (
     distinct_rows,
@@ -18,9 +19,12 @@ from isotrain.analysis.clusters.rows import (
     text_of,
 )
 from isotrain.analysis.clusters.texts import cut_chunks, read_texts
+from isotrain.analysis.encode import tokenise
+from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.sources import HubSource, LocalSource
 from tests.analysis.clusters.cluster_subjects import (
     LINES,
+    MANY,
     subject_of,
     texts_of,
     tiny_bert,
@@ -35,7 +39,8 @@ def test_chunks_are_the_plain_stream_without_its_remainder():
     lines = [line.strip().replace("<unk>", "[UNK]") for line in LINES]
     stream = [t for line in lines for t in tokenizer(line, add_special_tokens=False)["input_ids"]]
     texts = texts_of(tiny_bert())
-    assert [t for ids in texts.ids for t in ids] == stream[: len(stream) // 8 * 8]
+    chunks = [stream[at : at + 8] for at in range(0, len(stream) // 8 * 8, 8)]
+    assert [[*ids] for ids in texts.ids] == [chunks[i] for i in hashed_order(len(chunks), 0)]
     assert texts.n_left == len(stream) % 8 > 0
     assert {len(ids) for ids in texts.ids} == {8}
     assert not {tokenizer.cls_token_id, tokenizer.sep_token_id} & {*np.ravel(texts.ids).tolist()}
@@ -61,7 +66,7 @@ def test_rows_are_the_states_of_the_drawn_tokens(build, tmp_path):
     """Against one chunk at a time through transformers, which sees neither CLS nor SEP."""
     encoder = build()
     texts = texts_of(encoder)
-    found = sample_encoder(subject_of(encoder, tmp_path), texts, 10_000, 10_000)
+    found = sample_encoder(subject_of(encoder, tmp_path), texts, 10_000)
     model = type(encoder.model)(encoder.model.config)
     model.load_state_dict(encoder.model.state_dict(), strict=False)
     model.eval()
@@ -86,8 +91,8 @@ def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
     texts = texts_of(encoder, form)
     assert (texts.special is None) == (form == "chunks")
     assert len({len(ids) for ids in texts.ids}) > (1 if form == "sentences" else 0)
-    wide = sample_encoder(subject_of(encoder, tmp_path / "8", batch_size=8), texts, 999, 999)
-    alone = sample_encoder(subject_of(encoder, tmp_path / "1", batch_size=1), texts, 999, 999)
+    wide = sample_encoder(subject_of(encoder, tmp_path / "8", batch_size=8), texts, 999)
+    alone = sample_encoder(subject_of(encoder, tmp_path / "1", batch_size=1), texts, 999)
     specials = {*encoder.tokenizer.all_special_ids}
     plain = [t for ids in texts.ids for t in ids if t not in specials]
     assert sorted(wide.type_N.tolist()) == sorted(plain)
@@ -96,19 +101,47 @@ def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
         torch.testing.assert_close(wide.rows(layer), alone.rows(layer), atol=1e-5, rtol=0)
 
 
-def test_draws_follow_the_seed_and_the_limits(tmp_path):
+@pytest.mark.parametrize("form", ["chunks", "sentences"])
+def test_draws_follow_the_seed_and_the_limits(form, tmp_path):
     encoder = tiny_bert()
-    texts = texts_of(encoder, lines=LINES * 20)
+    lines = MANY if form == "sentences" else LINES * 20
 
-    def drawn(seed, max_tokens=200, max_rows=50):
-        subject = subject_of(encoder, tmp_path / f"{seed}-{max_tokens}", seed=seed)
-        return sample_encoder(subject, texts, max_tokens, max_rows)
+    def texts(seed, max_tokens=200):
+        return texts_of(encoder, form, lines=lines, max_tokens=max_tokens, seed=seed)
+
+    def drawn(seed):
+        return sample_encoder(subject_of(encoder, tmp_path / f"{seed}", seed=seed), texts(seed), 50)
 
     assert drawn(0).type_N.tolist() == drawn(0).type_N.tolist() != drawn(1).type_N.tolist()
     assert len(drawn(0).type_N) == 50
-    assert drawn(0).facts["n_texts"] <= 200 // 8
-    assert drawn(0, max_tokens=1).facts["n_texts"] == 1
-    assert drawn(0, max_tokens=16, max_rows=999).facts["n_rows"] <= 16
+    assert 200 - 32 < sum(map(len, texts(0).ids)) <= 200
+    assert drawn(0).facts["n_texts"] <= len(texts(0).ids) < drawn(0).facts["n_texts_of"]
+    assert len(texts(0, 1).ids) == 1
+    assert sum(map(len, texts(0, 40).ids)) <= 40
+    assert texts(0, 16).count_V.tolist() == texts(1).count_V.tolist()  # of all of the corpus
+
+
+def test_ids_of_drawn_sentences_alone_are_kept(monkeypatch):
+    """The corpus is tokenised a few sentences at a time, whatever is drawn of it."""
+    encoder, sizes = tiny_bert(), []
+
+    def noted(tokenizer, sentences, max_length):
+        sizes.append(len(sentences))
+        return tokenise(tokenizer, sentences, max_length)
+
+    monkeypatch.setattr(module, "tokenise", noted)
+    monkeypatch.setattr(module, "LINES", 8)
+    few = texts_of(encoder, "sentences", lines=MANY, max_tokens=60)
+    every = texts_of(encoder, "sentences", lines=MANY)
+    assert max(sizes) == 8
+    assert sum(sizes) == 2 * every.n_of == 2 * len(every.ids)
+    assert 1 < len(few.ids) < len(every.ids) / 4
+    assert few.ids == every.ids[: len(few.ids)]
+    assert few.special == every.special[: len(few.ids)]
+    assert few.count_V.tolist() == every.count_V.tolist()
+    specials = {*encoder.tokenizer.all_special_ids} - {encoder.tokenizer.unk_token_id}
+    plain = [t for ids in every.ids for t in ids if t not in specials]
+    assert every.count_V.tolist() == np.bincount(plain, minlength=len(encoder.tokenizer)).tolist()
 
 
 def test_equal_rows_of_a_type_count_once():
@@ -142,7 +175,7 @@ def test_the_first_token_of_a_causal_encoder_is_one_instance(tmp_path):
         ids = [encoder.tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
         texts = texts._replace(ids=ids)
         folder = tmp_path / build.__name__
-        found = sample_encoder(subject_of(encoder, folder, batch_size=2), texts, 999, 999)
+        found = sample_encoder(subject_of(encoder, folder, batch_size=2), texts, 999)
         first = found.type_N == ids[0][0]
         rows = found.rows(found.layers[-1])[first]
         assert n == 1
@@ -159,6 +192,6 @@ def test_the_treebank_is_read_from_an_own_folder(tmp_path):
     assert "ptb" in Clusters(corpus="ptb").missing(LocalSource(str(tmp_path / "no")))[0]
     encoder = tiny_bert()
     for form, n in (("chunks", 5), ("sentences", 5)):
-        texts = read_texts(source, "ptb", ["train"], encoder.tokenizer, form, 8, 32)
+        texts = read_texts(source, "ptb", ["train"], encoder.tokenizer, form, 8, 32, 9999, 0)
         assert len(texts.ids) >= n
         assert texts.count_V[encoder.tokenizer.unk_token_id] == 1

@@ -16,10 +16,14 @@ from sklearn.decomposition import PCA
 from isotrain.analysis.contextuality import analysis as contextuality
 from isotrain.analysis.contextuality.analysis import Contextuality
 from isotrain.analysis.contextuality.figures import pictures
+from isotrain.analysis.contextuality.sentence_means import sentence_means
 from isotrain.analysis.contextuality.tables import tables
 from isotrain.analysis.corpora import read_corpus
+from isotrain.analysis.jackknife import anisotropy, mean_over_sentences, occurrences
 from isotrain.analysis.outputs import text
+from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Outcome
+from isotrain.analysis.word_samples import draw_sentences
 from isotrain.encoders.minilm import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
@@ -151,9 +155,9 @@ def test_explained_variance_has_one_form_on_both_sides(measured, monkeypatch):
     """The baseline, whose error is measured here, is that of the metric, centred or not."""
     seen = []
 
-    def noted(*arguments):
-        seen.append(max_explainable_variance(*arguments))
-        return seen[-1]
+    def noted(x_ND, words_N, center, n, n_baseline, seed):
+        seen.append(max_explainable_variance(x_ND, words_N, center, n, contextuality.N_SETS, seed))
+        return max_explainable_variance(x_ND, words_N, center, n, n_baseline, seed)
 
     monkeypatch.setattr(contextuality, "max_explainable_variance", noted)
     layers = measured()["layer"]
@@ -349,21 +353,112 @@ def test_the_last_rows_of_the_static_table_are_means_above_the_embedding_output(
     assert all(" ± " in cell for cell in table.rows[0][1:])
 
 
-def test_the_error_above_shuffled_sentences(measured, monkeypatch):
-    """The shuffled ones are those of the metric, so that their error is too."""
-    seen = []
+@pytest.mark.parametrize("form", ["published", "leave_one_out"])
+def test_intra_sentence_similarity_is_that_of_the_metric(form):
+    """Its mean, error and shuffled sentences; a sentence of one word is left out."""
+    generator = torch.Generator().manual_seed(0)
+    sentences_N = torch.tensor([0] * 4 + [1] * 3 + [2] + [3] * 6 + [4] * 2)
+    x_ND = torch.randn(len(sentences_N), 5, generator=generator).double() + 0.5
+    wanted = intra_sentence_similarity(x_ND, sentences_N, form, seed=3)
+    found = sentence_means(x_ND, sentences_N, seed=3)
+    assert found.id_G.tolist() == [0, 1, 3, 4]
+    value_G = found.own_G if form == "published" else found.others_G
+    estimate = mean_over_sentences(value_G, found.id_G)
+    assert estimate.value.item() == pytest.approx(float(wanted["value"]), abs=1e-12)
+    assert estimate.error.item() == pytest.approx(float(wanted["standard_error"]), abs=1e-12)
+    if form == "published":
+        above = (value_G - found.shuffled_G).mean().item()
+        assert above == pytest.approx(float(wanted["above_shuffled"]), abs=1e-12)
 
-    def noted(*arguments, **options):
-        seen.append(intra_sentence_similarity(*arguments, **options))
-        return seen[-1]
 
-    monkeypatch.setattr(contextuality, "intra_sentence_similarity", noted)
-    for record, own, dealt in zip(measured()["layer"], seen[::2], seen[1::2], strict=True):
-        above = record["intra_sentence_above_shuffled"]
-        assert above == pytest.approx(float(own["above_shuffled"]), abs=1e-12)
-        errors = [float(values["standard_error"]) for values in (own, dealt)]
-        wanted = math.hypot(*errors)
-        assert record["intra_sentence_above_shuffled_error"] == pytest.approx(wanted)
+@pytest.mark.parametrize(("n", "shift"), [(3, 0.0), (3, 2.0), (8, 2.0)])
+def test_the_floor_of_intra_sentence_similarity(n, shift):
+    """In a cone alone: √(ρ + (1−ρ)/n), and of the other words ρ/√(ρ + (1−ρ)/(n−1))."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(1000 * n, 300, generator=generator).double()
+    x_ND[:, 0] += shift * 10
+    sentences_N = torch.arange(1000).repeat_interleave(n)
+    cone = float(anisotropy(x_ND, sentences_N).value)
+    found = sentence_means(x_ND, sentences_N, seed=0)
+    floor = math.sqrt(cone + (1 - cone) / n)
+    assert found.own_G.mean().item() == pytest.approx(floor, abs=0.005)
+    others = cone / math.sqrt(cone + (1 - cone) / (n - 1))
+    assert found.others_G.mean().item() == pytest.approx(others, abs=0.005)
+    assert (found.own_G - found.shuffled_G).mean().item() == pytest.approx(0.0, abs=0.005)
+
+
+def test_errors_of_adjusted_measures_leave_out_a_sentence_of_the_difference(measured, slow):
+    record = measured()["layer"][1]
+    rows, left_out = slow["rows"], []
+    for gone in {row[0] for row in rows}:
+        rest = [row for row in rows if row[0] != gone]
+        unit_ND = np.stack([row[2] / np.linalg.norm(row[2]) for row in rest])
+        cosine_NN, at = unit_ND @ unit_ND.T, np.array([row[0] for row in rest])
+        cone = cosine_NN[at[:, None] != at].mean()
+        own = []
+        for word in slow["own"]:
+            is_word = np.array([row[1] == word for row in rest])
+            n = is_word.sum()
+            own.append((cosine_NN[is_word][:, is_word].sum() - n) / (n * (n - 1)))
+        left_out.append(np.mean(own) - cone)
+    n = len(left_out)
+    wanted = math.sqrt((n - 1) * np.var(left_out))
+    assert record["self_similarity_adjusted_error"] == pytest.approx(wanted, rel=1e-3)
+    assert record["n_intra"] == len(TEXTS)
+
+
+def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_encoder):
+    """A sentence has one number in both, so that leaving it out moves both figures."""
+    samples, numbers = [], []
+
+    def drawn(*arguments):
+        samples.append(draw_sentences(*arguments))
+        return samples[-1]
+
+    def of_word(x_ND, sentences_N):
+        numbers.append(sentences_N)
+        return occurrences(x_ND, sentences_N)
+
+    monkeypatch.setattr(contextuality, "draw_sentences", drawn)
+    monkeypatch.setattr(contextuality, "occurrences", of_word)
+    measured(words=["garden"])
+    garden = tiny_encoder().tokenizer.convert_tokens_to_ids("garden")
+    has_it = [i for i, ids in enumerate(samples[0].tokens.ids) if garden in ids]
+    assert sorted(numbers[0].tolist()) == has_it
+    assert 0 < len(has_it) < len(TEXTS)
+
+
+def test_words_that_a_figure_leaves_out_are_counted(measured):
+    records = outcome_of(measured).records
+    words = [r for r in records if r["kind"] == "word"]
+    many = [{**r, "word": f"{r['word']}{k}"} for k in range(5) for r in words]
+    layers = [r for r in records if r["kind"] == "layer"]
+    n = len({r["word"] for r in many})
+    for picture in [*pictures([*layers, *many])][-2:]:
+        assert f"of words (11 of {n})" in picture.figure.get_suptitle()
+
+
+def published():
+    node = OmegaConf.load(CONF / "analysis" / "contextuality.yaml")
+    return read_published(OmegaConf.to_container(node)["published"])
+
+
+def test_published_figures_name_what_is_measured(measured):
+    columns = {key for record in measured()["layer"] for key in record}
+    assert all(figure.column in columns for figure in published())
+    assert {f.encoder for f in published() if f.tolerance is not None} == {
+        "google-bert/bert-base-cased",
+        "openai-community/gpt2",
+    }
+
+
+def test_the_check_against_published_figures_on_stored_results():
+    name = "google-bert/bert-base-cased"
+    own = [f for f in published() if f.encoder == name and f.tolerance is not None]
+    assert len(own) == 7
+    for part, n_wrong in ((0.99, 0), (-0.99, 0), (1.01, 7)):
+        records = [{**f.where, f.column: f.value + part * f.tolerance} for f in own]
+        assert len(disagreements(beside(own, records, name))) == n_wrong
 
 
 def test_tables_of_an_encoder_of_one_layer(measured):

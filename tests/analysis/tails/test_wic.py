@@ -11,7 +11,8 @@ import torch
 from scipy.stats import binomtest
 
 from isotrain.analysis.encode import encode_rows, hidden_states
-from isotrain.analysis.tails.wic import accuracy, best_threshold, wic_records
+from isotrain.analysis.tails import wic as wic_of_tails
+from isotrain.analysis.tails.wic import accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Subject
 from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.encoders.tiny import build_tiny
@@ -191,7 +192,8 @@ def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
             interval = binomtest(round(chosen[split] * n), n).proportion_ci(method="wilson")
             assert chosen[f"{split}_low"] == pytest.approx(interval.low)
             assert chosen[f"{split}_high"] == pytest.approx(interval.high)
-    assert records[0]["n_train"] == records[0]["n_dev"] == 40
+    assert records[0]["n_train"] == records[0]["n_fit"] == 20
+    assert records[0]["n_dev"] == 40
 
 
 def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
@@ -203,7 +205,7 @@ def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
 
 def test_pairs_that_are_all_cut_are_refused(encoder, tmp_path):
     subject = Subject(encoder, wic_data(tmp_path / "a", 1), 0, 8, 3, tmp_path, lambda text: None)
-    with pytest.raises(ValueError, match=r"no pair of WiC's train split .* raise max_length"):
+    with pytest.raises(ValueError, match=r"0 pairs of WiC's train split .* raise max_length"):
         wic_records(subject, [], 0.0, None)
 
 
@@ -217,3 +219,55 @@ def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
     records = measured(encoder, source, tmp_path / "rows")
     assert "dev" in records[0]
     assert "test" not in records[0]
+
+
+def test_pairs_of_a_word_are_in_one_half():
+    words = [f"word {k % 30}" for k in range(200)]
+    is_fit = fit_half(words, 0)
+    assert is_fit.sum() == 100
+    both = {w for w, f in zip(words, is_fit, strict=True) if f} & {
+        w for w, f in zip(words, is_fit, strict=True) if not f
+    }
+    assert len(both) <= 1  # the word at the cut
+    assert fit_half(words, 0).tolist() == is_fit.tolist() != fit_half(words, 1).tolist()
+    assert fit_half(["bank"] * 6, 0).sum() == 3  # of one word, pairs are halved
+
+
+def pairs_of_words(folder, n):
+    """`n` pairs a split, each of a word of its own."""
+    (folder / "wic").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        own = row("the bank", "a bank", 4, 2)
+        text = "\n".join(json.dumps(own | {"word": f"{split} {k}"}) for k in range(n))
+        (folder / "wic" / f"{split}.jsonl").write_text(text, encoding="utf-8")
+    return LocalSource(str(folder))
+
+
+def test_pairs_that_choose_are_as_far_apart_as_those_that_are_measured(
+    encoder, tmp_path, monkeypatch
+):
+    """Whitening with few rows a dimension: rows that it was fitted on have smaller cosines.
+
+    Those of this test would have .78, and not .90, so that they would choose a threshold too low.
+    """
+    n, width, seen = 100, 64, []
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(subject, name, tokens, spans):
+        first = torch.randn(len(spans) // 2, 1, width, generator=generator)
+        noise = torch.randn(len(spans) // 2, 1, width, generator=generator)
+        pair = torch.cat([first, first + 0.5 * noise], dim=1)
+        return pair.reshape(1, -1, width).numpy()
+
+    def noted(cosine_N, same_N):
+        seen.append(cosine_N.mean().item())
+        return best_threshold(cosine_N, same_N)
+
+    monkeypatch.setattr(wic_of_tails, "encode_rows", drawn)
+    monkeypatch.setattr(wic_of_tails, "best_threshold", noted)
+    records = measured(encoder, pairs_of_words(tmp_path / "a", n), tmp_path / "rows", dims=[])
+    assert {r["n_train"] for r in records} == {n // 2}  # of all treatments alike
+    for k, treatment in enumerate(("none", "cut", "whitened")):
+        train, dev, test = seen[3 * k : 3 * k + 3]
+        assert train == pytest.approx(dev, abs=0.03), treatment
+        assert dev == pytest.approx(test, abs=0.03), treatment
