@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 
+from isotrain import arguments
 from isotrain.arguments import Bounds, checked
 
 
@@ -57,6 +58,19 @@ def test_what_is_no_number_is_not_judged(bounds, value):
 )
 def test_a_nan_lies_in_no_bounds(bounds):
     assert bounds.refusal(math.nan).endswith("got nan")
+
+
+def test_annotations_are_read_once_and_not_before_the_first_call(monkeypatch):
+    read = []
+    hints = arguments.get_type_hints
+    monkeypatch.setattr(
+        arguments, "get_type_hints", lambda *given, **more: read.append(1) or hints(*given, **more)
+    )
+    own = checked(part.__wrapped__)
+    assert read == []
+    for _ in range(3):
+        assert own(1)[0] == 1
+    assert read == [1]
 
 
 def test_a_wrong_call_is_the_functions_own_error():

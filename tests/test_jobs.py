@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from omegaconf import OmegaConf
 
 from isotrain import jobs
 from isotrain.config.compose import RunJob, parse_job, read_job
-from isotrain.jobs import JOB, PARENT, last_lines, start_job, stop_job, stop_signals
+from isotrain.jobs import JOB, PARENT, STARTED, last_lines, start_job, stop_job, stop_signals
 
 TELL = f"""
 import json, os, sys
@@ -61,7 +62,8 @@ def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     command = [sys.executable, "-c", TELL]
     process = start_job(job, file, log, command=command, environment={"OWN": "yes"})
     assert process.wait(30) == 0
-    first, second = log.read_text().splitlines()
+    head, first, second = log.read_text().splitlines()
+    assert head.startswith(STARTED)
     given = json.loads(first)
     assert second == "to stderr"
     assert given["args"] == [str(file)]
@@ -76,7 +78,7 @@ def test_without_a_file_the_job_goes_by_the_environment(job, tmp_path):
     command = [sys.executable, "-c", TELL]
     with start_job(job, log=log, command=command, ends_with_us=True) as process:
         assert process.wait(30) == 0
-    given = json.loads(log.read_text().splitlines()[0])
+    given = json.loads(log.read_text().splitlines()[1])
     assert given["args"] == []
     assert given[PARENT] == "1"
     again = parse_job(given[JOB])
@@ -87,8 +89,8 @@ def test_without_a_file_the_job_goes_by_the_environment(job, tmp_path):
 def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(job, tmp_path, at_once, code):
     log = tmp_path / "log"
     process = start_job(job, tmp_path / "f", log, command=[sys.executable, "-c", WAIT])
-    soon(lambda: log.read_text().strip())
-    rank = int(log.read_text())
+    soon(lambda: last_lines(log))
+    rank = int(last_lines(log)[0])
     try:
         stop_job(process, at_once)
         assert process.wait(30) == -code
@@ -138,6 +140,17 @@ def test_a_job_file_is_read_again_as_it_was(job, tmp_path):
     start_job(job, tmp_path / "job.json", tmp_path / "log", command=["true"]).wait(30)
     again = read_job(tmp_path / "job.json")
     assert (again.arm, list(again.overrides), again.cfg.seed) == ("none", ["seed=1"], 1)
+
+
+def test_a_later_attempt_keeps_what_an_earlier_one_printed(job, tmp_path):
+    log = tmp_path / "log"
+    for word in ("first", "second"):
+        start_job(job, tmp_path / "f", log, command=["sh", "-c", f"echo {word}"]).wait(30)
+    text = log.read_text()
+    assert re.fullmatch(rf"({STARTED}[-\d]+ [:\d]+\n(first|second)\n){{2}}", text), text
+    assert last_lines(log) == ["second"]
+    start_job(job, tmp_path / "f", log, command=["true"]).wait(30)
+    assert last_lines(log) == [], "what a silent attempt ended with is not another one's"
 
 
 def test_the_end_of_a_log(tmp_path, monkeypatch):
