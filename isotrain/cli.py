@@ -40,6 +40,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain analyze analysis=NAME encoder=minilm                 analyses of any encoder
   isotrain collect DIR                                          every finished run, in one table
   isotrain report RUN                                           the page of a run, report.html
+  isotrain doctor [--network] [--json]                          what is installed and in reach
   isotrain demo                                                 two small runs, compared
 """
 MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
@@ -48,6 +49,7 @@ MAINS = {  # commands of their own: each has a main(arguments) that gives the ex
     "collect": "isotrain.reporting.collect_command",
     "tune": "isotrain.tune.command",
     "report": "isotrain.report",
+    "doctor": "isotrain.doctor.command",
 }
 LOADING = "importing torch, Lightning and transformers"
 FOLDER = "--folder="  # of `isotrain job`: a file that receives the folder of the run

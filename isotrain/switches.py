@@ -1,7 +1,8 @@
-"""Switches in the environment."""
+"""Switches and keys in the environment."""
 
 from __future__ import annotations
 
+import netrc
 import os
 
 
@@ -12,3 +13,13 @@ def is_on(*names: str) -> bool:
     False
     """
     return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in names)
+
+
+def has_wandb_key(host: str = "api.wandb.ai") -> bool:
+    """Whether a key of Weights & Biases is configured, in the environment or the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import netrc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pytorch_lightning.loggers import WandbLogger
 
 from isotrain.arguments import Bounds, checked
 from isotrain.config.redaction import redacted
+from isotrain.switches import has_wandb_key
 
 STEP = "trainer/global_step"  # the one x-axis of all curves
 
@@ -124,7 +124,7 @@ def build_wandb_logger(
         "dir": str(save_dir),
         "settings": settings,
     }
-    mode = os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+    mode = os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
     try:
         run = wandb.init(mode=mode, **options)  # type: ignore[arg-type]
     except Exception as error:  # no network, no quota, a bad key, a time-out
@@ -147,13 +147,3 @@ def staged_in(folder: Path) -> Iterator[None]:
     finally:
         if given is None:
             del os.environ["WANDB_DATA_DIR"]
-
-
-def has_key(host: str = "api.wandb.ai") -> bool:
-    """Whether an API key is configured, in the environment or in the netrc file."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False

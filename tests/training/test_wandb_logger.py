@@ -9,9 +9,10 @@ import pytest
 import wandb
 
 from isotrain.row_file import read_rows
+from isotrain.switches import has_wandb_key
 from isotrain.training import wandb_logger
 from isotrain.training.loggers import close_loggers, open_loggers
-from isotrain.training.wandb_logger import WandbRun, build_wandb_logger, has_key
+from isotrain.training.wandb_logger import WandbRun, build_wandb_logger
 from tests import wandb_record
 from tests.training.test_wandb_media import write_run
 
@@ -24,14 +25,14 @@ def no_keys(monkeypatch, tmp_path):
 
 
 def test_no_key():
-    assert not has_key()
+    assert not has_wandb_key()
 
 
 def test_a_key_in_the_environment(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "")
-    assert not has_key()
+    assert not has_wandb_key()
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    assert has_key()
+    assert has_wandb_key()
 
 
 @pytest.mark.parametrize("place", ["home", "variable"])
@@ -40,15 +41,15 @@ def test_a_key_in_the_netrc(monkeypatch, tmp_path, place):
     path.write_text("machine api.wandb.ai\n  login user\n  password 0123\n")
     path.chmod(0o600)
     if place == "variable":
-        assert not has_key()
+        assert not has_wandb_key()
         monkeypatch.setenv("NETRC", str(path))
-    assert has_key()
-    assert not has_key("other.host")
+    assert has_wandb_key()
+    assert not has_wandb_key("other.host")
 
 
 def test_a_broken_netrc_is_no_key(tmp_path):
     (tmp_path / ".netrc").write_text("machine\n")
-    assert not has_key()
+    assert not has_wandb_key()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_which_mode_is_asked_for(monkeypatch, tmp_path, key, variable, mode):
         return Run()
 
     monkeypatch.setattr(wandb, "init", init)
-    monkeypatch.setattr(wandb_logger, "has_key", lambda: key)
+    monkeypatch.setattr(wandb_logger, "has_wandb_key", lambda: key)
     if variable:
         monkeypatch.setenv("WANDB_MODE", variable)
     build_wandb_logger("project", "group", save_dir=tmp_path, name="run")

@@ -1,0 +1,83 @@
+"""The life of isotropy layers inside a model that a Hugging Face Trainer trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import TrainerCallback
+
+from isotrain.geometry.gather import gather_rows
+
+
+class FitLayersCallback(TrainerCallback):
+    """Calls `observe` and `fit` of every isotropy layer in the Trainer's model, when they are due.
+
+    `observe` once per optimizer step, with all rows that the layer saw in training since the last
+    one (of all processes); `fit` before each evaluation, each checkpoint, and the end of training.
+    An evaluation before the first step (`eval_on_start`) finds nothing fitted, and the layer says
+    so: call `layer.fit(rows)` before training, or leave it out. Where gradient checkpointing
+    computes a layer twice, its rows count twice.
+
+    >>> from isotrain.transforms.zca import ZCA
+    >>> [type(layer).__name__ for layer in isotropy_layers(nn.Sequential(nn.Linear(2, 2), ZCA(2)))]
+    ['ZCA']
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[nn.Module, list[tuple[Tensor, ...]]] = {}
+        self._hooks: list[RemovableHandle] = []
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
+    ) -> None:
+        """Look at what enters the layers."""
+        self._look_away()
+        self._rows = {layer: [] for layer in isotropy_layers(model)}
+        if not self._rows:
+            raise ValueError(
+                "FitLayersCallback found no isotropy layer in the Trainer's model; make one a "
+                "submodule of it, or leave the callback out"
+            )
+        self._hooks = [
+            layer.register_forward_pre_hook(self._look, with_kwargs=True) for layer in self._rows
+        ]
+
+    @torch.no_grad()
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """One optimizer step is made."""
+        for layer, seen in self._rows.items():
+            if seen:
+                rows = [gather_rows(torch.cat(parts))[0] for parts in zip(*seen, strict=True)]
+                layer.observe(*rows)  # type: ignore[operator]
+                seen.clear()
+        self._fit_if_due(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation or a checkpoint may come at the end of an epoch."""
+        self._fit_if_due(control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave nothing behind on the model."""
+        self._look_away()
+
+    def _look(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if layer.training and torch.is_grad_enabled():
+            self._rows[layer].append(tuple(x.detach() for x in (*args, *kwargs.values())))
+
+    def _fit_if_due(self, control: Any) -> None:
+        if control.should_evaluate or control.should_save or control.should_training_stop:
+            for layer in self._rows:
+                layer.fit()  # type: ignore[operator]
+
+    def _look_away(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks, self._rows = [], {}
+
+
+def isotropy_layers(model: nn.Module) -> list[nn.Module]:
+    """The parts of a model that have statistics to fit."""
+    return [part for part in model.modules() if getattr(part, "has_statistics", False)]

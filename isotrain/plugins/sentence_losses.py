@@ -1,0 +1,143 @@
+"""Objectives as losses of sentence-transformers. Imports neither it nor transformers.
+
+B examples, P text columns, D dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.geometry.positives import Positives
+from isotrain.plugins.citations import citation_of
+from isotrain.training.extra_losses import NEEDS, ExtraLosses, reads_of
+from isotrain.types import Batch, ModelOutput, Objective
+
+PLAIN = (str, int, float, bool, list, tuple, type(None))
+
+
+class SentenceLoss(nn.Module):
+    """One or several objectives of isotrain, as a loss that SentenceTransformerTrainer calls.
+
+    The columns of an example are its P vectors: `sentence_embedding` of each, `[B, P, D]`. An
+    objective of two views gets two forward passes, which dropout sets apart in training. Several
+    objectives share the passes, and each is logged by its name. With several processes they read
+    the rows of all, as in a run of isotrain; the Trainer's averaged gradient is then that of one
+    process. An objective remembers the rows of a training batch when the next one comes.
+
+    Args:
+        model: the SentenceTransformer; the Trainer puts its wrapped one in its place.
+        objectives: each with the width of the embeddings, and reading `pooled` alone.
+
+    Raises:
+        ValueError: an objective that reads another place or asks for a pass over the training
+            rows; two of one class; in use, columns or labels that an objective cannot do with.
+
+    >>> from isotrain.objectives.uniformity import Uniformity
+    >>> loss = SentenceLoss(lambda columns: {"sentence_embedding": columns["x"]}, Uniformity(1.0))
+    >>> round(loss([{"x": torch.tensor([[1.0, 0.0], [-1.0, 0.0]])}]).item(), 6)
+    -8.0
+    """
+
+    def __init__(self, model: Any, *objectives: Objective) -> None:
+        super().__init__()
+        self.model = model
+        names = [type(objective).__name__.lower() for objective in objectives]
+        if not objectives or len(set(names)) < len(names):
+            raise ValueError(f"SentenceLoss takes objectives of different classes, got {names}")
+        for name, objective in zip(names, objectives, strict=True):
+            _check_reads(name, objective)
+        self.objectives = dict(zip(names, objectives, strict=True))
+        self.parts = nn.ModuleDict({n: ExtraLosses({n: o}) for n, o in self.objectives.items()})
+
+    def forward(
+        self, sentence_features: Iterable[Mapping[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor | dict[str, Tensor]:
+        """The weighted loss; of several objectives the weighted loss of each by its name."""
+        columns = list(sentence_features)
+        for name, objective in self.objectives.items():
+            _check_batch(name, objective, len(columns), labels)
+        n_views = max(objective.n_views for objective in self.objectives.values())
+        views = [self._view(columns) for _ in range(n_views)]
+        batch = _batch(views[0].pooled, labels)
+        found = {}
+        for name, objective in self.objectives.items():
+            part = self.parts[name]
+            assert isinstance(part, ExtraLosses)
+            if torch.is_grad_enabled():
+                part.observe()  # the batch before
+            else:
+                part = ExtraLosses({name: objective})  # an evaluation is nothing to remember
+            found[name] = part(views, batch)[0]
+        return found if len(found) > 1 else next(iter(found.values()))
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Arguments of the objectives, as far as they hold them, for the model card."""
+        return {name: _settings(objective) for name, objective in self.objectives.items()}
+
+    @property
+    def citation(self) -> str:
+        """BibTeX of the objectives, for the model card."""
+        return "\n".join(map(citation_of, self.objectives.values()))
+
+    def _view(self, columns: Iterable[Mapping[str, Tensor]]) -> ModelOutput:
+        """One forward pass of every column."""
+        # the model writes into what it is given: a copy for each pass
+        found = [self.model(dict(column))["sentence_embedding"] for column in columns]
+        pooled_BPD = torch.stack(found, dim=1)
+        return ModelOutput((), pooled_BPD, pooled_BPD[:, :0])
+
+
+def _batch(pooled_BPD: Tensor, labels: Tensor | None) -> Batch:
+    """What objectives at `pooled` read of a batch: its labels."""
+    n, device = len(pooled_BPD), pooled_BPD.device
+    nothing = torch.zeros(0, device=device)
+    labels_B = torch.zeros(n, dtype=torch.long) if labels is None else labels.reshape(n)
+    index_B = torch.arange(n, device=device)
+    return Batch(nothing, nothing, nothing, nothing, labels_B.to(device), index_B)
+
+
+def _check_reads(name: str, objective: Objective) -> None:
+    if list(reads_of(objective)) != ["pooled"]:
+        raise ValueError(
+            f"{name} reads {list(reads_of(objective))}, and a loss of sentence-transformers sees "
+            "the sentence embeddings alone; give it reads=['pooled'], or train with isotrain"
+        )
+    asks: Any = getattr(objective, "asks_for_pass", None)
+    if asks is not None and asks(0):
+        raise ValueError(
+            f"{name} asks for a pass over the training rows at the start of an epoch, which a loss "
+            "cannot have; use reference='queue'"
+        )
+
+
+def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor | None) -> None:
+    needs = getattr(objective, "needs", "rows")
+    least, most, what, _ = NEEDS.get(needs, (1, math.inf, "a vector of an example", ""))
+    if not least <= n_columns <= most:
+        raise ValueError(
+            f"{name} needs {what}, and this data set has {n_columns} columns of text; select "
+            "others, or choose positives='dropout' where the objective has it"
+        )
+    getattr(objective, "check", lambda n: None)(n_columns)
+    chosen = getattr(getattr(objective, "positives", None), "labels", None)
+    if labels is None and (needs in ("classes", "scored_pairs") or chosen is not None):
+        raise ValueError(f"{name} reads labels; give the data set a column label or score")
+
+
+def _settings(objective: Objective) -> dict[str, Any]:
+    """What an objective holds of its arguments."""
+    held = vars(objective) | getattr(getattr(objective, "loss", None), "keywords", {})
+    if isinstance(positives := held.get("positives"), Positives):
+        kind = "pair" if positives.of_pairs else "dropout"
+        held = held | {"positives": kind, "positive_labels": positives.labels}
+    return {k: held[k] for k in signature(type(objective)).parameters if _is_plain(held, k)}
+
+
+def _is_plain(held: Mapping[str, Any], name: str) -> bool:
+    return name in held and isinstance(held[name], PLAIN)
