@@ -6,10 +6,19 @@ import torch
 from torch import Tensor, nn
 
 
+def pair_features(u_BD: Tensor, v_BD: Tensor) -> Tensor:
+    """(u, v, |u − v|, u·v) of two vectors, `[B, 4D]` (Conneau et al. 2017).
+
+    >>> pair_features(torch.tensor([[1.0]]), torch.tensor([[3.0]])).tolist()
+    [[1.0, 3.0, 2.0, 3.0]]
+    """
+    return torch.cat([u_BD, v_BD, (u_BD - v_BD).abs(), u_BD * v_BD], dim=1)
+
+
 class LinearHead(nn.Module):
     """Logits from one vector (P = 1), or from a pair as (u, v, |u − v|, u·v) (P = 2).
 
-    The pair features are those of Conneau et al. 2017. Weights start as BERT's head does,
+    Weights start as BERT's head does,
     normal with standard deviation 0.02, and biases at `bias`: where outputs lie around a known
     value, the encoder need not learn an offset that a centring layer would take away again.
 
@@ -37,8 +46,7 @@ class LinearHead(nn.Module):
         if self.n_vectors == 1:
             features = pooled_BPD[:, 0]
         else:
-            u, v = pooled_BPD.unbind(dim=1)
-            features = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+            features = pair_features(*pooled_BPD.unbind(dim=1))
         logits_BC: Tensor = self.linear(self.dropout(features))
         return logits_BC
 

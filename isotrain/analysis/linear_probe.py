@@ -15,6 +15,7 @@ from isotrain.geometry.groups import hashed_order
 
 MOST_STEPS = 500  # of L-BFGS
 SETTLED = 1e-6  # largest entry of the gradient
+RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
 
 
 class Probe(NamedTuple):
@@ -155,7 +156,8 @@ def choose_penalty(
 
     `held_out` of the rows, drawn by a hash of their position and the seed, are left out of the
     fits that choose; features are standardised by the others. No other row is looked at.
-    Penalties are tried from the largest down, until one has a larger loss than that before it.
+    Penalties are tried from the largest down, until three in a row have a larger loss than that
+    before them: the path may have bumps.
 
     Raises:
         ValueError: fewer than two rows on either side.
@@ -169,12 +171,16 @@ def choose_penalty(
     out_N, in_N = order_N[:n_out], order_N[n_out:]
     falling = sorted(penalties, reverse=True)
     best, least = falling[0], float("inf")
+    last, n_rises = least, 0
     probes = fit(x_NF[in_N], label_N[in_N], falling)
     for penalty, probe in zip(falling, probes, strict=True):
         found = float(loss(probe(x_NF[out_N]), label_N[out_N]))
-        if found > least:
+        if found < least:
+            best, least = penalty, found
+        n_rises = n_rises + 1 if found > last else 0
+        last = found
+        if n_rises == RISES:
             break
-        best, least = penalty, found
     return Chosen(next(fit(x_NF, label_N, [best])), best, least, n_out)
 
 

@@ -156,7 +156,14 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
             now(f"{text}, weights {weights}")
 
         subject = Subject(
-            measured, plan.source, cfg.seed, cfg.batch_size, length, store.rows(weights), tell
+            encoder=measured,
+            source=plan.source,
+            seed=cfg.seed,
+            batch_size=cfg.batch_size,
+            max_length=length,
+            folder=store.rows(weights),
+            tell=tell,
+            weights=weights,
         )
         for part in plan.analysis.parts(subject):
             if not PART_NAME.fullmatch(part.name):

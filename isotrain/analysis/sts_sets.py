@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from isotrain.record import CannotRunError
 from isotrain.tasks import sst2, sts
 from isotrain.tasks.sources import DataSet, load_split
-from isotrain.types import Source
+from isotrain.types import Row, Source
 
 SUBSET = "file"  # field of a row that names its subset
 
@@ -41,6 +42,26 @@ class Pairs(NamedTuple):
     subset_P: np.ndarray | None
 
 
+class NoGoldError(CannotRunError):
+    """A split without any row that has gold."""
+
+
+class _Once(NamedTuple):
+    """A source of which one split was read."""
+
+    source: Source
+    rows: list[Row]
+
+    def missing(self, data_set: DataSet) -> str | None:
+        return self.source.missing(data_set)
+
+    def revision_of(self, data_set: DataSet) -> str:
+        return self.source.revision_of(data_set)
+
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        return self.rows
+
+
 def check_sets(sets: str | Sequence[str]) -> None:
     """Refuse what names no set.
 
@@ -58,26 +79,57 @@ def check_sets(sets: str | Sequence[str]) -> None:
         raise ValueError(f"{known}, each once and one at least; got {list(sets)}")
 
 
+class Readable(NamedTuple):
+    """The sets to measure, those of pairs read; and why others of `available` are not."""
+
+    names: list[str]
+    pairs: dict[str, Pairs]
+    absent: dict[str, str]
+
+
 def chosen_sets(source: Source, sets: str | Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The sets to measure, and why the others of `available` are not; reads no row."""
+    """The sets that a source has, and why others of `available` are not; reads no row."""
     wanted = list(PLACES) if sets == AVAILABLE else list(sets)
     absent = {name: problem for name in wanted if (problem := source.missing(PLACES[name][0]))}
     return [name for name in wanted if name not in absent], absent
+
+
+def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
+    """The sets of a source with their pairs; of `available` those without gold are left out.
+
+    Raises:
+        CannotRunError: a set that was named has no row with gold, or none is left.
+    """
+    names, absent = chosen_sets(source, sets)
+    pairs: dict[str, Pairs] = {}
+    for name in names:
+        if name == SST2:
+            continue
+        try:
+            pairs[name] = read_pairs(source, *PLACES[name])
+        except NoGoldError as error:
+            if sets != AVAILABLE:
+                raise
+            absent[name] = str(error)
+    if set(names) <= set(absent):
+        raise CannotRunError(f"no set has gold: {'; '.join(absent.values())}")
+    return Readable([name for name in names if name not in absent], pairs, absent)
 
 
 def read_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
     """The pairs of a split that have gold; rows of some sources name the subset they are of.
 
     Raises:
-        ValueError: no row has gold.
+        NoGoldError: a ValueError: no row has gold, or there is no row.
     """
     found = source.read(data_set, split)
     has_subsets = bool(found) and all(row.get(SUBSET) for row in found)
     if has_subsets:
         data_set = data_set._replace(fields={**data_set.fields, SUBSET: str})
-    rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
+    once = _Once(source, found)
+    rows = [row for row in load_split(once, data_set, split) if row["score"] >= 0]
     if not rows:
-        raise ValueError(
+        raise NoGoldError(
             f"{data_set.name}/{split} has no row with gold in {source.revision_of(data_set)}; "
             "leave it out of analysis.sets, or use another source"
         )

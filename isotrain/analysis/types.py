@@ -29,6 +29,7 @@ class Subject(NamedTuple):
     max_length: int  # tokens of a sentence at most
     folder: Path  # for rows of this encoder on disk; empty at first, or of a stopped attempt
     tell: Callable[[str], None]  # what is being done now, for a terminal
+    weights: str = "as given"  # of the encoder; with `from_run` before, and then after
 
 
 class Found(NamedTuple):

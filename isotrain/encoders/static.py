@@ -215,7 +215,7 @@ def _header(line: str) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1])
 
 
-def _parsed(at: str, line: str, width: int) -> tuple[str, list[float]]:
+def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
     """The word and the numbers of a line; a word may hold spaces, as a few of GloVe's do."""
     word, *texts = line.rsplit(" ", width)
     vector = _numbers(texts)
@@ -226,13 +226,15 @@ def _parsed(at: str, line: str, width: int) -> tuple[str, list[float]]:
             f"them, got {line[:40]!r}"
         )
     if not all(map(isfinite, vector)):
-        raise ValueError(f"{at}: the numbers of a vector must be finite, got {line[:40]!r}")
+        raise ValueError(
+            f"{at}: the numbers of a vector must be finite in float32, got {line[:40]!r}"
+        )
     return word, vector
 
 
-def _numbers(texts: list[str]) -> list[float]:
-    """The numbers that texts are; none where one of them is something else."""
+def _numbers(texts: list[str]) -> array[float]:
+    """The numbers that texts are, in float32; none where one of them is something else."""
     try:
-        return [*map(float, texts)]
+        return array("f", map(float, texts))
     except ValueError:
-        return []
+        return array("f")

@@ -95,6 +95,44 @@ def test_the_penalty_is_the_best_of_held_out_rows_tried_one_by_one():
     assert torch.allclose(found.probe(x), whole(x), atol=1e-6)
 
 
+def stub(path):
+    """A fit whose held-out loss at each penalty is given."""
+
+    def fit(x_NF, label_N, penalties):
+        for penalty in penalties:
+            tried.append(penalty)
+            yield lambda x_NF, penalty=penalty: torch.tensor(path[penalty])
+
+    tried = []
+    found = choose_penalty(
+        fit, lambda output, label: output, torch.zeros(20, 1), torch.zeros(20), [*path], 0.25, 0
+    )
+    return found, tried[:-1]  # the last one is fitted on all rows
+
+
+def test_a_bump_of_the_path_does_not_end_the_search():
+    generator = np.random.default_rng(0)
+    n_bumpy = 0
+    for _ in range(100):
+        losses = 1 / np.arange(1, 10) + generator.normal(0, 0.03, 9)
+        path = dict(zip(np.logspace(1, -3, 9).tolist(), losses.tolist(), strict=True))
+        rises = np.diff(losses) > 0
+        if any(all(rises[k : k + 3]) for k in range(7)):
+            continue
+        n_bumpy += bool(rises[:-1].any())
+        found, tried = stub(path)
+        assert found.penalty == min(path, key=path.get)
+        assert found.held_out_loss == pytest.approx(min(losses))
+        assert len(tried) == 9
+    assert n_bumpy > 30
+
+
+def test_three_rises_in_a_row_end_the_search():
+    path = dict(zip([9.0, 8.0, 7.0, 6.0, 5.0, 4.0], [1.0, 2.0, 3.0, 4.0, 0.0, 0.0], strict=True))
+    found, tried = stub(path)
+    assert (found.penalty, tried) == (9.0, [9.0, 8.0, 7.0, 6.0])
+
+
 def test_noise_asks_for_a_large_penalty_and_signal_for_a_small_one():
     x, label = cloud(200, 40, signal=0.0)
     noise = choose_penalty(fits_with(), log_loss, x, label, PENALTIES, 0.25, seed=0)

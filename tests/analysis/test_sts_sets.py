@@ -7,13 +7,16 @@ import json
 import pytest
 
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.sts_sets import check_sets, chosen_sets, read_pairs
+from isotrain.analysis.sts_sets import check_sets, chosen_sets, read_pairs, readable_sets
+from isotrain.record import CannotRunError
 from isotrain.tasks import sts
 from isotrain.tasks.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     labelled_rows,
     pair_rows,
+    subject_on,
+    tiny_encoder,
     write,
     write_sets,
 )
@@ -92,3 +95,40 @@ def test_rows_without_gold_and_without_subset(tmp_path):
     write(tmp_path, "stsb", "test", [row | {"score": None} for row in rows])
     with pytest.raises(ValueError, match="stsb/test has no row with gold"):
         read_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
+
+
+@pytest.mark.parametrize("gold", ["hidden", "no file"])
+def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
+    root = write_sets(tmp_path)
+    write(root, "stsb", "test", [row | {"score": None} for row in pair_rows(2, 30)])
+    if gold == "no file":
+        (root / "stsb" / "test.jsonl").unlink()
+    source = LocalSource(str(root))
+    found = readable_sets(source, "available")
+    assert found.names == ["sts12", "stsb_dev", "sst2"]
+    assert list(found.pairs) == ["sts12", "stsb_dev"]
+    assert "stsb/test has no row with gold" in found.absent["stsb"]
+    with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
+        readable_sets(source, ["stsb", "sts12"])
+    analysis = OfflineIsotropy(**SMALL, transforms=["none"], n_iterations=1)
+    parts = [*analysis.parts(subject_on(tiny_encoder(), root, tmp_path / "rows"))]
+    assert [part.name for part in parts] == ["sets", "sts12", "stsb_dev", "sst2"]
+    assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
+    assert parts[1].measure().records
+
+
+def test_where_no_set_has_gold_nothing_can_run(tmp_path):
+    write(tmp_path, "sts12", "test", [row | {"score": -1.0} for row in pair_rows(0, 12)])
+    with pytest.raises(CannotRunError, match="sts12/test has no row with gold"):
+        readable_sets(LocalSource(str(tmp_path)), "available")
+
+
+def test_each_split_is_read_once(root):
+    class Counting(LocalSource):
+        def read(self, data_set, split):
+            read.append((data_set.name, split))
+            return super().read(data_set, split)
+
+    read = []
+    readable_sets(Counting(str(root)), "available")
+    assert read == [("sts12", "test"), ("stsb", "test"), ("stsb", "dev")]

@@ -135,6 +135,7 @@ def test_a_word_with_spaces_or_odd_characters_is_read(write):
         ("the\n", 1, "a word and its numbers"),
         ("the 1 2\ndog 1 nan\n", 2, "finite"),
         ("the 1 2\ndog inf 1\n", 2, "finite"),
+        ("the 1 2\ndog 1 1e39\n", 2, "finite in float32"),
         (b"the 1 2\n\xff\xfe 1 2\n", 2, "UTF-8"),
     ],
 )

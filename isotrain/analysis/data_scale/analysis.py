@@ -6,7 +6,7 @@ E examples, N rows (of a tagged sentence: its words).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,16 +14,18 @@ from isotrain.analysis.corpora import TEXTS, missing
 from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
 from isotrain.analysis.data_scale.diagnostic import read_diagnostic
 from isotrain.analysis.data_scale.examples import Examples, sentence_examples, tagged_examples
-from isotrain.analysis.data_scale.features import encoded
+from isotrain.analysis.data_scale.features import Encoded, encoded
 from isotrain.analysis.data_scale.figures import scale_pictures
 from isotrain.analysis.data_scale.measure import Plan, majority, measured
 from isotrain.analysis.data_scale.order import sizes
 from isotrain.analysis.data_scale.tables import scale_tables
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
 from isotrain.analysis.vectors import files_of
+from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
+from isotrain.record import CannotRunError
 from isotrain.tasks.conll import conll_file
 from isotrain.types import Encoder, Row, Source
 
@@ -38,15 +40,16 @@ class DataScale:
 
     The features of a sentence are the mean of its tokens, those of a pair (u, v, |u − v|, u·v),
     those of a word the mean of its tokens with those of its neighbours; they come from the encoder,
-    from a file of word vectors, and from random vectors for the encoder's own tokens. On each a
-    head is trained, see `train_head`, and scored on the dev split.
+    from a file of word vectors, and from random vectors for the encoder's own tokens, drawn anew
+    for each seed. On each a head is trained, see `train_head`, and scored on the dev split.
+    After a run (`from_run`) the encoder alone is measured again.
 
     Args:
         tasks: `available`, those of sst2, rte and snli that the source has, or a list.
         static: a file of word vectors, as `encoder=static` reads it; None = no such curve.
         lowercase: text is, before it is looked up in `static`.
         conll: a folder with train and dev files in CoNLL's columns; None = no such task.
-        diagnostic: a file of the diagnostic set of GLUE, for heads trained on all of snli.
+        diagnostic: a file of the diagnostic set of GLUE, for the heads of snli's largest size.
         layer: of the encoder, 0 to L; None = the last.
         hidden: units of the head's hidden layer; 0 = logistic regression.
         window: words on either side whose vectors a word's features have.
@@ -73,10 +76,10 @@ class DataScale:
         hidden: Annotated[int, Bounds(0)] = 0,
         window: Annotated[int, Bounds(0)] = 1,
         smallest: Annotated[int, Bounds(8)] = 32,
-        factor: Annotated[float, Bounds(above=1)] = 2.0,
+        factor: Annotated[float, Bounds(above=1)] = 4.0,
         seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5,
-        max_rows: Annotated[int, Bounds(8)] = 10_000,
-        max_evaluated: Annotated[int, Bounds(8)] = 2000,
+        max_rows: Annotated[int, Bounds(8)] = 5000,
+        max_evaluated: Annotated[int, Bounds(8)] = 1000,
         published: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         listed = TASKS if tasks == AVAILABLE else tasks
@@ -124,11 +127,14 @@ class DataScale:
         """Each task with each kind of features; what is quick comes first."""
         n_blocks = subject.encoder.n_blocks
         if (self.layer or 0) > n_blocks:
-            raise ValueError(
+            raise CannotRunError(
                 f"analysis.layer must lie in 0 to {n_blocks} for this encoder, got {self.layer}"
             )
+        others = (*[STATIC] * bool(self.static), RANDOM)
+        if subject.weights == AFTER:  # what training leaves as it was
+            others = ()
         for task in [*self._tasks(subject.source), *[CONLL] * bool(self.conll)]:
-            for features in (*[STATIC] * bool(self.static), RANDOM, ENCODER):
+            for features in (*others, ENCODER):
                 measure = partial(self._part, subject, task, features)
                 yield Part(f"{task}-{features}", measure)
 
@@ -150,15 +156,17 @@ class DataScale:
         file = self.diagnostic if task == "snli" else None
         diagnostic = None if file is None else read_diagnostic(file)
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
-        encoder = self._encoder(subject, features)
+        seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
+        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds, self.hidden)
+        encoder = self._encoder(subject, features, seeds[0])
         layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
-        own = subject._replace(encoder=encoder)
-        found = encoded(own, f"{task}-{features}", examples, layer)
-        plan = Plan(
-            sizes(examples.n_train, self.smallest, self.factor),
-            [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)],
-            self.hidden,
-        )
+
+        @lru_cache(maxsize=1)
+        def read(number: int) -> Encoded:
+            own = encoder if number == 0 else self._encoder(subject, features, seeds[number])
+            return encoded(subject._replace(encoder=own), f"{task}-{features}", examples, layer)
+
+        found = read(0)
         facts = {"task": task, "features": features}
         about: Record = {
             "kind": "features",
@@ -176,7 +184,7 @@ class DataScale:
             "source": encoder.source_id,
         }
         scores = measured(
-            found.features,
+            lambda number: read(number if features == RANDOM else 0).features,
             examples,
             plan,
             diagnostic,
@@ -192,12 +200,12 @@ class DataScale:
             return tagged_examples(self.conll, self.window, *most, seed)
         return sentence_examples(subject.source, task, *most, seed, more)
 
-    def _encoder(self, subject: Subject, features: str) -> Encoder:
+    def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
         if features == STATIC:
             return self._static
         if features == RANDOM:
             given = subject.encoder
-            return random_vectors(given.tokenizer, given.width, subject.seed, given.source_id)
+            return random_vectors(given.tokenizer, given.width, seed, given.source_id)
         return subject.encoder
 
     @cached_property

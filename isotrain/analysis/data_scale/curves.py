@@ -3,40 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from isotrain.analysis.types import Record
-from isotrain.reporting.statistics import Summary, summarize
 
 ENCODER, STATIC, RANDOM = "encoder", "static", "random"
 FEATURES = (ENCODER, STATIC, RANDOM)
+LEAST_FACTOR = 2.0  # of the data there are: below it "not reached" says nothing
 
-Curve = dict[int, list[float]]  # size -> scores of the seeds, in the order of the seeds
+
+class Point(NamedTuple):
+    """A score at a training size: mean over n seeds, their deviation, a 95 % interval."""
+
+    n: int
+    mean: float
+    sd: float | None  # None for one seed
+    low: float | None  # None where nothing varies
+    high: float | None
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """The mean between the ends of its interval; without one the mean itself."""
+        if self.low is None or self.high is None:
+            return (self.mean,) * 3
+        return self.low, self.mean, self.high
 
 
-def curves(records: Sequence[Record], column: str = "score") -> dict[str, dict[str, Curve]]:
-    """The curves of each task, by name.
+Curve = Mapping[int, Point]  # by size, rising
+
+
+def named(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
+    """Records with the name of the curve that they are of.
 
     They are called encoder, static, random; with several weights the encoder has a curve for
     each (`encoder before`), and the others one, as their vectors are the same.
     """
-    scores = [r for r in records if r["kind"] == "score" and r[column] is not None]
-    weights = list(dict.fromkeys(str(r["weights"]) for r in scores))
-    found: dict[str, dict[str, Curve]] = {}
+    weights = list(dict.fromkeys(str(r["weights"]) for r in records))
     for feature in FEATURES:
         for one in weights if feature == ENCODER else weights[:1]:
             name = f"{feature} {one}" if len(weights) > 1 and feature == ENCODER else feature
-            for r in scores:
+            for r in records:
                 if r["features"] == feature and r["weights"] == one:
-                    curve = found.setdefault(str(r["task"]), {}).setdefault(name, {})
-                    curve.setdefault(int(r["size"] or 0), []).append(float(r[column] or 0))
-    return found
+                    yield name, r
 
 
-def summaries(curve: Curve) -> dict[int, Summary]:
-    """Mean, deviation and t interval over the seeds, at each size."""
-    return {size: summarize(scores) for size, scores in sorted(curve.items())}
+def curves(
+    records: Sequence[Record], kind: str = "mean", by: str = "task"
+) -> dict[str, dict[str, Curve]]:
+    """The curves of each task (or of another key), by name."""
+    own = [r for r in records if r["kind"] == kind]
+    found: dict[str, dict[str, dict[int, Point]]] = {str(r[by]): {} for r in own}
+    for name, r in named(own):
+        low, high, sd = (
+            None if r[key] is None else _number(r, key) for key in ("low", "high", "sd")
+        )
+        point = Point(int(_number(r, "n_seeds")), _number(r, "mean"), sd, low, high)
+        found[str(r[by])].setdefault(name, {})[int(_number(r, "size"))] = point
+    return {
+        one: {name: dict(sorted(curve.items())) for name, curve in own_curves.items()}
+        for one, own_curves in found.items()
+    }
 
 
 def about(records: Sequence[Record], task: str) -> Record:
@@ -47,6 +75,20 @@ def about(records: Sequence[Record], task: str) -> Record:
 def measure(task: str) -> str:
     """What the scores of a task are."""
     return "F1 of entities" if task == "conll" else "accuracy"
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The nearest values, in squares, that never fall: neighbours that do share their mean.
+
+    >>> rising([1.0, 4.0, 2.0, 5.0])
+    [1.0, 3.0, 3.0, 5.0]
+    """
+    blocks: list[list[float]] = []
+    for value in values:
+        blocks.append([value])
+        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return [fmean(block) for block in blocks for _ in block]
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
@@ -70,7 +112,7 @@ def size_to_reach(means: Mapping[int, float], score: float) -> float:
 
 
 class Factor(NamedTuple):
-    """How many times the data of another curve a curve needs, in words; None = not defined."""
+    """How many times the data of another curve a curve needs, in words; None = not known."""
 
     value: str | None
     least: str | None
@@ -81,29 +123,31 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
     """How many times the data of the reference at `size` a curve needs for its score.
 
     `value` is from the means of both; `least` from the upper ends of the curve's 95 % intervals
-    and the lower end of the reference's, `most` from the other ends. `> x`: not reached with x
-    times the data, which is all; `≤ x`: reached at the smallest size.
+    and the lower end of the reference's, `most` from the other ends; all made `rising` over the
+    sizes. `> x`: not reached with x times the data, which is all, and None where x is below 2;
+    `≤ x`: reached at the smallest size.
 
-    >>> data_factor({32: [0.5, 0.6], 128: [0.7, 0.7]}, {32: [0.6, 0.6], 128: [0.8, 0.8]}, 32)
-    Factor(value='1.59', least='≤ 1', most='3.35')
+    >>> own = {32: Point(2, 0.55, 0.01, 0.5, 0.6), 128: Point(2, 0.7, 0.0, None, None)}
+    >>> reference = {32: Point(2, 0.6, 0.0, None, None), 128: Point(2, 0.8, 0.0, None, None)}
+    >>> data_factor(own, reference, 32)
+    Factor(value='1.59', least='≤ 1', most='2')
     """
-    own, goal = summaries(curve), summaries(reference)[size]
 
-    def told(side: int, goal_side: int) -> str:
-        means = {s: _ends(one)[side] for s, one in own.items()}
-        factor = size_to_reach(means, _ends(goal)[goal_side]) / size
+    def told(side: int, goal_side: int) -> str | None:
+        means, goals = (
+            dict(zip(one, rising([point.ends[at] for point in one.values()]), strict=True))
+            for one, at in ((curve, side), (reference, goal_side))
+        )
+        factor = size_to_reach(means, goals[size]) / size
         if math.isinf(factor):
-            return f"> {max(curve) / size:.3g}"
+            largest = max(curve) / size
+            return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
         return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
 
-    if goal.n == 1:
+    if all(point.low is None for point in (*curve.values(), reference[size])):
         return Factor(told(1, 1), None, None)
     return Factor(told(1, 1), told(2, 0), told(0, 2))
 
 
-def _ends(summary: Summary) -> tuple[float, float, float]:
-    """The ends of an interval around the mean; of equal values the value itself."""
-    low, high = summary.low, summary.high
-    if low is None or high is None:
-        return (summary.mean,) * 3
-    return low, summary.mean, high
+def _number(record: Record, key: str) -> float:
+    return float(record[key] or 0)

@@ -1,16 +1,16 @@
 """The diagnostic set of GLUE: what entailment turns on, category by category.
 
-N rows, C classes.
+N rows, R resamples, P vectors of predictions.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from isotrain.reporting.row_bootstrap import Floats
 from isotrain.tasks.snli import DATA
 from isotrain.types import Row
 
@@ -66,20 +66,28 @@ def read_diagnostic(file: Path) -> Diagnostic:
     return Diagnostic(rows, {ALL: np.ones(len(rows), dtype=bool), **masks})
 
 
-def matthews(gold_N: np.ndarray, predicted_N: np.ndarray) -> float:
+def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
     """The correlation of predicted and true classes, in [−1, 1]: 0 is chance, 1 all right.
+
+    `[R, P]`, of P vectors of predictions, where row n counts count_RN[r, n] times.
 
     R_K = (c·N − Σ_k p_k·t_k)/√((N² − Σ p_k²)(N² − Σ t_k²)), with c right of N rows, and of class k
     p_k predicted and t_k true; for two classes it is Matthews' coefficient. Where either side has
     one class only it is not defined, and 0 here. Gorodkin 2004, equation 8; the score of the
     diagnostic set (R₃).
 
-    >>> matthews(np.array([0, 1, 2, 2]), np.array([0, 1, 2, 2]))
-    1.0
+    >>> matthews(np.array([0, 1, 2, 2]), np.array([[0, 1, 2, 2]]), np.ones((1, 4))).tolist()
+    [[1.0]]
     """
-    n_classes = int(max(gold_N.max(), predicted_N.max())) + 1
-    true_C = np.bincount(gold_N, minlength=n_classes).astype(float)
-    predicted_C = np.bincount(predicted_N, minlength=n_classes).astype(float)
-    n, n_right = len(gold_N), int((gold_N == predicted_N).sum())
-    spread = (n**2 - predicted_C @ predicted_C) * (n**2 - true_C @ true_C)
-    return float((n_right * n - predicted_C @ true_C) / math.sqrt(spread)) if spread else 0.0
+    n_R1 = count_RN.sum(axis=1, keepdims=True)
+    covariance_RP = n_R1 * (count_RN @ (class_PN == label_N).T)
+    true_R1, predicted_RP = n_R1**2, n_R1**2 + np.zeros_like(covariance_RP)
+    for k in np.unique([*label_N, *class_PN.flat]):
+        t_R1, p_RP = count_RN @ (label_N == k)[:, None], count_RN @ (class_PN == k).T
+        covariance_RP -= t_R1 * p_RP
+        true_R1 = true_R1 - t_R1**2
+        predicted_RP -= p_RP**2
+    spread_RP = np.sqrt(true_R1 * predicted_RP)
+    found_RP: Floats = np.zeros_like(spread_RP)
+    np.divide(covariance_RP, spread_RP, found_RP, where=spread_RP > 0)
+    return found_RP

@@ -37,6 +37,7 @@ class Examples(NamedTuple):
     label_N: np.ndarray  # class; −1 = one that no training row has
     example_N: np.ndarray  # of each row, rising
     stratum_E: np.ndarray  # classes of examples, which keep their shares when some are drawn
+    group_E: np.ndarray  # examples of one group (a premise) are held out together
     words_E: list[list[str]]  # in lower case
     classes: tuple[str, ...]
     n_train: int  # examples
@@ -112,11 +113,23 @@ def tagged_examples(
     return _of_tagged([*train, *evaluated], kinds, classes, len(train), window)
 
 
-def unseen_shares(examples: Examples, chosen_E: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Share of the words of each scored example that no chosen training example has."""
-    seen = {word for e in chosen_E for word in examples.words_E[e]}
-    scored = (examples.words_E[e] for e in examples.scored_E)
-    return np.array([sum(w not in seen for w in words) / max(1, len(words)) for words in scored])
+def unseen_shares(
+    examples: Examples, order_E: Sequence[int] | np.ndarray, sizes: Sequence[int]
+) -> np.ndarray:
+    """Share `[sizes, scored]` of the words of each scored example that no training example has.
+
+    Training has the first n examples of an order, for each n of `sizes`.
+    """
+    place_of: dict[str, int] = {}  # of the first example that has a word
+    for place, e in enumerate(order_E):
+        for word in examples.words_E[e]:
+            place_of.setdefault(word, place)
+    found = np.zeros((len(sizes), examples.n_scored))
+    for column, e in enumerate(examples.scored_E):
+        if words := examples.words_E[e]:
+            places = np.array([place_of.get(word, len(order_E)) for word in words])
+            found[:, column] = [(places >= n).mean() for n in sizes]
+    return found
 
 
 def _of_rows(
@@ -141,6 +154,7 @@ def _of_rows(
         label_N=label_N,
         example_N=np.arange(len(rows)),
         stratum_E=label_N,
+        group_E=vector_NJ[:, 0],
         words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in rows],
         classes=classes,
         n_train=n_train,
@@ -176,6 +190,7 @@ def _of_tagged(
         label_N=np.array([number_of.get(tag, -1) for s in sentences for tag in s.tags]),
         example_N=text_V,
         stratum_E=np.unique(kinds, return_inverse=True)[1],
+        group_E=np.arange(len(sentences)),
         words_E=[[word.lower() for word in sentence.words] for sentence in sentences],
         classes=classes,
         n_train=n_train,

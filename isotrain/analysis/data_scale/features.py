@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from isotrain.analysis.data_scale.examples import NOWHERE, Examples
 from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise
 from isotrain.analysis.types import Subject
+from isotrain.encoders.static import TableEncoder
+from isotrain.heads import pair_features
 
 BLOCK = 4096  # rows whose moments are summed at a time
 
@@ -38,22 +41,19 @@ class Features:
         x_BJD = self._vector_VD[vector_BJ.clamp_min(0)]
         x_BJD[vector_BJ == NOWHERE] = 0.0
         if self._is_pair:
-            u, v = x_BJD.unbind(dim=1)
-            return torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+            return pair_features(*x_BJD.unbind(dim=1))
         return x_BJD.flatten(1)
 
-    def moments(self, row_n: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation `[F]` over some rows; 1 for what does not vary."""
-        sum_F = torch.zeros(self.width, dtype=torch.float64)
-        square_F = torch.zeros_like(sum_F)
-        for row_B in torch.split(row_n, BLOCK):
-            sum_F += self(row_B).double().sum(dim=0)
-        mean_F = sum_F / len(row_n)
-        for row_B in torch.split(row_n, BLOCK):
-            square_F += (self(row_B).double() - mean_F).square().sum(dim=0)
-        sd_F = (square_F / len(row_n)).sqrt()
-        varies_F = sd_F > 1e-6 * mean_F.abs().clamp_min(torch.finfo(torch.float32).tiny)
-        return mean_F.float(), sd_F.where(varies_F, 1.0).float()
+
+def moments(x_NF: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation `[F]` of rows; 1 for what does not vary."""
+    mean_F = x_NF.mean(dim=0, dtype=torch.float64)
+    square_F = torch.zeros_like(mean_F)
+    for x_BF in torch.split(x_NF, BLOCK):
+        square_F += (x_BF.double() - mean_F).square().sum(dim=0)
+    sd_F = (square_F / len(x_NF)).sqrt()
+    varies_F = sd_F > 1e-6 * mean_F.abs().clamp_min(torch.finfo(torch.float32).tiny)
+    return mean_F.float(), sd_F.where(varies_F, 1.0).float()
 
 
 class Encoded(NamedTuple):
@@ -62,15 +62,23 @@ class Encoded(NamedTuple):
     features: Features
     unknown_share: float  # of the tokens that are not special
     n_cut: int  # texts longer than `max_length`
-    n_absent: int  # vectors without a token: 0
+    n_absent: int  # vectors without a token, of word vectors without a known one: 0
 
 
 def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Encoded:
-    """The features of all rows at a layer; their vectors are means over tokens, none special."""
-    tokenizer = subject.encoder.tokenizer
-    tokens = tokenise(tokenizer, examples.texts, subject.max_length)
+    """The features of all rows at a layer; their vectors are means over tokens, none special.
+
+    Of word vectors they are means over the known tokens: an unknown word says nothing.
+    """
+    encoder = subject.encoder
+    tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
     spans, place_V = spans_of(tokens, examples)
-    (vector_VD,) = encode_rows(subject, name, tokens, spans, [layer])
+    n_absent = int((place_V == NOWHERE).sum())
+    if isinstance(encoder, TableEncoder):
+        vector_VD, n_unknown = _of_table(encoder, tokens, spans)
+        n_absent += n_unknown
+    else:
+        vector_VD = torch.from_numpy(encode_rows(subject, name, tokens, spans, [layer])[0])
     place_NJ = np.where(examples.vector_NJ == NOWHERE, NOWHERE, place_V[examples.vector_NJ])
     ordinary = [
         token
@@ -79,10 +87,10 @@ def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Enco
         if not special
     ]
     unknown = 0.0
-    if tokenizer.unk_token_id is not None:
-        unknown = ordinary.count(tokenizer.unk_token_id) / max(1, len(ordinary))
-    features = Features(torch.from_numpy(vector_VD), torch.from_numpy(place_NJ), examples.is_pair)
-    return Encoded(features, unknown, tokens.n_cut, int((place_V == NOWHERE).sum()))
+    if encoder.tokenizer.unk_token_id is not None:
+        unknown = ordinary.count(encoder.tokenizer.unk_token_id) / max(1, len(ordinary))
+    features = Features(vector_VD, torch.from_numpy(place_NJ), examples.is_pair)
+    return Encoded(features, unknown, tokens.n_cut, n_absent)
 
 
 def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
@@ -106,3 +114,15 @@ def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
             found.append((text, own_T[text][first], own_T[text][last - 1] + 1))
     at = np.array(found, dtype=np.int64).reshape(-1, 3)
     return Spans(at[:, 0], at[:, 1], at[:, 2]), place_V
+
+
+def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tensor, int]:
+    """The mean vector of the known tokens of each span, and how many spans have none (0)."""
+    unknown = encoder.tokenizer.unk_token_id
+    at = zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    ids = [tokens.ids[i][start:stop] for i, start, stop in at]
+    first_N = torch.tensor([0, *map(len, ids)])[:-1].cumsum(dim=0)
+    table_VD = encoder.embeddings.get_parameter("weight").cpu()
+    flat = torch.tensor([token for own in ids for token in own], dtype=torch.long)
+    mean_ND = embedding_bag(flat, table_VD, first_N, mode="mean", padding_idx=unknown)
+    return mean_ND, sum(set(own) == {unknown} for own in ids)

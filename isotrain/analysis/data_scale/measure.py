@@ -1,6 +1,6 @@
 """Scores of the heads of one task on one kind of features: every seed, every training size.
 
-E examples, N rows.
+E examples, N rows, S seeds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from isotrain.analysis.data_scale.diagnostic import Diagnostic, matthews
 from isotrain.analysis.data_scale.examples import Examples, unseen_shares
 from isotrain.analysis.data_scale.features import Features
 from isotrain.analysis.data_scale.head import train_head
+from isotrain.analysis.data_scale.intervals import mean_ratio, mean_score
 from isotrain.analysis.data_scale.order import held_out, nested_order
 from isotrain.analysis.types import Record
-from isotrain.tasks.conll import span_f1
+from isotrain.tasks.conll import entities
 
 
 class Plan(NamedTuple):
@@ -28,22 +29,47 @@ class Plan(NamedTuple):
     hidden: int  # units of a head
 
 
+class Tally(NamedTuple):
+    """What each scored example adds to a score Σ gain/Σ weight, `[E]` or `[S, E]`.
+
+    Accuracy: 1 or 0 of 1. F1 of entities: twice the right ones, of those in gold and predicted.
+    """
+
+    gain_E: np.ndarray
+    weight_E: np.ndarray
+
+    def score(self, kept_E: np.ndarray) -> float | None:
+        """The score of some examples; None where there are none."""
+        if not kept_E.any():
+            return None
+        return float(self.gain_E[kept_E].sum() / max(1.0, self.weight_E[kept_E].sum()))
+
+
 def measured(
-    features: Features,
+    features_of: Callable[[int], Features],
     examples: Examples,
     plan: Plan,
     diagnostic: Diagnostic | None,
     tell: Callable[[str], None],
 ) -> Iterator[Record]:
-    """A record for each seed and size; and for each category, by the heads of the largest size."""
+    """A record for each seed and size; and for each category, by the heads of the largest size.
+
+    Behind them the means over seeds with their intervals, for each size and each category.
+    `features_of` gives the features of the seed with a number.
+    """
     label_N = torch.from_numpy(examples.label_N)
     first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
+    tallies: dict[int, list[Tally]] = {size: [] for size in plan.sizes}
+    of_more: list[np.ndarray] = []
     for number, seed in enumerate(plan.seeds):
+        features = features_of(number)
         order = nested_order(examples.stratum_E[: examples.n_train], seed)
-        for size in plan.sizes:
+        unseen = unseen_shares(examples, order, plan.sizes)
+        for size, unseen_E in zip(plan.sizes, unseen, strict=True):
             tell(f"seed {number}, {size:,} training examples")
-            held_n = held_out(examples.stratum_E[order[:size]])
-            fit, held = (examples.rows_of(order[:size][part]) for part in (~held_n, held_n))
+            chosen_E = order[:size]
+            held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
+            fit, held = (examples.rows_of(chosen_E[part]) for part in (~held_n, held_n))
             head = train_head(
                 features,
                 label_N,
@@ -54,37 +80,48 @@ def measured(
                 seed=seed,
             )
             class_n = head.classes(features, torch.arange(first, len(features))).numpy()
-            scores = scored(examples, class_n, order[:size])
-            yield {"kind": "score", "size": size, "seed": number, **scores, "epochs": head.n_epochs}
+            tallies[size].append(tally(examples, class_n))
+            scores = by_unseen(tallies[size][-1], unseen_E)
+            facts: Record = {"kind": "score", "size": size, "seed": number}
+            yield {**facts, **scores, "epochs": head.n_epochs, "stopped": head.stopped}
         if diagnostic is not None:
-            more = class_n[examples.n_scored :]
-            gold = np.array([row["label"] for row in diagnostic.rows])
-            for category, mask_N in diagnostic.category.items():
-                yield {
-                    "kind": "diagnostic",
-                    "size": size,
-                    "seed": number,
-                    "category": category,
-                    "n": int(mask_N.sum()),
-                    "correlation": matthews(gold[mask_N], more[mask_N]) if mask_N.any() else None,
-                }
+            of_more.append(class_n[examples.n_scored :])
+    for size, own in tallies.items():
+        gain_SE, weight_SE = (np.stack(one) for one in zip(*own, strict=True))
+        yield {"kind": "mean", "size": size, **mean_ratio(gain_SE, weight_SE)}
+    if diagnostic is not None:
+        yield from _categories(diagnostic, np.stack(of_more), plan.sizes[-1])
 
 
-def scored(examples: Examples, class_n: np.ndarray, chosen_E: np.ndarray) -> Record:
-    """The score of predicted classes; and those of the halves with fewer and with more new words.
+def tally(examples: Examples, class_n: np.ndarray) -> Tally:
+    """What the scored examples add to the score of classes, predicted for all rows behind train."""
+    first = np.searchsorted(examples.example_N, examples.n_train)
+    if examples.gold_E is None:
+        row_n = examples.rows_of(examples.scored_E)
+        right_E = (class_n[row_n - first] == examples.label_N[row_n]).astype(float)
+        return Tally(right_E, np.ones_like(right_E))
+    found = []
+    for e in examples.scored_E:
+        rows = examples.rows_of(np.array([e])) - first
+        gold = entities(examples.gold_E[e])
+        own = entities([examples.classes[c] for c in class_n[rows]])
+        found.append((2.0 * len(gold & own), float(len(gold) + len(own))))
+    return Tally(*np.array(found).T)
 
-    A scored example is of the second half where a larger share of its words than the median's is
-    in none of the chosen training examples.
+
+def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
+    """The score; and those of the halves with fewer and with more new words.
+
+    A scored example is of the second half where its share of unseen words is above the median's.
     """
-    unseen_E = unseen_shares(examples, chosen_E)
     many_E = unseen_E > np.median(unseen_E)
     return {
-        "score": _score(examples, class_n, np.ones_like(many_E)),
+        "score": own.score(np.ones_like(many_E)),
         "n_scored": len(many_E),
         "unseen_share": float(unseen_E.mean()),
-        "score_few_unseen": _score(examples, class_n, ~many_E),
+        "score_few_unseen": own.score(~many_E),
         "n_few_unseen": int((~many_E).sum()),
-        "score_many_unseen": _score(examples, class_n, many_E),
+        "score_many_unseen": own.score(many_E),
         "n_many_unseen": int(many_E.sum()),
     }
 
@@ -97,15 +134,19 @@ def majority(examples: Examples) -> float | None:
     return float(counts.max() / counts.sum())
 
 
-def _score(examples: Examples, class_n: np.ndarray, kept_E: np.ndarray) -> float | None:
-    """Accuracy of the kept scored examples, or F1 of the entities of tagged ones."""
-    kept = examples.scored_E[kept_E]
-    if not len(kept):
-        return None
-    first = np.searchsorted(examples.example_N, examples.n_train)  # row of the first prediction
-    if examples.gold_E is None:
-        row_n = examples.rows_of(kept)
-        return float((class_n[row_n - first] == examples.label_N[row_n]).mean())
-    gold = [examples.gold_E[e] for e in kept]
-    rows = (examples.rows_of(np.array([e])) - first for e in kept)
-    return span_f1(gold, [[examples.classes[c] for c in class_n[own]] for own in rows])
+def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iterator[Record]:
+    """The correlation of each category: of every seed, then its mean."""
+    gold_N = np.array([row["label"] for row in diagnostic.rows], dtype=float)
+    means: list[Record] = []
+    for category, mask_N in diagnostic.category.items():
+        facts: Record = {"size": size, "category": category, "n": int(mask_N.sum())}
+        gold, own = gold_N[mask_N], class_SN[:, mask_N].astype(float)
+        every = np.ones((1, len(gold)))
+        scores = matthews(gold, own, every)[0].tolist() if len(gold) else [None] * len(own)
+        for number, score in enumerate(scores):
+            yield {"kind": "diagnostic", **facts, "seed": number, "correlation": score}
+        if len(gold):
+            nothing = np.zeros_like(own)  # one class, whose correlation is 0
+            mean = mean_score(own, nothing, gold, matthews, lowest=-1.0)
+            means.append({"kind": "category", **facts, **mean})
+    yield from means

@@ -31,21 +31,27 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
     return np.lexsort((class_N, place_N))
 
 
-def held_out(class_n: np.ndarray) -> np.ndarray:
+def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
     """Which of n ordered examples decide when training stops: of each class the 3rd, 8th, 13th ...
 
-    At least one does: the last, where no class has three.
+    Examples of a group stay together: those are groups, of the class of their first example. At
+    least one decides: the last, where no class has three. Where all are one group, examples do.
 
-    >>> held_out(np.array([0, 1, 0, 0, 1, 0])).tolist()
+    >>> held_out(np.array([0, 1, 0, 0, 1, 0]), np.arange(6)).tolist()
     [False, False, False, True, False, False]
+    >>> held_out(np.array([0, 1, 0, 0, 1, 0]), np.array([0, 1, 2, 3, 4, 3])).tolist()
+    [False, False, False, True, False, True]
     """
-    held_n = np.zeros(len(class_n), dtype=bool)
-    for one in np.unique(class_n):
-        (own,) = np.nonzero(class_n == one)
-        held_n[own[HELD_EVERY // 2 :: HELD_EVERY]] = True
-    if not held_n.any():
-        held_n[-1] = True
-    return held_n
+    first_g = np.sort(np.unique(group_n, return_index=True)[1])
+    if len(first_g) == 1:
+        group_n = first_g = np.arange(len(class_n))
+    held_g = np.zeros(len(first_g), dtype=bool)
+    for one in np.unique(class_n[first_g]):
+        (own,) = np.nonzero(class_n[first_g] == one)
+        held_g[own[HELD_EVERY // 2 :: HELD_EVERY]] = True
+    if not held_g.any():
+        held_g[-1] = True
+    return np.isin(group_n, group_n[first_g[held_g]])
 
 
 def sizes(n: int, smallest: int, factor: float) -> list[int]:

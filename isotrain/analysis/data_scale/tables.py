@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from isotrain.analysis.data_scale.curves import (
     ENCODER,
     Curve,
     Factor,
+    Point,
     about,
     curves,
     data_factor,
     measure,
-    summaries,
+    named,
 )
+from isotrain.analysis.data_scale.head import MOST_EPOCHS
 from isotrain.analysis.types import Cell, Record, Table
-from isotrain.reporting.statistics import Summary, summarize
+from isotrain.analysis.weights import AFTER
 
 HEAD = (
-    "the same head on all features: standardised by its training rows, trained on four fifths of "
+    "The same head on all features: standardised by its training rows, trained on four fifths of "
     "the examples of a class, stopped by the loss on the fifth"
+)
+HELD_OUT = {  # why that fifth is, or is not, of other texts
+    "sst2": " Phrases of one sentence may stand on both sides of that cut: heads may stop late.",
+    "rte": " Pairs of one premise stand on one side of that cut.",
+    "snli": " Pairs of one premise stand on one side of that cut.",
+}
+INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
+RUN_SAW = (
+    "after: where the run was trained on this very task, its encoder has seen these training "
+    "examples, the held-out fifth among them; dev is not among them, yet may have chosen the "
+    "run's checkpoint."
 )
 
 
@@ -27,7 +41,8 @@ def scale_tables(records: Sequence[Record]) -> Iterator[Table]:
     """Scores of each task, factors of data, unseen words, diagnostic categories, features."""
     found = curves(records)
     for task, own in found.items():
-        yield _score_table(task, own, about(records, task))
+        scores = [r for r in records if r["kind"] == "score" and r["task"] == task]
+        yield _score_table(task, own, about(records, task), scores)
     yield _factor_table(records, found)
     yield _unseen_table(records, found)
     if any(r["kind"] == "diagnostic" for r in records):
@@ -35,20 +50,28 @@ def scale_tables(records: Sequence[Record]) -> Iterator[Table]:
     yield _feature_table(records)
 
 
-def _score_table(task: str, own: dict[str, Curve], facts: Record) -> Table:
-    found = {name: summaries(curve) for name, curve in own.items()}
+def _score_table(
+    task: str, own: dict[str, Curve], facts: Record, scores: Sequence[Record]
+) -> Table:
     columns = ["examples", *(column for name in own for column in _columns(name))]
-    grid = sorted({size for summary in found.values() for size in summary})
-    rows = [[size, *(c for name in own for c in _cells(found[name].get(size)))] for size in grid]
-    seeds = sorted({summary.n for sizes in found.values() for summary in sizes.values()})
+    grid = sorted({size for curve in own.values() for size in curve})
+    rows = [
+        [size, *(c for curve in own.values() for c in _cells(curve.get(size)))] for size in grid
+    ]
+    seeds = sorted({point.n for curve in own.values() for point in curve.values()})
+    capped = [r for r in scores if r["stopped"] == "cap"]
     chance = facts["majority"]
     notes = [
         f"{measure(task)} on {facts['n_scored']:,} examples of the dev split of {task}; "
         f"n = {', '.join(map(str, seeds))} seeds, which draw the training examples (nested) and "
-        "train the head; mean, standard deviation and 95 % t interval over them. All of them have "
-        "the same examples at the last size.",
-        f"{HEAD[0].upper()}{HEAD[1:]}. {task} has {facts['n_train']:,} training examples here.",
+        "random vectors, and train the head; mean and standard deviation over them, 95 % interval "
+        f"{INTERVALS}. All of them have the same examples at the last size.",
+        f"{HEAD}.{HELD_OUT.get(task, '')} {len(capped):,} of {len(scores):,} heads "
+        f"({len(capped) / max(1, len(scores)):.0%}) were stopped by the cap of {MOST_EPOCHS} "
+        f"epochs, the others by that loss. {task} has {facts['n_train']:,} training examples here.",
     ]
+    if any(r["weights"] == AFTER for r in scores):
+        notes.append(RUN_SAW)
     if isinstance(chance, float):
         notes.append(f"The largest class has {chance:.1%} of the scored examples.")
     return Table(f"scores_{task}", f"Scores on {task}", columns, rows, notes)
@@ -61,15 +84,15 @@ def _factor_table(records: Sequence[Record], found: dict[str, dict[str, Curve]])
     rows: list[list[Cell]] = []
     for task, own in found.items():
         for reference in (name for name in own if name.startswith(ENCODER)):
-            for size, summary in summaries(own[reference]).items():
+            for size, point in own[reference].items():
                 factors = [
                     data_factor(own[name], own[reference], size)
-                    if name in own and _is_above(summary, about(records, task)["majority"])
+                    if name in own and _is_above(point, about(records, task)["majority"])
                     else Factor(None, None, None)
                     for name in others
                 ]
                 which = [reference] * several
-                rows.append([task, *which, size, summary.mean, *(c for f in factors for c in f)])
+                rows.append([task, *which, size, point.mean, *(c for f in factors for c in f)])
     columns = ["task", *["of"] * several, "examples", "encoder's score"]
     columns += [c for name in others for c in (name, f"{name} least", f"{name} most")]
     return Table(
@@ -79,32 +102,30 @@ def _factor_table(records: Sequence[Record], found: dict[str, dict[str, Curve]])
         rows,
         (
             "Where the mean curve of the other features first has the encoder's mean score, "
-            "straight over the logarithm of the size; least and most: from the ends of the 95 % "
-            "intervals of both.",
+            "straight over the logarithm of the size, both curves made to rise (isotonic means); "
+            f"least and most: from the ends of the 95 % intervals of both, {INTERVALS}.",
             "> x: not reached with x times the data, which is all there is; ≤ x: reached at the "
-            "smallest size already; –: the encoder's interval reaches down to the largest class, "
-            "so there is nothing to reach.",
+            "smallest size already; –: not reached with less than 2 times the data there are, or "
+            "the encoder's interval reaches down to the largest class, so there is nothing to "
+            "reach.",
         ),
     )
 
 
 def _unseen_table(records: Sequence[Record], found: dict[str, dict[str, Curve]]) -> Table:
-    few, many = curves(records, "score_few_unseen"), curves(records, "score_many_unseen")
+    scores = [r for r in records if r["kind"] == "score"]
     names = list(dict.fromkeys(name for own in found.values() for name in own))
+    halves = ("score_few_unseen", "score_many_unseen")
     rows: list[list[Cell]] = []
     for task, own in found.items():
-        for size in sorted(next(iter(own.values()))):
-            at = [r for r in records if r["kind"] == "score" and r["task"] == task]
-            at = [r for r in at if r["size"] == size]
-            share, n_few, n_many = (
-                sum(float(r[key] or 0) for r in at) / len(at)
-                for key in ("unseen_share", "n_few_unseen", "n_many_unseen")
-            )
+        for size in next(iter(own.values())):
+            at = [r for r in scores if (r["task"], r["size"]) == (task, size)]
+            facts = (_mean(at, key) for key in ("unseen_share", "n_few_unseen", "n_many_unseen"))
+            share, n_few, n_many = (value or 0.0 for value in facts)
             cells: list[Cell] = [task, size, share, round(n_few), round(n_many)]
             for name in names:
-                for half in (few, many):
-                    scores = half.get(task, {}).get(name, {}).get(size)
-                    cells.append(summarize(scores).mean if scores else None)
+                of_name = [r for one, r in named(at) if one == name]
+                cells += [_mean(of_name, half) for half in halves]
             rows.append(cells)
     columns = ["task", "examples", "unseen", "n few", "n many"]
     columns += [f"{name}, {half}" for name in names for half in ("few", "many")]
@@ -122,27 +143,25 @@ def _unseen_table(records: Sequence[Record], found: dict[str, dict[str, Curve]])
 
 def _diagnostic_table(records: Sequence[Record]) -> Table:
     rows = [r for r in records if r["kind"] == "diagnostic"]
-    size = int(rows[0]["size"] or 0)
-    found = curves([{**r, "kind": "score", "task": r["category"]} for r in rows], "correlation")
+    found = curves(records, "category", by="category")
+    size, seeds = int(rows[0]["size"] or 0), len({r["seed"] for r in rows})
     n_of = {str(r["category"]): r["n"] for r in rows}
     names = list(dict.fromkeys(name for own in found.values() for name in own))
     table: list[list[Cell]] = []
     for category, n in n_of.items():
         own = found.get(category, {})
-        summary = [
-            next(iter(summaries(own[name]).values())) if name in own else None for name in names
-        ]
-        table.append([category, n, *(cell for one in summary for cell in _cells(one))])
-    seeds = len({r["seed"] for r in rows})
+        points = [own[name][size] if name in own else None for name in names]
+        table.append([category, n, *(cell for point in points for cell in _cells(point))])
     return Table(
         "diagnostic",
-        "Categories of the diagnostic set, by heads trained on all of snli",
+        f"Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
         ["category", "n", *(column for name in names for column in _columns(name))],
         table,
         (
             f"Correlation R₃ of predicted and true classes (Gorodkin 2004), 0 = chance; a pair may "
-            f"be of several categories. Trained on {size:,} examples, {seeds} seeds; "
-            "mean, standard deviation and 95 % t interval over seeds, not over pairs.",
+            f"be of several categories. Trained on {size:,} examples of snli, {seeds} seeds; mean "
+            "and standard deviation over seeds, 95 % interval for other seeds and other pairs "
+            "together (crossed).",
         ),
     )
 
@@ -158,24 +177,31 @@ def _feature_table(records: Sequence[Record]) -> Table:
         columns,
         [[r[column] for column in columns] for r in own],
         (
-            "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
-            "a token, whose vector is 0; n_cut: texts longer than max_length.",
+            "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words "
+            "without a token (of word vectors: without a known one), whose vector is 0; n_cut: "
+            "texts longer than max_length.",
+            "Means over tokens leave [UNK] out where the vectors are static or random; random ones "
+            "are drawn anew for each seed, the first draw is named here.",
             *sources,
         ),
     )
 
 
-def _is_above(summary: Summary, chance: Cell) -> bool:
-    low = summary.mean if summary.low is None else summary.low
-    return not isinstance(chance, float) or low > chance
+def _is_above(point: Point, chance: Cell) -> bool:
+    return not isinstance(chance, float) or point.ends[0] > chance
+
+
+def _mean(records: Sequence[Record], key: str) -> float | None:
+    known = [float(value) for r in records if (value := r[key]) is not None]
+    return fmean(known) if known else None
 
 
 def _columns(name: str) -> list[str]:
     return [name, f"{name} sd", f"{name} 95 %"]
 
 
-def _cells(summary: Summary | None) -> list[Cell]:
-    if summary is None:
+def _cells(point: Point | None) -> list[Cell]:
+    if point is None:
         return [None] * 3
-    interval = None if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
-    return [summary.mean, summary.sd, interval]
+    interval = None if point.low is None else f"{point.low:.3f} to {point.high:.3f}"
+    return [point.mean, point.sd, interval]

@@ -18,11 +18,12 @@ from isotrain.analysis.layer_probe.data import (
     Budget,
     Examples,
     Pooling,
+    distinct_rows,
     features,
     read_examples,
 )
 from isotrain.analysis.layer_probe.figures import probe_pictures
-from isotrain.analysis.layer_probe.tables import probe_tables
+from isotrain.analysis.layer_probe.tables import EVALUATED, probe_tables
 from isotrain.analysis.linear_probe import (
     Probe,
     choose_penalty,
@@ -46,7 +47,6 @@ from isotrain.tasks.encoding import Form
 from isotrain.types import Source
 
 AVAILABLE = "available"
-EVALUATED = ("dev", "test")
 
 
 class LayerProbe:
@@ -57,7 +57,7 @@ class LayerProbe:
     are told by multinomial logistic regression (accuracy), the score of STS-B by ridge regression
     (Spearman). Features are standardised, the penalty and the layer chosen, on train alone; dev
     and test are only scored. Isotropy is that of the training rows that the features are made
-    of, each different sentence once.
+    of, each different one once.
 
     Args:
         tasks: `available`, or a list out of rte, wic, stsb, snli, sst2; a named one that the
@@ -153,7 +153,7 @@ class LayerProbe:
         if self.form == "cross":
             subject = subject._replace(encoder=SegmentedPairs(subject.encoder))
         rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
-        own = torch.unique(examples.place["train"])
+        own = distinct_rows(examples, "train")
         records: list[dict[str, Cell]] = []
         for layer, x_MD in enumerate(rows_LMD):
             subject.tell(f"probing layer {layer} of {len(rows_LMD) - 1} for {task}")

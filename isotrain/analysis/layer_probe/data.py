@@ -5,39 +5,28 @@ N examples, P = 1 or 2 rows of an example, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.corpora import TEXTS
 from isotrain.analysis.encode import Spans, Tokens, tokenise, whole_sentences
 from isotrain.analysis.pair_tokens import tokenise_pairs
 from isotrain.analysis.types import Subject
 from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.geometry.groups import hashed_order
-from isotrain.tasks import rte, snli, sst2, stsb, wic
+from isotrain.heads import pair_features
 from isotrain.tasks.encoding import Form
-from isotrain.tasks.sources import HIDDEN, SPLITS, DataSet, load_split
+from isotrain.tasks.sources import HIDDEN, SPLITS, load_split
 from isotrain.types import Row, Source
 
 Pooling = Literal["mean", "cls"]
-PAIR = ("sentence1", "sentence2")
 
 
-class _Texts(NamedTuple):
-    data_set: DataSet
-    fields: Sequence[str]
-
-
-TASKS: Mapping[str, _Texts] = {
-    "rte": _Texts(rte.DATA, PAIR),
-    "wic": _Texts(wic.DATA, PAIR),
-    "stsb": _Texts(stsb.DATA, PAIR),
-    "snli": _Texts(snli.DATA, PAIR),
-    "sst2": _Texts(sst2.DATA, ("sentence",)),
-}
+TASKS = {name: TEXTS[name] for name in ("rte", "wic", "stsb", "snli", "sst2")}
 
 
 class Budget(NamedTuple):
@@ -105,16 +94,26 @@ def read_examples(
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
     """What a probe reads of each example: its row, or (u, v, |u − v|, u·v) of its two.
 
-    The pair features are those of Conneau et al. 2017, as in `LinearHead`.
-
     >>> x = torch.tensor([[1.0], [3.0]])
     >>> features(x, torch.tensor([[0, 1]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
     if place_NP.shape[1] == 1:
         return x_ND[place_NP[:, 0]]
-    u, v = x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]]
-    return torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+    return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
+
+
+def distinct_rows(examples: Examples, split: str) -> Tensor:
+    """The numbers of the different rows of a split, rising: of equal tokens and span the first.
+
+    Such rows are equal in every layer, and repeated rows would raise every similarity.
+    """
+    tokens, spans = examples.tokens, examples.spans
+    found: dict[tuple[tuple[int, ...], int, int], int] = {}
+    for row in torch.unique(examples.place[split]).tolist():
+        ids = tuple(tokens.ids[spans.sentence_N[row]])
+        found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
+    return torch.tensor([*found.values()])
 
 
 def _rows(source: Source, task: str, split: str, budget: Budget) -> list[Row]:

@@ -8,14 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isotrain.analysis.layer_figures import Line, layer_figure
-from isotrain.analysis.types import Picture, Record
+from isotrain.analysis.layer_probe.tables import EVALUATED, ISOTROPY
+from isotrain.analysis.types import Cell, Picture, Record
 from isotrain.pages.panels import COLOURS
 
-ISOTROPY = {
-    "isoscore_corrected": "IsoScore, corrected (1 = isotropic)",
-    "mean_cosine": "mean cosine (0 = isotropic)",
-    "ln_partition": "ln I(W) (0 = isotropic)",
-}
+ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # what it would be
 NO_SKILL = "constant answer"
 Z = 1.96  # half of a 95 % interval in standard errors
 
@@ -30,7 +27,8 @@ def probe_pictures(records: Sequence[Record]) -> Iterator[Picture]:
     for task, own in by_task.items():
         title = f"{task}: {own[0]['measure']} of a linear probe"
         figure = layer_figure(_lines(own), title)
-        text = f"By layer: {title}, on dev and test, beside that of a constant answer on dev."
+        text = f"By layer: {title}, on the splits with gold"
+        text += f", beside a {NO_SKILL} on dev." if _constant(own[0]) is not None else "."
         yield Picture(f"scores_{task}", title, figure, text)
     if by_task:
         yield Picture(
@@ -47,20 +45,29 @@ def _lines(own: Sequence[Record]) -> list[Line]:
     names = list(dict.fromkeys(str(r["weights"]) for r in own))
     lines = []
     own = [_with_errors(r) for r in own]
-    for number, split in enumerate(s for s in ("dev", "test") if s in own[0]):
+    for number, split in enumerate(s for s in EVALUATED if s in own[0]):
         for name in names:
             found = [r for r in own if r["weights"] == name]
             label = split if len(names) == 1 else f"{name} {split}"
             line = Line.of(label, found, split, f"{split} error")
             lines.append(line._replace(colour=number))
-    constant = [r for r in own if r["weights"] == names[0]]
-    return [*lines, Line.of(NO_SKILL, constant, NO_SKILL)._replace(colour=len(COLOURS) - 1)]
+    constant = [r for r in own if r["weights"] == names[0] and r[NO_SKILL] is not None]
+    if constant:
+        lines.append(Line.of(NO_SKILL, constant, NO_SKILL)._replace(colour=len(COLOURS) - 1))
+    return lines
+
+
+def _constant(record: Record) -> Cell:
+    """The score on dev of always the same answer; None without gold. No answer correlates: 0."""
+    if "dev" not in record:
+        return None
+    return record["majority_dev"] if record["measure"] == "accuracy" else 0.0
 
 
 def _with_errors(record: Record) -> Record:
     """A record with the standard errors that its intervals stand for, and a constant's score."""
-    found = {**record, NO_SKILL: record.get("majority_dev", 0.0)}
-    for split in ("dev", "test"):
+    found = {**record, NO_SKILL: _constant(record)}
+    for split in EVALUATED:
         low, high = record.get(f"{split}_low"), record.get(f"{split}_high")
         if isinstance(low, float) and isinstance(high, float):
             found[f"{split} error"] = (high - low) / (2 * Z)
@@ -69,13 +76,13 @@ def _with_errors(record: Record) -> Record:
 
 def _against_isotropy(by_task: dict[str, list[Record]]) -> Figure:
     figure = Figure(figsize=(9.0, 0.6 + 2.3 * len(by_task)), layout="constrained")
-    axes = figure.subplots(len(by_task), len(ISOTROPY), squeeze=False)
+    axes = figure.subplots(len(by_task), len(ISOTROPIC), squeeze=False)
     for row, (task, own) in zip(axes, by_task.items(), strict=True):
-        for axis, column in zip(row, ISOTROPY, strict=True):
+        for axis, column in zip(row, ISOTROPIC, strict=True):
             _draw(axis, own, column)
         row[0].set_ylabel(f"{task}, {own[0]['measure']} (dev)", fontsize=8)
-    for axis, title in zip(axes[-1], ISOTROPY.values(), strict=True):
-        axis.set_xlabel(title, fontsize=8)
+    for axis, (column, ideal) in zip(axes[-1], ISOTROPIC.items(), strict=True):
+        axis.set_xlabel(f"{ISOTROPY[column]} ({ideal} = isotropic)", fontsize=8)
     return figure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from isotrain.analysis.types import Cell, Record, Table
+from isotrain.analysis.weights import AFTER
 
 ISOTROPY = {
     "isoscore_corrected": "IsoScore",
@@ -13,6 +14,11 @@ ISOTROPY = {
     "ln_partition_null": "its null",
 }
 EVALUATED = ("dev", "test")
+RUN_SAW = (
+    "after: where the run was trained on this very task, its encoder has seen all these training "
+    "rows, the held-out part among them, so that penalty and layer are chosen on a score that is "
+    "too good; dev may have chosen the run's checkpoint."
+)
 
 
 def probe_tables(records: Sequence[Record], features: str) -> Iterator[Table]:
@@ -50,6 +56,8 @@ def _tasks(
         "correlation 0; majority: on dev, of the class that train has most of.",
         "Intervals: Wilson for accuracy, Bonett and Wright (2000) for Spearman.",
     ]
+    if any(r["weights"] == AFTER for r in probes):
+        notes.append(RUN_SAW)
     if absent:
         notes.append(f"left out: {'; '.join(absent)}")
     columns = [*lead, *columns, "chance", "majority"]
@@ -79,12 +87,13 @@ def _several_weights(task: str, own: Sequence[Record], names: Sequence[str]) -> 
     for r in own:
         by_layer.setdefault(r["layer"], {})[str(r["weights"])] = r
     chosen = [f"{r['weights']} layer {r['layer']}" for r in own if r["is_chosen"]]
+    saw = [RUN_SAW] * (AFTER in names)
     for name, title, keys, notes in (
         (
             "layers",
             f"{own[0]['measure']} by layer",
             {s: s for s in EVALUATED if s in own[0]},
-            [_counts(own[0]), f"Train chooses: {', '.join(chosen)}."],
+            [_counts(own[0]), f"Train chooses: {', '.join(chosen)}.", *saw],
         ),
         ("isotropy", "isotropy by layer", ISOTROPY, [_cloud(own[0])]),
     ):

@@ -12,7 +12,7 @@ from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pai
 from isotrain.analysis.offline_isotropy.sst2 import measure_sst2
 from isotrain.analysis.offline_isotropy.tables import MEANINGS, result_tables
 from isotrain.analysis.offline_isotropy.transforms import NONE, RECIPES, Fitting, Numbers
-from isotrain.analysis.sts_sets import PLACES, SST2, check_sets, chosen_sets
+from isotrain.analysis.sts_sets import PLACES, SST2, check_sets, chosen_sets, readable_sets
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
 from isotrain.arguments import Bounds, checked
 from isotrain.record import CannotRunError
@@ -119,7 +119,7 @@ class OfflineIsotropy:
     def parts(self, subject: Subject) -> Iterator[Part]:
         """What is absent, then each set."""
         layer = self._layer(subject)
-        names, absent = chosen_sets(subject.source, self.sets)
+        names, pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
         ]
@@ -138,6 +138,7 @@ class OfflineIsotropy:
                     measure_pairs,
                     subject,
                     name,
+                    pairs[name],
                     layer,
                     fitting,
                     self.fit_on == "train",

@@ -37,6 +37,7 @@ class Scoring(NamedTuple):
 def measure_pairs(
     subject: Subject,
     name: str,
+    pairs: Pairs,
     layer: int,
     fitting: Fitting,
     of_train: bool,
@@ -48,7 +49,6 @@ def measure_pairs(
     Statistics come from the rows of the set itself, or `of_train` from rows of STS-B's train split.
     """
     data_set, split = PLACES[name]
-    pairs = read_pairs(subject.source, data_set, split)
     cloud = token_cloud(subject, name, pairs.sentences, layer)
     rows = sample(cloud, fitting.max_rows, fitting.seed)
     if of_train:
@@ -72,7 +72,11 @@ def measure_pairs(
     )
     subject.tell(f"{name}: scoring {len(pairs.gold_P):,} pairs")
     facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
-    records += scores(pairs, cosine_SP, [*fits], scoring, facts)
+    known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
+    records += (
+        {**record, **known.get(str(record.get("setting")), {})}
+        for record in scores(pairs, cosine_SP, [*fits], scoring, facts)
+    )
     return Found(records, row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {})
 
 

@@ -116,7 +116,8 @@ def _scored(own: Sequence[Record]) -> Iterator[str]:
 def _left_out(records: Sequence[Record]) -> Iterator[str]:
     """Sets and aggregates that were not measured, and why."""
     if absent := distinct(of_kind(records, "set left out"), "set"):
-        yield f"Not in this source: {', '.join(absent)}; records.csv says what was looked for."
+        told = "records.csv says what was looked for"
+        yield f"Not in this source, or without gold there: {', '.join(absent)}; {told}."
     left_out = of_kind(records, "aggregate left out")
     for name in distinct(left_out, "set"):
         mine = [r for r in left_out if r["set"] == name]

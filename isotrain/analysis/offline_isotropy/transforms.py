@@ -115,6 +115,7 @@ def fit_transform(x_MD: Tensor, name: str, numbers: Numbers, seed: int) -> Fitte
     count_K = torch.bincount(stats.assignment_N, minlength=n_clusters)  # type: ignore[arg-type]
     facts: dict[str, Cell] = {
         "n_clusters": n_clusters,
+        "n_directions": n_removed if recipe.removes else 0,  # of a cluster, where it is not small
         "smallest_cluster": int(count_K.min()),
         "directions_removed": int(stats.counters["directions_removed"]),
         "rows_borrowed": int(stats.counters["rows_borrowed"]),

@@ -9,7 +9,7 @@ import torch
 
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.sts_sets import PLACES, TEST_SETS, read_pairs
+from isotrain.analysis.sts_sets import PLACES, TEST_SETS, NoGoldError, read_pairs
 from isotrain.analysis.tails.treatments import TREATMENTS, pair_cosines, treatments
 from isotrain.analysis.types import Record, Subject
 from isotrain.geometry.groups import hashed_order
@@ -36,12 +36,18 @@ def sts_records(
 
     Sentences are means over all their tokens, CLS and SEP among them. All pairs of the test split
     of a set are ranked together. Whitening is fitted on the sentences of STS-B's train split that
-    are in none of the sets. `most` pairs of each set, drawn from the seed; None = all.
+    are in none of the sets. A set without gold has a record that says so. `most` pairs of each set,
+    drawn from the seed; None = all.
     """
+    records: list[Record] = []
     texts: dict[str, int] = {}
     pairs = {}
     for name in sets:
-        found = read_pairs(subject.source, PLACES[name].data_set, "test")
+        try:
+            found = read_pairs(subject.source, PLACES[name].data_set, "test")
+        except NoGoldError as error:
+            records.append({"kind": "sts left out", "set": name, "why": str(error)})
+            continue
         n = len(found.gold_P)
         own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
         at = [
@@ -54,7 +60,6 @@ def sts_records(
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
     tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
     rows = encode_rows(subject, "sts", tokens, whole_sentences(tokens))
-    records: list[Record] = []
     for layer, x_ND in enumerate(rows):
         subject.tell(f"STS, layer {layer} of {len(rows) - 1}")
         x = torch.from_numpy(x_ND)

@@ -34,7 +34,8 @@ def treated_tables(kinds: Mapping[str, Sequence[Record]], lead: list[str]) -> It
             ["The threshold of each layer is the best of train."],
         )
     if sts := kinds.get("sts", []):
-        yield _last_sts_table(sts, lead)
+        left_out = dict.fromkeys(str(r["why"]) for r in kinds.get("sts left out", []))
+        yield _last_sts_table(sts, lead, list(left_out))
         yield _sts_table(sts, lead)
 
 
@@ -122,7 +123,7 @@ def _wic_table(chosen: Sequence[Record], splits: Sequence[str], lead: list[str])
     )
 
 
-def _last_sts_table(sts: Sequence[Record], lead: list[str]) -> Table:
+def _last_sts_table(sts: Sequence[Record], lead: list[str], left_out: list[str]) -> Table:
     last = max(int(r["layer"] or 0) for r in sts)
     lines: list[list[Cell]] = []
     for own in _cases([r for r in sts if r["layer"] == last], ("set", "weights")):
@@ -141,6 +142,7 @@ def _last_sts_table(sts: Sequence[Record], lead: list[str]) -> Table:
             "CLS and SEP among them. Intervals: Bonett and Wright 2000.",
             f"Whitened by {sts[0]['n_fit']:,} sentences: those of STS-B's train split that are in "
             "no test set (many pairs of STS-B are those of older sets).",
+            *(f"Left out: {why}." for why in left_out),
         ],
     )
 

@@ -15,12 +15,14 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
-from isotrain.analysis.data_scale.measure import scored
+from isotrain.analysis.data_scale.examples import unseen_shares
+from isotrain.analysis.data_scale.measure import by_unseen, tally
 from isotrain.analysis.run import analyze
 from isotrain.analysis.types import Outcome
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.minilm import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
+from isotrain.record import CannotRunError
 from isotrain.tasks.sources import LocalSource
 from isotrain.types import EncoderOutput
 
@@ -102,7 +104,7 @@ def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tm
 
 @pytest.fixture
 def records(subject, vectors):
-    return measured(DataScale(static=vectors, seeds=3, smallest=16), subject)
+    return measured(DataScale(static=vectors, seeds=3, smallest=16, factor=2.0), subject)
 
 
 def test_every_kind_of_features_has_a_score_for_each_seed_and_size(records):
@@ -140,9 +142,9 @@ def test_the_seed_of_the_command_decides_every_number(subject, vectors):
 
 
 def test_caps_leave_the_first_examples_of_one_draw(subject):
-    analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=8)
+    analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=10)
     own = [r for r in measured(analysis, subject) if r["kind"] == "score"]
-    assert {r["size"] for r in own} == {8, 16, 40}
+    assert {r["size"] for r in own} == {10, 40}
     assert {r["n_scored"] for r in own} == {20}
 
 
@@ -152,11 +154,13 @@ def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path
     first = int(np.searchsorted(examples.example_N, examples.n_train))
     right = examples.label_N[first:]
     (chosen,) = np.nonzero([w[0] == "paris" for w in examples.words_E[: examples.n_train]])
-    found = scored(examples, right, chosen[:3])
+    (few,) = unseen_shares(examples, chosen[:3], [3])
+    found = by_unseen(tally(examples, right), few)
     assert (found["score"], found["n_scored"]) == (1, 60)
     assert found["n_few_unseen"] + found["n_many_unseen"] == 60
     assert found["score_few_unseen"] == 1
-    everything = scored(examples, right, np.arange(examples.n_train))
+    (none,) = unseen_shares(examples, np.arange(examples.n_train), [examples.n_train])
+    everything = by_unseen(tally(examples, right), none)
     assert everything["unseen_share"] == 0
     assert everything["score_many_unseen"] is None
 
@@ -193,6 +197,14 @@ def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
     (table,) = (t for t in analysis.tables(Outcome(records, {})) if t.name == "diagnostic")
     assert [row[:2] for row in table.rows] == [[k, n] for k, n in n_of.items()]
     assert table.rows[2][2:5] == [None, None, None]
+    assert "largest size (96)" in table.title
+    (mean,) = [r for r in records if r["kind"] == "category" and r["features"] == "encoder"][:1]
+    scores = [
+        r["correlation"] for r in own if r["features"] == "encoder" and r["category"] == "all"
+    ]
+    assert mean["mean"] == pytest.approx(np.mean(scores))
+    assert mean["low"] < mean["mean"] < mean["high"]
+    assert table.rows[0][4] == f"{mean['low']:.3f} to {mean['high']:.3f}"
 
 
 def drawn(records):
@@ -217,6 +229,15 @@ def test_tables_say_score_interval_seeds_and_method(records):
     ]
     assert any("n = 3 seeds" in note and "32 examples" in note for note in scores.notes)
     assert any("largest class has" in note for note in scores.notes)
+    assert any("0 of 36 heads (0%) were stopped by the cap" in note for note in scores.notes)
+    (mean,) = (
+        r
+        for r in records
+        if (r["kind"], r["task"], r["features"], r.get("size")) == ("mean", "rte", "static", 96)
+    )
+    half = 1.96 * (0.25 / 32) ** 0.5  # of the examples alone, about
+    assert mean["high"] - mean["low"] > half
+    assert scores.rows[-1][at + 2] == f"{mean['low']:.3f} to {mean['high']:.3f}"
     factors = tables["data_factor"]
     assert len(factors.rows) == 2 * 4
     assert list(factors.columns)[3:] == [
@@ -248,7 +269,8 @@ def test_without_word_vectors_that_curve_is_left_out(records):
 
 
 def test_before_and_after_a_run_stand_side_by_side(records):
-    both = [{**r, "weights": w} for w in ("before", "after") for r in records]
+    after = [{**r, "weights": "after"} for r in records if r["features"] == "encoder"]
+    both = [{**r, "weights": "before"} for r in records] + after
     tables, pictures = drawn(both)
     columns = tables["scores_rte"].columns
     assert [c for c in columns if " sd" in c] == [
@@ -257,18 +279,43 @@ def test_before_and_after_a_run_stand_side_by_side(records):
         "static sd",
         "random sd",
     ]
+    assert any("has seen these training" in note for note in tables["scores_rte"].notes)
+    assert not any("has seen" in note for note in drawn(records)[0]["scores_rte"].notes)
     factors = tables["data_factor"]
     assert factors.columns[1] == "of"
     assert {row[1] for row in factors.rows} == {"encoder before", "encoder after"}
     assert len(pictures[0].figure.axes[0].collections) == 4
 
 
-def test_one_seed_has_no_interval(subject):
+def test_after_a_run_what_training_leaves_as_it_was_is_not_measured_again(subject, vectors):
+    analysis = DataScale(tasks=["rte"], static=vectors)
+    weights = ("as given", "before", "after")
+    names = [[p.name for p in analysis.parts(subject._replace(weights=one))] for one in weights]
+    assert names[0] == names[1] == ["rte-static", "rte-random", "rte-encoder"]
+    assert names[2] == ["rte-encoder"]
+
+
+def test_random_vectors_are_drawn_anew_for_each_seed(subject):
+    analysis = DataScale(tasks=["rte"])
+    first, again, other = (
+        analysis._encoder(subject, "random", seed).embeddings.weight for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    # All seeds are given all examples: what differs at the last size is their vectors.
+    plain = {"tasks": ["rte"], "seeds": 4, "smallest": 96}
+    own = [r for r in measured(DataScale(**plain), subject) if r["kind"] == "score"]
+    assert len({r["score"] for r in own if r["features"] == "random"}) > 1
+
+
+def test_one_seed_has_no_deviation_and_an_interval_over_examples(subject):
     own = measured(DataScale(tasks=["rte"], seeds=1), subject)
-    tables, pictures = drawn(own)
+    tables, _ = drawn(own)
     assert {row[2] for row in tables["scores_rte"].rows} == {None}
-    assert {row[3] for row in tables["scores_rte"].rows} == {None}
-    assert not pictures[0].figure.axes[0].collections
+    mean = [r for r in own if r["kind"] == "mean"][-1]
+    assert mean["high"] - mean["low"] == pytest.approx(
+        2 * 2.04 * (mean["mean"] * (1 - mean["mean"]) / 32) ** 0.5, rel=0.12
+    )
 
 
 def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
@@ -310,7 +357,7 @@ def test_arguments_out_of_range_are_refused(subject):
         DataScale(tasks=["wic"])
     with pytest.raises(ValueError, match=r"analysis\.tasks must be available or a list"):
         DataScale(tasks="rte")
-    with pytest.raises(ValueError, match=r"analysis\.layer must lie in 0 to 1"):
+    with pytest.raises(CannotRunError, match=r"analysis\.layer must lie in 0 to 1"):
         list(DataScale(layer=2).parts(subject))
     with pytest.raises(ValueError, match="factor must be above 1"):
         DataScale(factor=1.0)

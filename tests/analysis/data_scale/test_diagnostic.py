@@ -56,9 +56,15 @@ def test_the_correlation_is_that_of_sklearn(n_classes, skill):
     gold = draw.integers(n_classes, size=200)
     other = draw.integers(n_classes, size=200) // 2  # not all classes
     predicted = np.where(draw.random(200) < skill, gold, other)
-    assert matthews(gold, predicted) == pytest.approx(matthews_corrcoef(gold, predicted), abs=1e-12)
+    other = np.roll(predicted, 1)
+    times = draw.integers(3, size=200)
+    found = matthews(gold, np.stack([predicted, other]), np.stack([np.ones(200), times]))
+    for p, own in enumerate((predicted, other)):
+        assert found[0, p] == pytest.approx(matthews_corrcoef(gold, own), abs=1e-12)
+        repeated = matthews_corrcoef(np.repeat(gold, times), np.repeat(own, times))
+        assert found[1, p] == pytest.approx(repeated, abs=1e-12)
 
 
 def test_one_class_alone_is_chance():
-    assert matthews(np.array([0, 1, 2]), np.array([1, 1, 1])) == 0
-    assert matthews(np.array([1, 1]), np.array([1, 1])) == 0
+    for gold, own in (([0, 1, 2], [1, 1, 1]), ([1, 1, 1], [1, 1, 1])):
+        assert matthews(np.array(gold), np.array([own]), np.ones((1, 3))).tolist() == [[0]]

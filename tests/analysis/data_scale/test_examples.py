@@ -12,9 +12,10 @@ from isotrain.analysis.data_scale.examples import (
     tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.data_scale.features import Features, encoded, spans_of
+from isotrain.analysis.data_scale.features import Features, encoded, moments, spans_of
 from isotrain.analysis.encode import tokenise
 from isotrain.encoders.random_vectors import random_vectors
+from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
 
 
 class Rows:
@@ -51,6 +52,7 @@ def test_a_text_that_stands_in_several_rows_is_read_once():
     assert told[2] == ["the cat", "A fish sees"]
     assert (found.n_train, found.n_scored, found.is_pair) == (2, 1, True)
     assert found.scored_E.tolist() == [2]
+    assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in told[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
 
@@ -129,8 +131,10 @@ def test_the_share_of_unseen_words_is_of_the_chosen_examples():
     found = sentence_examples(PAIRS, "snli", 10, 10, 0)
     dog = [e for e in range(2) if "dog" in found.words_E[e] and "bird" not in found.words_E[e]]
     assert found.words_E[2] == ["the", "cat", "a", "fish", "sees"]
-    assert unseen_shares(found, dog).tolist() == [1 / 5]  # fish
-    assert unseen_shares(found, [1 - dog[0]]).tolist() == [3 / 5]  # the, cat, fish
+    bird = 1 - dog[0]
+    assert unseen_shares(found, [*dog, bird], [1, 2]).tolist() == [[1 / 5], [1 / 5]]  # fish
+    assert unseen_shares(found, [bird, *dog], [1, 2]).tolist() == [[3 / 5], [1 / 5]]
+    assert unseen_shares(found, [bird], [1]).tolist() == [[3 / 5]]  # the, cat, fish
 
 
 def test_features_of_pairs_and_neighbours():
@@ -152,7 +156,7 @@ def test_moments_are_those_of_the_rows():
     index = torch.randint(50, (9000, 2), generator=generator)
     features = Features(vectors, index, is_pair=True)
     chosen = torch.arange(0, 9000, 2)
-    mean, sd = features.moments(chosen)
+    mean, sd = moments(features(chosen))
     x = features(chosen).double().numpy()
     assert np.allclose(mean, x.mean(axis=0), rtol=1e-6)
     assert np.allclose(sd, x.std(axis=0), rtol=1e-6)
@@ -212,3 +216,25 @@ def test_an_empty_sentence_is_0_and_unknown_tokens_are_counted(tiny_encoder, sub
     assert own.features(torch.tensor([empty])).tolist() == [[0.0] * 8]
     assert own.n_absent == 1
     assert own.unknown_share == pytest.approx(2 / 4)  # dog, dog, and two of no known letter
+
+
+def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
+    table = torch.tensor([[0.0, 0.0]] * 4 + [[1.0, 2.0], [3.0, -2.0]])
+    encoder = TableEncoder(table, word_tokenizer([*SPECIALS.values(), "dog", "cat"], True), "two")
+    texts = ["dog runs cat", "runs away", "", "cat barks loudly"]
+    source = Rows(
+        train=[{"sentence": text, "label": i % 2} for i, text in enumerate(texts)],
+        dev=[{"sentence": "dog", "label": 0}],
+    )
+    found = sentence_examples(source, "sst2", 10, 10, 0)
+    own = encoded(subject_of(encoder), "rows", found, layer=0)
+    told = {
+        found.texts[place]: own.features(torch.tensor([row]))[0].tolist()
+        for row, (place,) in enumerate(found.vector_NJ)
+    }
+    assert told == {
+        "dog runs cat": [2, 0], "runs away": [0, 0], "": [0, 0],
+        "cat barks loudly": [3, -2], "dog": [1, 2],
+    }  # fmt: skip
+    assert own.n_absent == 2
+    assert own.unknown_share == pytest.approx(5 / 9)

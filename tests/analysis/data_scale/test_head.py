@@ -86,20 +86,64 @@ def test_it_keeps_the_epoch_of_the_least_held_out_loss(monkeypatch):
     x, y = cloud(400)
     y[torch.arange(0, 400, 3)] ^= 1  # labels that are hard to learn
     head = trained(x, y, 120, 40)
+    assert head.stopped == "patience"
     losses = []
     for n_epochs in range(1, head.n_epochs + 1):
         monkeypatch.setattr(scale_head, "MOST_EPOCHS", n_epochs)
-        losses.append(trained(x, y, 120, 40).loss(rows(x), torch.arange(120, 160), y))
+        short = trained(x, y, 120, 40)
+        losses.append(held_loss(short, x, y, 120, 160))
+        assert short.stopped == ("cap" if n_epochs < head.n_epochs else "patience")
     assert losses == sorted(losses, reverse=True)
-    assert losses[0] > losses[-1]
-    assert losses[-1] == head.loss(rows(x), torch.arange(120, 160), y)
-    assert head.n_epochs == losses.index(losses[-1]) + 1 + scale_head.PATIENCE < 100
+    assert losses[0] > losses[-1] == held_loss(head, x, y, 120, 160)
+    # Five epochs together brought little; the five that end one before them more.
+    assert losses[-1] > losses[-1 - scale_head.PATIENCE] - scale_head.SETTLED
+    assert losses[-2] < losses[-2 - scale_head.PATIENCE] - scale_head.SETTLED
+
+
+def held_loss(head, x_ND, label_N, start, stop):
+    z_nD = (x_ND[start:stop] - head.mean_F) / head.sd_F
+    with torch.no_grad():
+        return float(torch.nn.functional.cross_entropy(head.network(z_nD), label_N[start:stop]))
+
+
+def tokens(n, f, n_classes=9, seed=0):
+    """Rows as of words: few directions hold most variance, and one class most rows."""
+    generator = torch.Generator().manual_seed(seed)
+    share = torch.tensor([0.8] + [0.2 / (n_classes - 1)] * (n_classes - 1))
+    label_N = torch.multinomial(share, n, replacement=True, generator=generator)
+    z_NF = torch.randn(n, f, generator=generator)
+    z_NF[:, :64] += 0.4 * torch.randn(n_classes, 64, generator=generator)[label_N]
+    x_NF = z_NF * torch.arange(1.0, f + 1) ** -0.5
+    for _ in range(3):  # turned, so that no feature is a direction of its own
+        normal_F = torch.nn.functional.normalize(torch.randn(f, generator=generator), dim=0)
+        x_NF -= 2 * (x_NF @ normal_F)[:, None] * normal_F
+    return x_NF, label_N
+
+
+def test_of_many_words_patience_ends_the_training_and_more_of_them_score_better():
+    x, y = tokens(4000, 1024)
+    scores = []
+    for n in (500, 2000):
+        head = trained(x, y, n, n // 4, n_classes=9)
+        assert head.stopped == "patience"
+        assert head.n_epochs < scale_head.MOST_EPOCHS / 2
+        scores.append(accuracy(head, x, y, 2500))
+    assert scores[1] > scores[0] + 0.01
 
 
 def test_where_nothing_that_is_learned_helps_it_stops_at_once():
     x, y = cloud(60)
     y[48:] = 1 - y[48:]
     assert trained(x, y, 48, 12).n_epochs == 1 + scale_head.PATIENCE
+
+
+def test_classes_that_a_plane_parts_end_by_patience_too():
+    x, y = cloud(300)
+    x[:, 0] = (2 * y - 1) * 1e-3
+    head = trained(x, y, 200, 50)
+    assert head.stopped == "patience"
+    assert head.n_epochs < scale_head.MOST_EPOCHS / 2
+    assert accuracy(head, x, y, 250) == 1
 
 
 def test_a_constant_feature_does_no_harm():

@@ -40,7 +40,7 @@ def test_the_order_of_the_data_set_does_not_decide_who_is_drawn_first():
 @pytest.mark.parametrize("n", [8, 32, 100, 1000])
 def test_a_fifth_of_every_class_is_held_out(n):
     own = UNEVEN[nested_order(UNEVEN, 0)[:n]]
-    held = held_out(own)
+    held = held_out(own, np.arange(n))
     for one in range(3):
         count = int((own == one).sum())
         assert abs(held[own == one].sum() - count / 5) <= 0.6
@@ -48,7 +48,21 @@ def test_a_fifth_of_every_class_is_held_out(n):
 
 
 def test_something_is_held_out_in_any_case():
-    assert held_out(np.array([0, 1, 2, 3])).tolist() == [False, False, False, True]
+    one_of_each = np.array([0, 1, 2, 3])
+    assert held_out(one_of_each, np.arange(4)).tolist() == [False, False, False, True]
+    assert held_out(one_of_each, np.zeros(4)).tolist() == [False, False, False, True]
+
+
+def test_no_group_stands_on_both_sides_and_a_fifth_is_held_out_still():
+    premise = np.repeat(np.arange(200), 3)  # three pairs of each, one a class
+    label = np.tile([0, 1, 2], 200)
+    order = nested_order(label, 0)
+    held = held_out(label[order], premise[order])
+    assert not set(premise[order][held]) & set(premise[order][~held])
+    assert abs(held.sum() - 120) <= 6
+    assert set(label[order][held]) == {0, 1, 2}
+    by_pair = held_out(label[order], np.arange(600))
+    assert set(premise[order][by_pair]) & set(premise[order][~by_pair]), "which pairs would not do"
 
 
 @pytest.mark.parametrize(

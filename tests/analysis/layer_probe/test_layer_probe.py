@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2Model
 
 from isotrain.analysis.encode import encode_rows, padded
 from isotrain.analysis.layer_probe.analysis import LayerProbe
-from isotrain.analysis.layer_probe.data import Budget, features, read_examples
+from isotrain.analysis.layer_probe.data import Budget, distinct_rows, features, read_examples
 from isotrain.analysis.linear_probe import fit_logistic
 from isotrain.analysis.pair_tokens import SegmentedPairs, tokenise_pairs
 from isotrain.analysis.types import Outcome, Subject
@@ -137,6 +137,16 @@ def test_a_split_without_gold_has_no_score(subject):
     assert any("no gold in test" in note for note in tables["layers_rte"].notes)
 
 
+def test_without_gold_on_dev_no_constant_answer_is_drawn(subject):
+    records = probed(LayerProbe(["rte"], penalties=[1.0]), subject)
+    kept = [{k: v for k, v in r.items() if "dev" not in k} for r in records]
+    for own, labels in ((records, ["dev", "constant answer"]), (kept, [])):
+        picture, *_ = LayerProbe(["rte"]).pictures(Outcome(own, {}))
+        drawn = [line.get_label() for line in picture.figure.axes[0].lines]
+        assert [label for label in drawn if not label.startswith("_")] == labels
+        assert ("constant answer" in picture.description) == bool(labels)
+
+
 def test_a_graded_score_is_read_by_rank(subject):
     records = probed(LayerProbe(["stsb"]), subject)
     assert {r["measure"] for r in records} == {"spearman"}
@@ -232,6 +242,36 @@ def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
     assert records[1]["mean_cosine"] != pytest.approx(float(mean_cosine(repeated)), rel=1e-6)
 
 
+def test_rows_that_are_equal_count_once_in_isotropy_in_every_form(subject, data_dir, tmp_path):
+    """WiC has a sentence in several pairs, and a data set a pair twice."""
+    for task in ("wic", "rte"):
+        file = data_dir / task / "train.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        (tmp_path / "twice" / task).mkdir(parents=True)
+        for split in ("dev", "train"):
+            own = (file.parent / f"{split}.jsonl").read_text(encoding="utf-8")
+            twice = "\n".join([*lines, *lines]) if split == "train" else own
+            (tmp_path / "twice" / task / f"{split}.jsonl").write_text(twice, encoding="utf-8")
+    twice = subject._replace(source=LocalSource(str(tmp_path / "twice")), max_length=200)
+    for task, form in (("wic", "bi"), ("wic", "cross"), ("rte", "cross")):
+        examples = read_examples(twice, task, form, "mean", ALL)
+        own = distinct_rows(examples, "train").tolist()
+        tokens, spans = examples.tokens, examples.spans
+        content = [
+            (tuple(tokens.ids[s]), a, b)
+            for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+        ]
+        train = [content[row] for row in examples.place["train"].unique().tolist()]
+        assert len(own) == len({content[row] for row in own}) == len(set(train)) <= len(train) / 2
+    analysis = LayerProbe(["rte"], form="cross", penalties=[1.0], max_train=200)
+    (tmp_path / "once").mkdir()
+    once = probed(analysis, subject._replace(max_length=200, folder=tmp_path / "once"))
+    again = probed(analysis, twice)
+    assert [r["n_rows"] for r in once] == [r["n_rows"] for r in again]
+    for one, two in zip(once, again, strict=True):
+        assert one["mean_cosine"] == pytest.approx(two["mean_cosine"], abs=1e-5)
+
+
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_the_target_words_of_wic_are_its_rows(subject, form):
     whole = subject._replace(max_length=200)
@@ -306,6 +346,12 @@ def test_before_and_after_stand_side_by_side(subject, data_dir, tmp_path):
     assert [row[at] for row in isotropy.rows] == list(values.values())
     assert all(row[at] != row[at + 1] for row in isotropy.rows)
     assert [row[0] for row in tables["tasks"].rows] == ["before", "after"]
+    for noted in (table, tables["tasks"]):
+        assert any("the held-out part among them" in note for note in noted.notes)
+    assert not any("→" in str(cell) for t in tables.values() for row in t.rows for cell in row)
+    assert not any("→" in note for t in tables.values() for note in t.notes)
+    (alone, *_) = analysis.tables(Outcome([{**r, "weights": "as given"} for r in before], {}))
+    assert not any("held-out part among them" in note for note in alone.notes)
     pictures = list(analysis.pictures(outcome))
     legend = pictures[0].figure.axes[0].get_legend()
     assert [t.get_text() for t in legend.get_texts()] == [

@@ -210,10 +210,18 @@ def test_published_figures_name_what_is_measured(published, outcome):
         assert figure.where["set"] in PLACES
         assert figure.where["setting"] in OfflineIsotropy().settings
         assert figure.column in columns
-    for one in beside(published, outcome.records, "tiny"):
-        assert (one.here is not None) == (
-            one.published.where["set"] in ("sts12", "stsb", "stsb_dev")
-        )
+        kind = "cloud" if figure.column == "partition" else "similarity"
+        own = of(outcome, kind=kind, setting=figure.where["setting"])
+        assert set(figure.where) <= set(own[0])
+    # The outcome has another layer and other numbers of clusters than were published.
+    assert all(one.here is None for one in beside(published, outcome.records, "tiny"))
+    numbers = {"layer": 2, "n_clusters": 3, "n_directions": 2}
+    for figure in published:
+        where = {
+            k: min(v, numbers.get(k, v)) if k in numbers else v for k, v in figure.where.items()
+        }
+        (one,) = beside([figure._replace(where=where)], outcome.records, "tiny")
+        assert (one.here is not None) == (where["set"] in ("sts12", "stsb", "stsb_dev"))
 
 
 def test_the_check_against_published_figures_on_stored_results(published):
@@ -228,6 +236,50 @@ def test_the_check_against_published_figures_on_stored_results(published):
     for off, n_wrong in ((0.049, 0), (0.051, 4)):
         records = [{**f.where, "spearman": f.value + off, "weights": "as given"} for f in own]
         assert len(disagreements(beside(published, records, name))) == n_wrong
+
+
+BERT = "google-bert/bert-base-uncased"
+
+
+def stored(figures, off=0.0, **changes):
+    """Records as if each figure had been measured, `off` of its tolerance away."""
+    return [
+        {**f.where, **changes, f.column: f.value - off * (f.tolerance or 0), "weights": "as given"}
+        for f in figures
+    ]
+
+
+def test_the_check_of_bert_on_stored_results(published):
+    own = [figure for figure in published if figure.encoder == BERT]
+    judged = [figure for figure in own if figure.tolerance is not None]
+    assert (len(own), len(judged)) == (31, 27)
+    assert disagreements(beside(published, stored(own, 0.99), BERT)) == []
+    assert len(disagreements(beside(published, stored(own, 1.01), BERT))) == 27
+    # What was measured elsewhere, or fitted otherwise, does not stand beside them.
+    other = beside(published, stored(own, layer=11), BERT)
+    assert all(one.here is None for one in other)
+    for key, value in (("fitted_on", "stsb train"), ("n_clusters", 8), ("n_directions", 3)):
+        changed = stored([f for f in own if key in f.where], **{key: value})
+        assert all(one.here is None for one in beside(published, changed, BERT))
+
+
+def test_tolerances_hold_what_the_reasons_beside_them_say(published):
+    of_bert = [figure for figure in published if figure.encoder == BERT]
+    for figure in of_bert:
+        where = figure.where
+        if figure.tolerance is None:
+            assert where["setting"] in ("mean", "mean_pca")
+        elif figure.column == "partition":
+            assert "one sign of each eigenvector, here both" in figure.source
+            lowest = figure.value - figure.tolerance
+            least = {"none": -0.001, "kmeans_mean": 0.03}.get(where["setting"], 0.1)
+            assert least <= lowest + 1e-9 <= figure.value / 2
+        else:
+            assert figure.tolerance == (3.0 if where["set"] == "stsb_dev" else 7.5)
+        assert ("uncased checkpoint" in figure.source) == (where["set"] != "stsb_dev")
+    (sick,) = (figure for figure in of_bert if figure.where["set"] == "sickr")
+    assert "4,927" in sick.source
+    assert "9,927" in sick.source
 
 
 @pytest.mark.slow

@@ -83,6 +83,15 @@ def test_sets_that_a_source_has(source, tmp_path, data_dir):
     assert sts_sets(LocalSource(str(tmp_path / "only"))) == []  # nothing to fit whitening on
 
 
+def test_a_set_without_gold_is_left_out_and_named(source, tiny_encoder, tmp_path):
+    (tmp_path / "data" / "stsb" / "test.jsonl").unlink()
+    records = measured(tiny_encoder(), source, tmp_path / "rows", ["sts12", "stsb"])
+    (left_out,) = [r for r in records if r["kind"] == "sts left out"]
+    assert left_out["set"] == "stsb"
+    assert {r["set"] for r in records if r["kind"] == "sts"} == {"sts12"}
+    assert "stsb/test has no row with gold" in left_out["why"]
+
+
 def lines(tmp_path, name):
     text = (tmp_path / "data" / f"{name}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
