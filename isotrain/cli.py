@@ -40,6 +40,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain analyze analysis=NAME encoder=minilm                 analyses of any encoder
   isotrain collect DIR                                          every finished run, in one table
   isotrain report RUN                                           the page of a run, report.html
+  isotrain export RUN                                           folders for other libraries
   isotrain doctor [--network] [--json]                          what is installed and in reach
   isotrain demo                                                 two small runs, compared
 """
@@ -49,6 +50,7 @@ MAINS = {  # commands of their own: each has a main(arguments) that gives the ex
     "collect": "isotrain.reporting.collect_command",
     "tune": "isotrain.tune.command",
     "report": "isotrain.report",
+    "export": "isotrain.export.command",
     "doctor": "isotrain.doctor.command",
 }
 LOADING = "importing torch, Lightning and transformers"

@@ -1,0 +1,175 @@
+"""`isotrain export RUN`: a finished run as folders for transformers and sentence-transformers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from isotrain.export.errors import CannotExportError, RoundTripError
+from isotrain.export.source_run import SourceRun, read_run
+from isotrain.export.target import check_target, filling
+from isotrain.pages.summary import say
+from isotrain.progress import working
+from isotrain.refusals import FAILED, refused, tell
+
+if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
+    from isotrain.export.rebuilt import Rebuilt
+    from isotrain.export.round_trip import Differences
+
+FORMATS = ("transformers", "sentence-transformers")
+
+
+class Format(NamedTuple):
+    """One folder that is going to be written."""
+
+    name: str
+    plan: Any
+    what: str  # one line, for the terminal and the card
+    write: Callable[[Path], None]
+    check: Callable[[Path], Differences]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0 when every folder asked for is written and gives what the run gives.
+
+    2 where a run, a target or a format is refused, and nothing is written; 1 where what was
+    written differed from the run, and is not kept, or storage failed.
+    """
+    parser = argparse.ArgumentParser(
+        prog="isotrain export",
+        description="Write a finished run as a folder for transformers (a classifier, or the "
+        "encoder) and as one for sentence-transformers, each with a model card. By default both "
+        "where possible. What is written is loaded again and compared with the run on 64 dev rows.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="such as runs/rte/none-0123456789")
+    parser.add_argument(
+        "--to", type=Path, metavar="DIR", help="gets a folder for each format (RUN/export)"
+    )
+    parser.add_argument("--format", choices=FORMATS, help="only this one")
+    given = parser.parse_args(arguments)
+    to = given.to or given.run / "export"
+    wanted = [given.format] if given.format else list(FORMATS)
+    try:
+        with working(f"looking at {given.run}") as now:
+            run = read_run(given.run)
+            for name in wanted:
+                check_target(to / name)
+            now("importing torch and transformers")
+            from isotrain.export.rebuilt import rebuild
+
+            now("making the model of the run")
+            rebuilt = rebuild(run)
+            formats, reasons = _formats(run, rebuilt, wanted)
+        if not formats:
+            return refused(reasons)
+        _tell_run(rebuilt)
+        for made in formats:
+            _export(to / made.name, run, rebuilt, made)
+        for reason in reasons:
+            say(f"not written: {reason}")
+    except CannotExportError as error:
+        return refused(str(error))
+    except RoundTripError as error:
+        tell("the export is not kept", [str(error)])
+        return FAILED
+    except OSError as error:
+        tell("the export stopped, and nothing of it is kept", [f"{error}; give another --to"])
+        return FAILED
+    return 0
+
+
+def _formats(
+    run: SourceRun, rebuilt: Rebuilt, wanted: Sequence[str]
+) -> tuple[list[Format], list[str]]:
+    """What can be written of what is wanted, and why the rest cannot."""
+    from isotrain.export.folding import check_layers
+    from isotrain.export.rebuilt import merge_adapters
+
+    check_layers(rebuilt)
+    merge_adapters(rebuilt.model)
+    formats, reasons = [], []
+    for name in wanted:
+        try:
+            make = _transformers if name == "transformers" else _sentences
+            formats.append(make(run, rebuilt))
+        except CannotExportError as error:
+            reasons.append(str(error))
+    return formats, reasons
+
+
+def _transformers(run: SourceRun, rebuilt: Rebuilt) -> Format:
+    from isotrain.export.folding import layer_sites
+    from isotrain.export.transformers_folder import (
+        check_transformers,
+        plan_transformers,
+        write_transformers,
+    )
+
+    plan = plan_transformers(rebuilt)
+    folded_in = ", the isotropy layer folded into its head" if layer_sites(rebuilt) else ""
+    what = f"a classifier{folded_in}"
+    if plan.classifier is None:
+        what = f"the encoder alone, without head and isotropy layer: {plan.reason}"
+    return Format(
+        FORMATS[0],
+        plan,
+        what,
+        lambda folder: write_transformers(folder, rebuilt, plan),
+        lambda folder: check_transformers(folder, rebuilt, plan),
+    )
+
+
+def _sentences(run: SourceRun, rebuilt: Rebuilt) -> Format:
+    from isotrain.export.sentence_folder import check_sentences, plan_sentences, write_sentences
+
+    plan = plan_sentences(rebuilt)
+    what = "encoder and pooling"
+    if plan.affine is None:
+        what += f", the isotropy layer as a module of isotrain: {plan.reason}"
+    elif plan.sites:
+        what += ", the isotropy layer folded into Dense modules"
+    return Format(
+        FORMATS[1],
+        plan,
+        what,
+        lambda folder: write_sentences(folder, rebuilt, plan, run.cfg.isotropy),
+        lambda folder: check_sentences(folder, rebuilt, plan),
+    )
+
+
+def _tell_run(rebuilt: Rebuilt) -> None:
+    if rebuilt.n_recorded:
+        say(
+            f"the run is made again: {rebuilt.n_same} of {rebuilt.n_recorded} dev rows are "
+            "predicted as recorded"
+        )
+
+
+def _export(folder: Path, run: SourceRun, rebuilt: Rebuilt, made: Format) -> None:
+    from isotrain.export.card import write_card
+
+    mark: dict[str, Any] = {"run": str(run.folder), "format": made.name, "what": made.what}
+    with _quiet(), working(f"writing {folder}") as now, filling(folder, mark) as part:
+        made.write(part)
+        now(f"comparing {folder} with the run")
+        found = made.check(part)
+        mark |= {"differences": found._asdict()}
+        write_card(part, folder, run, rebuilt, made, found)
+    say(f"{folder}: {made.what}; {len(rebuilt.batch.index)} dev rows, {found}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No notices of transformers, such as that a pooler which nothing reads is not in a folder."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)

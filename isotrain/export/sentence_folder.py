@@ -1,0 +1,165 @@
+"""A folder for sentence-transformers: encoder, pooling, and what the isotropy layers do.
+
+A = Q·B sequences, B rows, D width.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+from torch.nn.functional import normalize
+
+from isotrain.config.binding import OF_HYDRA
+from isotrain.export.affine import Affine, NotAffineError
+from isotrain.export.errors import CannotExportError
+from isotrain.export.folding import folded, layer_sites
+from isotrain.export.rebuilt import Rebuilt
+from isotrain.export.round_trip import Differences, differences
+from isotrain.poolers import ClsPooling, LastPooling, MeanPooling
+
+MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
+NEEDS = "sentence_transformers"
+
+
+class Plan(NamedTuple):
+    """What stands behind the encoder."""
+
+    mode: str  # of the pooling
+    affine: Affine | None  # all layers as one map of the pooled vector; None: as modules of ours
+    reason: str  # why they are no such map
+    sites: list[str]
+
+
+def plan_sentences(rebuilt: Rebuilt) -> Plan:
+    """Layers folded into one map where they are affine, else as they are.
+
+    Raises:
+        CannotExportError: a run whose vectors are not those of single sentences, or the package
+            is missing.
+    """
+    if rebuilt.task.form != "bi":
+        raise CannotExportError(
+            "format=sentence-transformers has a vector for each sentence, and form=cross reads two "
+            "as one sequence; train with task.form=bi"
+        )
+    kind: Any = type(rebuilt.model.pooling)
+    if kind not in MODES:
+        raise CannotExportError(
+            "format=sentence-transformers has the poolings cls, mean and last, and this run has "
+            f"{kind.__name__}; train with one of these"
+        )
+    if find_spec(NEEDS) is None:
+        raise CannotExportError(
+            "format=sentence-transformers needs the package sentence-transformers; pip install "
+            "'isotrain[export]', or give --format transformers"
+        )
+    sites = layer_sites(rebuilt)
+    try:
+        return Plan(MODES[kind], folded(rebuilt), "", sites)
+    except NotAffineError as error:
+        return Plan(MODES[kind], None, str(error), sites)
+
+
+def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictConfig) -> None:
+    """All modules; the encoder stands in the folder itself."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    tokenizer = deepcopy(rebuilt.tokenizer)
+    tokenizer.model_max_length = rebuilt.max_length
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    rebuilt.network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    width = rebuilt.model.encoder.width
+    options = {"model_kwargs": {"dtype": torch.float32, "local_files_only": True}}
+    modules: list[nn.Module] = [
+        Transformer(str(folder), max_seq_length=rebuilt.max_length, **options)
+    ]
+    pooling = Pooling(width, plan.mode)
+    if plan.affine is None:
+        modules += [_module(rebuilt, "tokens", isotropy)] if "tokens" in plan.sites else []
+        modules += [pooling]
+        modules += [_module(rebuilt, "pooled", isotropy)] if "pooled" in plan.sites else []
+    elif plan.sites:
+        modules += [pooling, *_folded(rebuilt, plan.affine)]
+    else:
+        modules += [pooling]
+    model = SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
+    model.save(str(folder), create_model_card=False)
+
+
+@torch.no_grad()
+def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
+    """How far the vectors of texts are from the run's pooled vectors, loaded from the folder."""
+    from sentence_transformers import SentenceTransformer
+
+    ours = plan.affine is None  # the one class that is not of sentence-transformers
+    model = SentenceTransformer(
+        str(folder), device="cpu", trust_remote_code=ours, local_files_only=True
+    ).eval()
+    texts = [text for columns in rebuilt.texts for text in columns[0]]
+
+    def vectors() -> torch.Tensor:
+        found: torch.Tensor = model(model.preprocess(texts))["sentence_embedding"]
+        return found
+
+    expected_32, expected_64 = (
+        output.pooled.transpose(0, 1).flatten(0, 1) for output in (rebuilt.single, rebuilt.double)
+    )
+    found_32 = vectors()
+    model.double()
+    found_64 = vectors()
+    pairs = (expected_32, found_32), (expected_64, found_64)
+    found = differences(*pairs)
+    differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as cosines see it
+    return found
+
+
+@torch.no_grad()
+def _folded(rebuilt: Rebuilt, affine: Affine) -> list[nn.Module]:
+    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev.
+
+    In one map x A + b the common part of all rows, which a layer is there to take out, would
+    cancel after rounding: cosines of what little is left were off by 4e-6 in float32. x − c is
+    rounded once, as in the layer itself.
+    """
+    model, batch = rebuilt.model, rebuilt.batch
+    pooled_BPD = model.pooling(model.encoder(batch, {}).last, batch)
+    centre_D = pooled_BPD.double().mean(dim=(0, 1)).float().double()
+    centring = Affine(torch.eye(len(centre_D), dtype=torch.float64), -centre_D)
+    return [_dense(centring), _dense(Affine(affine.matrix_DE, affine(centre_D[None])[0]))]
+
+
+def _dense(affine: Affine) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    n_in, n_out = affine.matrix_DE.shape
+    return Dense(
+        n_in,
+        n_out,
+        activation_function=nn.Identity(),
+        init_weight=affine.matrix_DE.T.contiguous().float(),
+        init_bias=affine.bias_E.float(),
+    )
+
+
+def _module(rebuilt: Rebuilt, site: Literal["pooled", "tokens"], isotropy: DictConfig) -> nn.Module:
+    from isotrain.export.sentence_module import IsotropyLayer
+
+    node: Any = OmegaConf.to_container(isotropy, resolve=True)
+    arguments = {key: value for key, value in node.items() if key not in OF_HYDRA}
+    added = ()
+    if site == "tokens" and rebuilt.model.rows == "no_special":
+        added = tuple(sorted(set(rebuilt.tokenizer("")["input_ids"])))
+    made = IsotropyLayer(
+        str(isotropy["_target_"]), arguments, rebuilt.model.encoder.width, site, added
+    )
+    made.put(rebuilt.model.transforms[site].state_dict())
+    return made

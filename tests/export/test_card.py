@@ -1,0 +1,114 @@
+"""The model card: its head, its scores with intervals, isotropy around the layer, citations."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from isotrain.export.card import base_model
+from isotrain.export.card_figures import isotropy_around, isotropy_table, score_table, scored
+from isotrain.export.citations import ENCODERS, METHODS, citations
+from isotrain.export.command import main
+from isotrain.export.source_run import SourceRun
+from isotrain.predictions import Predictions, write_predictions
+from tests.parts import names, target
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A record with predictions of 400 rows, 300 of them right, and a log of two evaluations."""
+    label = np.arange(400) % 2
+    wrong = np.arange(400) % 4 == 0
+    found = Predictions(np.arange(400), label, np.where(wrong, 1 - label, label))
+    write_predictions(tmp_path, "dev", found)
+    rows = [
+        {"step": step, "isotropy/lid/pooled/before": a, "isotropy/lid/pooled/after": b}
+        | {"isotropy/n_rows/pooled/before": 64, "isotropy/n_rows/pooled/after": 64}
+        | {"isotropy/rank/pooled/after": 9.0, "isotropy/lid/layer_01/cls": 5.0}
+        for step, a, b in ((0, 1.0, 2.0), (10, 3.0, 4.0))
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    result = {
+        "monitor": "val/accuracy",
+        "headline": ["lid"],
+        "n_rows": {"dev": 400, "test": 50},
+        "scores": {"val/loss": 1.0, "val/own": 0.5, "val/accuracy": 0.75, "test/accuracy": 0.7},
+    }
+    return SourceRun(tmp_path, result, None)
+
+
+def test_the_interval_of_a_score_is_that_of_its_rows(run):
+    found = {(one.split, one.name): one for one in scored(run, ("accuracy", "own"))}
+    assert [*found] == [("dev", "accuracy"), ("dev", "own"), ("test", "accuracy")]
+    dev = found["dev", "accuracy"]
+    half = 1.966 * math.sqrt(0.75 * 0.25 / 399)  # t of 399 degrees of freedom
+    assert dev.low == pytest.approx(0.75 - half, abs=0.003)
+    assert dev.high == pytest.approx(0.75 + half, abs=0.003)
+    assert dev.n_rows == 400
+    assert found["dev", "own"].note == "no resampling is known for it"
+    assert found["test", "accuracy"].note == "no predictions are kept"
+    assert found["test", "accuracy"].n_rows == 50
+    assert "| dev | accuracy | 0.7500 | 0.70" in score_table([dev])
+
+
+def test_isotropy_stands_in_front_of_the_layer_and_behind_it(run):
+    found = isotropy_around(run)
+    assert [(one.side, one.first, one.last, one.steps) for one in found] == [
+        ("before", 1.0, 3.0, (0, 10)),
+        ("after", 2.0, 4.0, (0, 10)),
+    ]
+    table = isotropy_table(found, str.upper)
+    assert "| site | metric | rows | step 0 | step 10 | N |" in table
+    assert "| pooled | LID | after the layer | 2 | 4 | 64 |" in table
+    assert isotropy_table([], str) == "The run measured none."
+
+
+def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
+    run = made_run("task=rte", "isotropy=all_but_the_top", "isotropy.n_components=1")
+    assert main([str(run), "--format", "transformers"]) == 0
+    folder = run / "export" / "transformers"
+    _, head, body = (folder / "README.md").read_text().split("---\n", 2)
+    data = yaml.safe_load(head)
+    assert data["library_name"] == "transformers"
+    assert data["pipeline_tag"] == "text-classification"
+    assert data["language"] == "en"
+    assert data["datasets"] == ["nyu-mll/glue"]
+    assert data["metrics"] == ["accuracy"]
+    assert {"isotrain", "isotropy", "rte"} <= set(data["tags"])
+    assert "license" not in data
+    assert "base_model" not in data  # a folder is no model of the hub
+    (result,) = data["model-index"][0]["results"]
+    assert result["metrics"][0]["value"] == 0.5
+    wanted = ("## Use", "seed count 1", "isotrain job", "mu2018allbutthetop", "devlin2019bert")
+    for text in (*wanted, str(folder), "largest difference", "rows: 96 train, 32 dev"):
+        assert text in body
+
+
+def test_the_base_is_a_model_of_the_hub_or_none(tmp_path):
+    assert base_model({"encoder": {"name": "a/b"}}) == "a/b"
+    assert base_model({"encoder": {"name": str(tmp_path)}}) is None
+    assert base_model({"encoder": {"width": 16}}) is None
+
+
+def test_layers_are_cited_by_what_they_do():
+    config = {
+        "encoder": {"_target_": "isotrain.encoders.huggingface.load_encoder"},
+        "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "n_clusters": 8},
+        "objective": {"simcse": {"_target_": "isotrain.objectives.simcse.SimCSE"}},
+    }
+    found = citations(config, "roberta")
+    keys = [entry.partition("{")[2].partition(",")[0] for entry in found]
+    assert keys == ["liu2019roberta", "rajaee2021cluster", "gao2021simcse"]
+
+
+def test_every_entry_belongs_to_something_there_is():
+    groups = ("isotropy", "objective")
+    nodes = {target("isotropy", name).split(".")[-2] for name in names("isotropy")}
+    assert set(METHODS) <= nodes | set(names(groups[1]))
+    for entry in (*METHODS.values(), *ENCODERS.values()):
+        assert entry.count("{") == entry.count("}")
+        assert entry.startswith("@")

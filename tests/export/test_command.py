@@ -1,0 +1,145 @@
+"""`isotrain export`: what is refused, what is replaced, and what is left after a failure."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from isotrain.export import transformers_folder
+from isotrain.export.command import main
+from isotrain.export.target import MARK
+from isotrain.predictions import Predictions, write_predictions
+from isotrain.results import read_result, write_json
+
+RTE = ("task=rte", "isotropy=mean", "metric=[]")
+ONE = ("--format", "transformers")
+
+
+@pytest.fixture
+def run(made_run):
+    return made_run(*RTE)
+
+
+def changed(run, **changes):
+    write_json(run / "result.json", {**read_result(run), **changes})
+
+
+def files_of(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def refused(capsys, run, *more):
+    """What is told, on one line, where nothing is written."""
+    before = files_of(run)
+    assert main([str(run), *more]) == 2
+    assert files_of(run) == before
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys):
+    assert main([str(run)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert [p.name for p in (run / "export").iterdir()] == ["transformers"]
+    assert "a classifier, the isotropy layer folded into its head; 32 dev rows" in told
+    assert "not written: format=sentence-transformers" in told
+    mark = json.loads((run / "export/transformers" / MARK).read_text())
+    assert mark["run"] == str(run)
+    assert mark["differences"]["double"] < 1e-6
+
+
+def test_where_nothing_is_possible_nothing_is_written(made_run, capsys):
+    run = made_run("task=rte", "pooling=mean", "isotropy=zca", "site=[tokens]", "metric=[]")
+    told = refused(capsys, run)
+    assert "the encoder alone would lack the layer at tokens" in told
+    assert "form=cross reads two as one sequence" in told
+
+
+def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no record of a training run" in refused(capsys, empty)
+    (empty / "result.json").write_text("{")
+    assert "is not JSON" in refused(capsys, empty)
+    (empty / "result.json").write_text('{"status": "finished", "config": {"analysis": 1}}')
+    assert "no record of a training run" in refused(capsys, empty)
+    changed(run, status="running")
+    assert "must be finished" in refused(capsys, run)
+
+
+def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
+    (run / "last.ckpt").unlink()
+    assert "checkpoint.final=true rerun=true" in refused(capsys, run)
+
+
+def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys):
+    config = read_result(run)["config"]
+    marker = run.parent / "called"
+    config["isotropy"] = {"_target_": "os.mkdir", "path": str(marker)}
+    changed(run, config=config)
+    assert "os.mkdir" in refused(capsys, run)
+    assert not marker.exists()
+
+
+def test_weights_of_another_model_are_refused(run, capsys):
+    torch.save({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
+    assert "does not hold the weights of this run" in refused(capsys, run)
+    (run / "last.ckpt").write_bytes(b"no checkpoint")
+    assert "does not hold the weights of this run" in refused(capsys, run)
+
+
+def test_data_that_changed_are_refused(run, capsys):
+    changed(run, data="another revision")
+    assert "was finished on another revision" in refused(capsys, run)
+
+
+def test_predictions_that_the_run_did_not_make_are_refused(run, capsys):
+    index = np.arange(32)
+    wrong = Predictions(index, index % 2, np.full(32, 7.0))
+    write_predictions(run, "dev", wrong)
+    assert "0 of 32 rows are as in predictions/dev.csv" in refused(capsys, run)
+
+
+def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):
+    theirs = tmp_path / "to" / "transformers"
+    theirs.mkdir(parents=True)
+    (theirs / "thesis.txt").write_text("years of work")
+    told = refused(capsys, run, "--to", str(theirs.parent))
+    assert "must be an earlier export" in told
+    assert files_of(theirs.parent)
+    file = tmp_path / "file"
+    file.write_text("")
+    assert "cannot write to" in refused(capsys, run, "--to", str(file))
+
+
+def test_an_earlier_export_is_replaced_whole(run, tmp_path):
+    to = tmp_path / "to"
+    assert main([str(run), *ONE, "--to", str(to)]) == 0
+    folder = to / "transformers"
+    (folder / "left over.txt").write_text("of the first")
+    assert main([str(run), *ONE, "--to", str(to)]) == 0
+    assert not (folder / "left over.txt").exists()
+    assert [p.name for p in to.iterdir()] == ["transformers"]
+
+
+def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
+    assert main([str(run), *ONE]) == 0
+    before = files_of(run)
+    put = transformers_folder.build_classifier
+
+    def slightly_off(*arguments):
+        model, tokenizer = put(*arguments)
+        with torch.no_grad():
+            model.classifier.weight.mul_(1 + 1e-5)
+        return model, tokenizer
+
+    monkeypatch.setattr(transformers_folder, "build_classifier", slightly_off)
+    assert main([str(run), *ONE]) == 1
+    assert "the export is not kept" in capsys.readouterr().err
+    assert files_of(run) == before, "the earlier export stands, and nothing beside it"
+    shutil.rmtree(run / "export")
+    assert main([str(run), *ONE]) == 1
+    assert not list((run / "export").iterdir())

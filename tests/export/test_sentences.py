@@ -1,0 +1,145 @@
+"""Folders for sentence-transformers: the vectors and the scores of the run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+
+from isotrain.export import sentence_folder
+from isotrain.export.command import main
+from isotrain.export.rebuilt import rebuild
+from isotrain.export.sentence_module import IsotropyLayer
+from isotrain.export.source_run import read_run
+
+STSB = ("task=stsb", "task.form=bi", "metric=[]")
+CLUSTERS = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "isotropy.n_components=1")
+PLAIN, FOLDED = ["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense", "Dense"]
+BEHIND = ["Transformer", "Pooling", "IsotropyLayer"]
+BETWEEN = ["Transformer", "IsotropyLayer", "Pooling"]
+CASES = {
+    "no layer": (("pooling=mean", "isotropy=none"), "bert", PLAIN),
+    "affine, pooled": (("pooling=mean", "isotropy=clip"), "roberta", FOLDED),
+    "affine, the mean of tokens": (
+        ("pooling=mean", "isotropy=zca", "site=[tokens]"),
+        "distilbert",
+        FOLDED,
+    ),
+    "affine, the last token": (("pooling=last", "isotropy=zca", "site=[tokens]"), "gpt2", FOLDED),
+    "affine, not for all tokens": (
+        ("pooling=mean", "isotropy=zca", "site=[tokens]", "rows=no_special"),
+        "bert",
+        BETWEEN,
+    ),
+    "clusters, pooled": (("pooling=cls", *CLUSTERS), "bert", BEHIND),
+    "clusters, tokens": (("pooling=mean", *CLUSTERS, "site=[tokens]"), "gpt2", BETWEEN),
+    "clusters at both": (
+        ("pooling=mean", *CLUSTERS, "site=[tokens,pooled]", "rows=no_special"),
+        "tiny",
+        [*BETWEEN, "IsotropyLayer"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_vectors_and_the_score_are_those_of_the_run(made_run, case):
+    overrides, family, modules = CASES[case]
+    run = made_run(*STSB, *overrides, family=family)
+    assert main([str(run), "--format", "sentence-transformers"]) == 0
+    folder = run / "export" / "sentence-transformers"
+    written = json.loads((folder / "modules.json").read_text())
+    assert [entry["type"].rpartition(".")[2] for entry in written] == modules
+    trusted = "IsotropyLayer" in modules
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trusted)
+    rebuilt = rebuild(read_run(run))
+    (first,), (second,) = rebuilt.texts
+    with torch.no_grad():
+        u, v = (model.encode(texts, convert_to_tensor=True) for texts in (first, second))
+        cosines = torch.cosine_similarity(u, v)
+    torch.testing.assert_close(cosines, rebuilt.single.logits[:, 0], rtol=0, atol=1e-6)
+    labels = rebuilt.batch.labels
+    scores = [spearmanr(c, labels).statistic for c in (cosines, rebuilt.single.logits[:, 0])]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)  # ties of float32 may fall otherwise
+
+
+@pytest.fixture
+def written(made_run):
+    run = made_run(*STSB, "pooling=mean", *CLUSTERS)
+    assert main([str(run), "--format", "sentence-transformers"]) == 0
+    return run / "export" / "sentence-transformers"
+
+
+def test_the_module_holds_frozen_statistics_and_no_row_of_training(written):
+    state = load_file(written / "2_IsotropyLayer" / "model.safetensors")
+    assert "is_fitted" in state
+    assert not [name for name in state if "queue" in name]
+
+
+def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written):
+    model = SentenceTransformer(str(written), device="cpu", trust_remote_code=True)
+    layer = model[2]
+    assert isinstance(layer, IsotropyLayer)
+    model.train()
+    assert layer.training
+    assert not layer.layer.training
+    before = {key: value.clone() for key, value in layer.layer.state_dict().items()}
+    rows = torch.randn(4, 16, requires_grad=True)
+    given = {"sentence_embedding": rows}
+    layer(given)["sentence_embedding"].sum().backward()
+    assert rows.grad is not None
+    assert given["sentence_embedding"] is rows
+    for key, value in layer.layer.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_the_module_saves_what_it_loaded(written, tmp_path):
+    model = SentenceTransformer(str(written), device="cpu", trust_remote_code=True)
+    model.save(str(tmp_path / "again"), create_model_card=False)
+    again = SentenceTransformer(str(tmp_path / "again"), device="cpu", trust_remote_code=True)
+    assert torch.equal(
+        model.encode(["a bank"], convert_to_tensor=True),
+        again.encode(["a bank"], convert_to_tensor=True),
+    )
+
+
+def test_a_folder_cannot_name_what_is_no_layer(written):
+    path = written / "2_IsotropyLayer" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "target": "subprocess.Popen"}))
+    with pytest.raises(ValueError, match="the layer must be one of isotrain"):
+        IsotropyLayer.load(str(written), "2_IsotropyLayer")
+    path.write_text(json.dumps({**config, "site": "layer_1"}))
+    with pytest.raises(ValueError, match="site must be pooled or tokens"):
+        IsotropyLayer.load(str(written), "2_IsotropyLayer")
+
+
+def test_statistics_that_do_not_fit_are_refused(written):
+    path = written / "2_IsotropyLayer" / "model.safetensors"
+    path.unlink()
+    with pytest.raises(ValueError, match=r"must hold config.json and model.safetensors"):
+        IsotropyLayer.load(str(written), "2_IsotropyLayer")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("task=rte",), "form=cross reads two"),
+        (("task=wic", "task.form=bi", "pooling=spans"), "this run has SpanPooling"),
+    ],
+)
+def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrides, told):
+    run = made_run(*overrides, "metric=[]", family="tiny")
+    assert main([str(run), "--format", "sentence-transformers"]) == 2
+    assert told in capsys.readouterr().err
+    assert not (run / "export").exists()
+
+
+def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
+    run = made_run(*STSB, "pooling=mean")
+    monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
+    assert main([str(run), "--format", "sentence-transformers"]) == 2
+    assert "pip install 'isotrain[export]'" in capsys.readouterr().err
