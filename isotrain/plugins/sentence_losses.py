@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.geometry.positives import Positives
-from isotrain.plugins.citations import citation_of
+from isotrain.references import bibtex
 from isotrain.training.extra_losses import NEEDS, ExtraLosses, reads_of
 from isotrain.types import Batch, ModelOutput, Objective
 
@@ -83,7 +83,8 @@ class SentenceLoss(nn.Module):
     @property
     def citation(self) -> str:
         """BibTeX of the objectives, for the model card."""
-        return "\n".join(map(citation_of, self.objectives.values()))
+        bases = [base for one in self.objectives.values() for base in type(one).__mro__]
+        return "\n".join(bibtex(base.__module__.rpartition(".")[2] for base in bases))
 
     def _view(self, columns: Iterable[Mapping[str, Tensor]]) -> ModelOutput:
         """One forward pass of every column."""

@@ -134,6 +134,6 @@ def test_the_loss_trains_a_sentence_transformer_and_is_that_of_the_formulas(
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     assert losses[-1] < losses[0]
     assert measured_at(trainer)[0] == [0, 4]
-    assert "SimCSE: Simple Contrastive" in (trainer.model.model_card_data.citations or {}).get(
+    assert "Simple Contrastive Learning" in (trainer.model.model_card_data.citations or {}).get(
         "SentenceLoss", ""
     )
