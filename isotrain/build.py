@@ -72,9 +72,21 @@ class Experiment:
 
 def data_revision(cfg: DictConfig) -> str:
     """What the source holds of the task's data sets now; reads no row."""
-    task: Task = _made(cfg.task)
-    source: Source = _made(cfg.source)
+    task: Task = made(cfg.task)
+    source: Source = made(cfg.source)
     return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
+
+
+def isotropic_model(
+    cfg: DictConfig, task: Task, pooling: Pooling, encoder: Encoder
+) -> IsotropicModel:
+    """The model of a run around its encoder: a layer of its own at each site, and a fresh head."""
+    transforms: dict[str, RowTransform] = {
+        site: made(cfg.isotropy, width=encoder.width) for site in cfg.site
+    }
+    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
+    head = task.build_head(encoder.width, n_vectors)
+    return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
 
 
 def build(cfg: DictConfig, folder: Path) -> Experiment:
@@ -84,24 +96,14 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         ValueError: parts that do not fit together; the keys to change are named.
     """
     # Task and pooling first: whether they fit is known before any weights are loaded.
-    task: Task = _made(cfg.task)
-    pooling: Pooling = _made(cfg.pooling)
+    task: Task = made(cfg.task)
+    pooling: Pooling = made(cfg.pooling)
     if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
         raise ValueError(mistake)
     changes = _changes(cfg, task)
     encoder = _encoder(cfg, pooling)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    transforms: dict[str, RowTransform] = {
-        site: _made(cfg.isotropy, width=encoder.width) for site in cfg.site
-    }
-    model = IsotropicModel(
-        encoder,
-        pooling,
-        task.build_head(encoder.width, n_vectors),
-        transforms,
-        rows=cfg.rows.value,
-        sync=cfg.sync,
-    )
+    model = isotropic_model(cfg, task, pooling, encoder)
     # Draws of their own: with any of these parts, the others and the first dropout are as without.
     objectives: dict[str, Objective] = {}
     for name, node in cfg.objective.items():
@@ -111,7 +113,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     with own_draws(cfg.seed, "reinit_blocks"):
         reinit_blocks(encoder, cfg.training.reinit_blocks)
     with own_draws(cfg.seed, "peft"):
-        adapters: frozenset[str] | None = _made(cfg.peft, encoder=encoder)
+        adapters: frozenset[str] | None = made(cfg.peft, encoder=encoder)
     check_views(objectives, encoder)
     height = highest_read(task, objectives, encoder.n_blocks)
     set_trainable(encoder, frozenset())
@@ -144,7 +146,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     )
     data = TaskData(
         task,
-        _made(cfg.source),
+        made(cfg.source),
         encoder.tokenizer,
         cfg.data.batch_size,
         cfg.data.eval_batch_size,
@@ -173,7 +175,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
         within = f"freezing, within {n_steps} optimizer steps,"
         check_fresh_blocks(module.plan, encoder, options.reinit_blocks, within)
-    phases = trained_heights(module.plan, encoder, transforms)
+    phases = trained_heights(module.plan, encoder, model.transforms)
     check_gradients(objectives, phases, encoder.n_blocks, task)
     set_trainable(encoder, ever(module.plan))
     return Experiment(
@@ -200,7 +202,7 @@ def _changes(cfg: DictConfig, task: Task) -> Changes:
 
 def _encoder(cfg: DictConfig, pooling: Pooling) -> Encoder:
     """The encoder with the weights that the run starts from, of the kind that the pooling reads."""
-    encoder: Encoder = _made(cfg.encoder)
+    encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
     if start := start_file(cfg):
@@ -222,7 +224,7 @@ def _plan(
 ) -> Plan:
     """What trains at which step: adapters, or what freezing leaves; at or below `height`."""
     plan: Plan = (
-        _made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
+        made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
         if adapters is None
         else {0: adapters}
     )
@@ -238,7 +240,7 @@ def _trainer(cfg: DictConfig, folder: Path, parts: Sequence[Callback]) -> pl.Tra
     watched = sys.stdout.isatty() and process_rank() == 0
     if watched:
         callbacks.append(Progress(refresh_rate=1))
-    trainer: pl.Trainer = _made(
+    trainer: pl.Trainer = made(
         cfg.trainer,
         plugins=[AtomicFiles()],
         default_root_dir=str(folder),
@@ -277,7 +279,7 @@ def _monitor(
     )
 
 
-def _made(node: DictConfig, **arguments: Any) -> Any:
+def made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, called outside of Hydra, which would wrap what it raises.
 
     Raises:
@@ -297,4 +299,4 @@ def _objective(node: DictConfig, encoder: Encoder) -> Objective:
     """An objective, told the width of the rows and the number of blocks where it takes them."""
     takes = inspect.signature(get_object(node["_target_"])).parameters
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
-    return _made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]
+    return made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import reads_of
 from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.reach import height_of_place, height_of_site
-from isotrain.types import Encoder, Objective, RowMetric, RowTransform, Task
+from isotrain.types import Encoder, Objective, RowMetric, Task
 
 
 def try_optimizer(module: FineTuning) -> None:
@@ -164,9 +164,7 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
             )
 
 
-def trained_heights(
-    plan: Plan, encoder: Encoder, transforms: Mapping[str, RowTransform]
-) -> list[set[int]]:
+def trained_heights(plan: Plan, encoder: Encoder, transforms: nn.ModuleDict) -> list[set[int]]:
     """How high what trains stands, phase by phase: 0 = embeddings, k = block k of L.
 
     Of isotropy layers those that learn; heights are those of `isotrain.training.reach`.
@@ -175,7 +173,7 @@ def trained_heights(
     of_layers = {
         height_of_site(site, n_blocks)
         for site, layer in transforms.items()
-        if isinstance(layer, nn.Module) and any(p.requires_grad for p in layer.parameters())
+        if any(p.requires_grad for p in layer.parameters())
     }
     return [{level_of[name] for name in names} | of_layers for _, names in sorted(plan.items())]
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from isotrain.build import data_revision
+from isotrain.build import data_revision, isotropic_model, made
 from isotrain.export.errors import CannotExportError
 from isotrain.export.source_run import SourceRun
 from isotrain.model import IsotropicModel
@@ -122,7 +121,7 @@ def merge_adapters(model: IsotropicModel) -> None:
 
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
-    """As `isotrain.build` wires it."""
+    """The model of a run, with the weights that its encoder is given."""
     pooling: Pooling = made(cfg.pooling)
     encoder: Encoder = made(cfg.encoder)
     if not hasattr(getattr(encoder, "model", None), "save_pretrained"):
@@ -130,16 +129,9 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
             f"an export needs a model of transformers, which {type(encoder).__name__} has not; "
             "use an encoder such as encoder=huggingface"
         )
-    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    transforms = {site: made(cfg.isotropy, width=encoder.width) for site in cfg.site}
-    head = task.build_head(encoder.width, n_vectors)
+    model = isotropic_model(cfg, task, pooling, encoder)
     made(cfg.peft, encoder=encoder)
-    return IsotropicModel(encoder, pooling, head, transforms, rows=cfg.rows.value).eval()
-
-
-def made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node."""
-    return instantiate(node, _partial_=True, _convert_="all")(**arguments)
+    return model.eval()
 
 
 def _load(model: nn.Module, run: SourceRun) -> None:
