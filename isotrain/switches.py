@@ -5,6 +5,8 @@ from __future__ import annotations
 import netrc
 import os
 
+HUB_OFF = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+
 
 def is_on(*names: str) -> bool:
     """Whether one of these variables of the environment says yes.

@@ -92,6 +92,9 @@ def _whole(part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
     except ImportError as error:
         fix = "pip install -e . in the checkout, or pip install isotrain"
         yield Line(part.__name__, "import", str(error), fix, stops=True)
+    except OSError as error:
+        fix = "give this user the right to look there, or choose another place"
+        yield Line(part.__name__, "a place", str(error), fix, stops=True)
 
 
 def _text(line: Line) -> str:

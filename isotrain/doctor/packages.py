@@ -21,6 +21,7 @@ ENABLES = {  # by extra
     "tune": "isotrain tune",
     "sweep": "jobs of train -m side by side, and on Slurm",
     "plugins": "callbacks and losses for the Trainers of transformers and sentence-transformers",
+    "export": "isotrain export for sentence-transformers",
     "dev": "make check",
 }
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"  # in a checkout
@@ -76,16 +77,21 @@ def _required(one: Requirement, tested: dict[str, str]) -> Line:
 
 def _extras(required: list[Requirement]) -> Iterator[Line]:
     """An extra that is not whole is an offer, not a fault."""
-    by_extra: dict[str, list[str]] = {}
+    by_extra: dict[str, list[Requirement]] = {}
     for one in required:
         for extra in ENABLES:
             if one.marker is not None and one.marker.evaluate({"extra": extra}):
-                by_extra.setdefault(extra, []).append(one.name)
-    for extra, names in by_extra.items():
-        missing = [name for name in names if _installed(name) is None]
-        found = f"without {', '.join(missing)}" if missing else "installed"
+                by_extra.setdefault(extra, []).append(one)
+    for extra, wanted in by_extra.items():
+        missing = [one.name for one in wanted if not _is_met(one)]
+        found = f"lacks {', '.join(missing)}" if missing else "installed"
         offer = f"; pip install 'isotrain[{extra}]'" if missing else ""
         yield Line("extras", extra, f"{found}: {ENABLES[extra]}{offer}")
+
+
+def _is_met(one: Requirement) -> bool:
+    number = _installed(one.name)
+    return number is not None and one.specifier.contains(number, prereleases=True)
 
 
 def _installed(name: str) -> str | None:

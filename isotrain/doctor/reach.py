@@ -15,12 +15,13 @@ from isotrain.config.reading import class_calls
 from isotrain.config.several_runs import names, shipped
 from isotrain.doctor.line import Line
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
-from isotrain.switches import is_on
+from isotrain.switches import HUB_OFF, is_on
 from isotrain.tasks.sources import SPLITS, DataSet, HubSource, LocalSource
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 TIMEOUT_S = 3.0  # of the hub
 NO_WEIGHTS = "run once with network access, or encoder=huggingface encoder.name=<its folder>"
+NO_PACKAGE = "pip install 'isotrain[demo]'"
 NO_HUB = "use a machine with network access, or source=local, encoder=minilm (isotrain[demo])"
 
 
@@ -61,7 +62,7 @@ def data_sets() -> dict[str, tuple[DataSet, list[str]]]:
 def encoders() -> Iterator[Line]:
     """Each encoder of the package that has weights: on disk, or what brings it there."""
     yield Line("encoders", "tiny", "always there: random weights")
-    is_off = is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    is_off = is_on(*HUB_OFF)
     folder = packaged_folder()
     for option in names("encoder"):
         content = _content("encoder", option)
@@ -74,7 +75,8 @@ def encoders() -> Iterator[Line]:
             yield Line("encoders", option, f"{name}, in the cache of the hub")
         elif is_off:
             found = f"{name} is not on disk, and the hub is switched off"
-            yield Line("encoders", option, found, NO_WEIGHTS)
+            is_packaged = str(content["_target_"]).endswith(".load_minilm")
+            yield Line("encoders", option, found, NO_PACKAGE if is_packaged else NO_WEIGHTS)
         else:
             yield Line("encoders", option, f"{name} is fetched from the hub at its first use")
 
@@ -84,7 +86,7 @@ def hub(ask: bool) -> Iterator[Line]:
     from huggingface_hub.constants import ENDPOINT, HF_HUB_CACHE
 
     yield Line("hub", "cache", HF_HUB_CACHE)
-    switches = [n for n in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE") if is_on(n)]
+    switches = [n for n in HUB_OFF if is_on(n)]
     if switches:
         yield Line("hub", ENDPOINT, f"switched off by {' and '.join(switches)}")
     elif not ask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class FitLayersCallback(TrainerCallback):
     """
 
     def __init__(self) -> None:
-        self._rows: dict[nn.Module, list[tuple[Tensor, ...]]] = {}
+        self._rows: dict[nn.Module, list[dict[str, Tensor]]] = {}
         self._hooks: list[RemovableHandle] = []
 
     def on_train_begin(
@@ -35,12 +36,20 @@ class FitLayersCallback(TrainerCallback):
     ) -> None:
         """Look at what enters the layers."""
         self._look_away()
-        self._rows = {layer: [] for layer in isotropy_layers(model)}
-        if not self._rows:
+        layers = isotropy_layers(model)
+        if not layers:
             raise ValueError(
                 "FitLayersCallback found no isotropy layer in the Trainer's model; make one a "
                 "submodule of it, or leave the callback out"
             )
+        if args is not None and args.n_gpu > 1:
+            raise ValueError(
+                f"FitLayersCallback needs a process for each GPU, and one has {args.n_gpu}; "
+                "start it with torchrun, or set CUDA_VISIBLE_DEVICES to one"
+            )
+        for layer in layers:
+            _check(layer)
+        self._rows = {layer: [] for layer in layers}
         self._hooks = [
             layer.register_forward_pre_hook(self._look, with_kwargs=True) for layer in self._rows
         ]
@@ -50,8 +59,8 @@ class FitLayersCallback(TrainerCallback):
         """One optimizer step is made."""
         for layer, seen in self._rows.items():
             if seen:
-                rows = [gather_rows(torch.cat(parts))[0] for parts in zip(*seen, strict=True)]
-                layer.observe(*rows)  # type: ignore[operator]
+                rows = {k: gather_rows(torch.cat([one[k] for one in seen]))[0] for k in seen[0]}
+                layer.observe(*rows.values())  # type: ignore[operator]
                 seen.clear()
         self._fit_if_due(control)
 
@@ -65,7 +74,10 @@ class FitLayersCallback(TrainerCallback):
 
     def _look(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if layer.training and torch.is_grad_enabled():
-            self._rows[layer].append(tuple(x.detach() for x in (*args, *kwargs.values())))
+            given = signature(layer.forward).bind(*args, **kwargs).arguments
+            # in the order of the layer's own arguments, which is that of `observe`
+            rows = {name: x.detach() for name, x in given.items() if x is not None}
+            self._rows[layer].append(rows)
 
     def _fit_if_due(self, control: Any) -> None:
         if control.should_evaluate or control.should_save or control.should_training_stop:
@@ -76,6 +88,20 @@ class FitLayersCallback(TrainerCallback):
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._rows = [], {}
+
+
+def _check(layer: nn.Module) -> None:
+    name = type(layer).__name__
+    if getattr(layer, "eval_stats", None) == "refit":
+        raise ValueError(
+            f"{name} has eval_stats='refit', which needs a pass over all training rows that this "
+            "callback does not make; use eval_stats='frozen'"
+        )
+    if getattr(layer, "stats", None) == "start" and not bool(layer.is_fitted):
+        raise ValueError(
+            f"{name} has stats='start', one map that is fitted before training; call "
+            "layer.fit(rows) with rows of the training data first"
+        )
 
 
 def isotropy_layers(model: nn.Module) -> list[nn.Module]:

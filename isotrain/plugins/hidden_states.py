@@ -23,13 +23,18 @@ def backbone_of(model: nn.Module) -> nn.Module:
     wrappers of several devices and of the compiler.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or one with two stacks of blocks, or with rows in another order.
     """
     found = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
     if found is None:
         raise ValueError(
             f"hidden states are those of a transformers model, and {type(model).__name__} holds "
             "none; give a Trainer whose model is, or contains, a PreTrainedModel"
+        )
+    if found.config.is_encoder_decoder or found.config.model_type == "xlnet":
+        raise ValueError(
+            f"layers are measured block by block, one after the other, with the sequences first, "
+            f"which {type(found).__name__} has not; use a model like BERT or GPT-2"
         )
     return found.base_model
 

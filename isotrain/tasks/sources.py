@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isotrain.switches import is_on
+from isotrain.switches import HUB_OFF, is_on
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
     from isotrain.types import Row, Source
@@ -122,7 +122,7 @@ class HubSource:
 
     def missing(self, data_set: DataSet) -> str | None:
         """A data set that is not in the cache where the hub is switched off; else None."""
-        if not is_on("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        if not is_on(*HUB_OFF):
             return None
         home = os.environ.get("HF_HOME", "~/.cache/huggingface")
         cache = Path(os.environ.get("HF_DATASETS_CACHE", f"{home}/datasets")).expanduser()

@@ -151,6 +151,7 @@ def test_drift_is_from_the_first_step_and_absent_when_resumed(bert, tokenizer, t
         for row in trainer.logged
     )
     assert set(start.values()) == {0.0}
+    assert set(later) == set(start)
     assert all(value > 0.01 for value in later.values())
     resumed = IsotropyTrainerCallback(trainer, texts, ["cosine_drift"], views=["cls"])
     resumed.on_train_begin(None, state(5), None)
