@@ -66,7 +66,7 @@ KEYS = {
     "label_silhouette": "rousseeuw1987silhouettes",
     "cluster_label_nmi": "vinh2010information",
     "best_dimension_accuracy": "rudman2023outlier",
-    "linear_probe_accuracy": "alain2017understanding",
+    "linear_probe_accuracy": "alain2016understanding",
     "linear_cka": "kornblith2019similarity",
 }
 OURS = {  # no paper but this project

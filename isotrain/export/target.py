@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from isotrain.encoders.finished_run import sha256_of
 from isotrain.export.errors import CannotExportError
 
 MARK = "isotrain_export.json"  # in every folder that an export made
 
 
 def check_target(folder: Path) -> None:
-    """Refuse a folder that has something else in it than an earlier export.
+    """Refuse a folder that has something else in it than an earlier export as it was written.
 
     Raises:
         CannotExportError: such a folder, a file in its place, or no right to write there.
@@ -28,6 +29,12 @@ def check_target(folder: Path) -> None:
         raise CannotExportError(
             f"a folder that is replaced must be an earlier export, and {folder} has other files "
             f"in it (no {MARK}); give another --to, or clear it"
+        )
+    if changed := _changed(folder):
+        raise CannotExportError(
+            f"an earlier export is replaced as it was written, and in {folder} "
+            f"{', '.join(changed[:3])} {'was' if len(changed) == 1 else 'were'} added or changed "
+            "since; give another --to, or delete that folder"
         )
     existing = next(p for p in (folder.parent, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
@@ -40,6 +47,9 @@ def filling(folder: Path, mark: dict[str, Any]) -> Iterator[Path]:
 
     It stands beside `folder` meanwhile. An earlier export goes when the new one is in place, and
     comes back if it cannot be put there.
+
+    Raises:
+        CannotExportError: meanwhile somebody else put something in the place of `folder`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     name = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
@@ -47,15 +57,35 @@ def filling(folder: Path, mark: dict[str, Any]) -> Iterator[Path]:
     part.mkdir()
     try:
         yield part
+        mark = {**mark, "files": _digests(part)}
         (part / MARK).write_text(json.dumps(mark, indent=2) + "\n", encoding="utf-8")
-        if folder.exists():
-            os.replace(folder, old)
+        check_target(folder)  # minutes may have passed
         try:
+            if folder.exists():
+                os.replace(folder, old)
             os.replace(part, folder)
-        except OSError:
-            if old.exists():
+        except BaseException:  # Ctrl-C too
+            if old.exists() and not folder.exists():
                 os.replace(old, folder)
             raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file below a folder but its mark, by its path in it."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MARK)
+    return {str(file.relative_to(folder)): sha256_of(file) for file in files}
+
+
+def _changed(folder: Path) -> list[str]:
+    """Files of an earlier export that are not as it wrote them, and those that it did not write."""
+    if not (folder / MARK).is_file():
+        return []
+    try:
+        written = json.loads((folder / MARK).read_text(encoding="utf-8"))["files"]
+    except (ValueError, KeyError, TypeError):
+        return [MARK]
+    now = _digests(folder)
+    return sorted(name for name in {**written, **now} if written.get(name) != now.get(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 
 from isotrain.export import transformers_folder
 from isotrain.export.command import main
-from isotrain.export.target import MARK
+from isotrain.export.errors import CannotExportError
+from isotrain.export.target import MARK, filling
 from isotrain.predictions import Predictions, write_predictions
 from isotrain.results import read_result, write_json
 
@@ -115,14 +117,56 @@ def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):
     assert "cannot write to" in refused(capsys, run, "--to", str(file))
 
 
-def test_an_earlier_export_is_replaced_whole(run, tmp_path):
+def test_an_earlier_export_is_replaced_as_it_was_written_alone(run, tmp_path, capsys):
     to = tmp_path / "to"
     assert main([str(run), *ONE, "--to", str(to)]) == 0
-    folder = to / "transformers"
-    (folder / "left over.txt").write_text("of the first")
     assert main([str(run), *ONE, "--to", str(to)]) == 0
-    assert not (folder / "left over.txt").exists()
+    folder = to / "transformers"
     assert [p.name for p in to.iterdir()] == ["transformers"]
+    card = (folder / "README.md").read_text()
+    (folder / "README.md").write_text("license: mit\n" + card)
+    told = refused(capsys, run, *ONE, "--to", str(to))
+    assert "README.md was added or changed since" in told
+    (folder / "README.md").write_text(card)
+    (folder / "mine.txt").write_text("a note")
+    assert "mine.txt was added or changed since" in refused(capsys, run, *ONE, "--to", str(to))
+
+
+def test_what_came_into_its_place_meanwhile_stays(tmp_path):
+    folder = tmp_path / "out"
+
+    def write():
+        with filling(folder, {}) as part:
+            (part / "weights").touch()
+            folder.mkdir()
+            (folder / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(CannotExportError, match="must be an earlier export"):
+        write()
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_earlier_export_comes_back_after_a_stop(tmp_path, monkeypatch, at):
+    folder, real, calls = tmp_path / "out", os.replace, []
+    with filling(folder, {}) as part:
+        (part / "weights").write_text("first")
+
+    def stopped(source, target):
+        calls.append(source)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    def again():
+        with filling(folder, {}) as part:
+            (part / "weights").write_text("second")
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        again()
+    assert (folder / "weights").read_text() == "first"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
