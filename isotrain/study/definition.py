@@ -128,7 +128,7 @@ def _mistakes(content: Any) -> list[str]:
         ]
         arms = dict.fromkeys([*arms, *made])
     if isinstance(arms, dict) and "baseline" in content and content["baseline"] not in arms:
-        hint = nearest(str(content["baseline"]), [str(arm) for arm in arms])
+        hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:
         mistakes += margin_mistakes(content["margin"])
