@@ -280,11 +280,7 @@ def _monitor(
 
 
 def made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node, called outside of Hydra, which would wrap what it raises.
-
-    Raises:
-        ValueError: its constructor does not take what the node gives; the node is named.
-    """
+    """The part of a node, made outside of Hydra; a ValueError names a node with wrong keys."""
     make = instantiate(node, _partial_=True, _convert_="all")
     try:
         return make(**arguments)
@@ -296,7 +292,7 @@ def made(node: DictConfig, **arguments: Any) -> Any:
 
 
 def _objective(node: DictConfig, encoder: Encoder) -> Objective:
-    """An objective, told the width of the rows and the number of blocks where it takes them."""
+    """An objective, told the width and the number of blocks where it takes them."""
     takes = inspect.signature(get_object(node["_target_"])).parameters
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     return made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]

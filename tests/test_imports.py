@@ -72,7 +72,7 @@ def test_lightning_is_imported_under_one_name():
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
-        ("transformers", {"encoders"}),
+        ("transformers", {"encoders", "export", "plugins"}),
         ("datasets", {"tasks"}),
         ("pytorch_lightning", {"training", "build.py", "run.py"}),
         ("torchmetrics", {"tasks", "metrics"}),

@@ -56,7 +56,7 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     >>> rows = torch.randn(5, 2, dtype=torch.float64)
     >>> affine_of(lambda x: 2 * x + 1, rows, "a map").bias_E.tolist()
     [1.0, 1.0]
-    >>> affine_of(torch.relu, rows - 1, "relu")
+    >>> affine_of(torch.relu, rows - 9, "relu")
     Traceback (most recent call last):
         ...
     isotrain.export.affine.NotAffineError: relu is no affine map: 5 of 5 rows ...

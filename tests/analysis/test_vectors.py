@@ -11,7 +11,7 @@ from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.types import Subject
 from isotrain.analysis.vectors import open_vectors
 from isotrain.record import CannotRunError
-from isotrain.tasks.sources import HubSource, LocalSource
+from isotrain.tasks.sources import HubSource
 
 TOKENS = ["the", "dog", ",", "the", "cat", "."]
 SMALL = {"max_rows": 200, "k_max": 4, "n_neighbors": 10, "map_rows": 50}
@@ -197,20 +197,3 @@ def test_static_vectors_with_a_row_a_token_count_each_type_once(tmp_path):
 def test_what_is_wrong_with_a_file_is_told_before_anything_runs(tmp_path):
     told = Clusters(vectors=str(tmp_path / "x.npy")).missing(HubSource())
     assert "is no file" in told[0]
-
-
-def test_another_content_is_another_revision(tmp_path):
-    source = LocalSource(str(tmp_path / "elsewhere"))
-
-    def revisions(values, words=TOKENS):
-        file, tokens = npy(tmp_path, values, words)
-        sets = Clusters(vectors=file, tokens=tokens).data_sets(source)
-        return [source.revision_of(one) for one in sets]
-
-    first = revisions(array(6, 4))
-    assert first == revisions(array(6, 4))
-    assert len(first) == 2
-    other = revisions(array(6, 4, seed=1))
-    assert other[0] != first[0]
-    assert other[1] == first[1]
-    assert revisions(array(6, 4), ["a", *TOKENS[1:]])[1] != first[1]

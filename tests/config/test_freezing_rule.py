@@ -65,5 +65,4 @@ def test_what_goes_together(overrides):
     ],
 )
 def test_what_does_not(overrides, told):
-    (mistake,) = mistakes(*overrides)
-    assert told in mistake
+    assert any(told in mistake for mistake in mistakes(*overrides))

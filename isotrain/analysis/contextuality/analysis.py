@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.contextuality.cells import figure, in_quadrature, less
 from isotrain.analysis.contextuality.figures import pictures
 from isotrain.analysis.contextuality.sentence_means import sentence_means
 from isotrain.analysis.contextuality.static_variance import static_variance
@@ -151,23 +152,23 @@ class Contextuality:
     def _measured(self, x_ND: Tensor, sample: Sample, baseline: _Baseline, seed: int) -> Record:
         """All measures of the words of a layer."""
         n, cone = self.min_count, baseline.cone
-        found: dict[str, float | int] = _figure("anisotropy", cone)
+        found: dict[str, float | int] = figure("anisotropy", cone)
         own = self_similarity(x_ND, sample.word_N, sample.sentence_N, n)
         id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sample.sentence_N, seed)
         intra, others, above = (
             mean_over_sentences(value_G, id_G) for value_G in (own_G, others_G, own_G - shuffled_G)
         )
-        found |= _less("self_similarity", own, cone)
-        found |= _less("intra_sentence_similarity", intra, cone)
-        found |= _figure("intra_sentence_leave_one_out", others)
-        found |= _figure("intra_sentence_above_shuffled", above)
+        found |= less("self_similarity", own, cone)
+        found |= less("intra_sentence_similarity", intra, cone)
+        found |= figure("intra_sentence_leave_one_out", others)
+        found |= figure("intra_sentence_above_shuffled", above)
         found["n_intra"] = len(id_G)
         for form, center in (("", False), ("_centred", True)):
             random = baseline.share if not center else _mean(_random_shares(x_ND, n, seed, center))
             # Its own baseline, of one set here, is the same mean as `random` and has no error.
             values = max_explainable_variance(x_ND, sample.word_N, center, n, 1, seed)
             share = (float(values["value"]), float(values.get("standard_error", math.nan)))
-            found |= _in_quadrature(f"max_explainable_variance{form}", share, random)
+            found |= in_quadrature(f"max_explainable_variance{form}", share, random)
         static = static_variance(x_ND, sample.word_N, sample.sentence_N, n, seed)
         found["static_random"] = float(static.random)
         for form, share_G in (("principal", static.principal_G), ("singular", static.singular_G)):
@@ -212,8 +213,8 @@ class Contextuality:
                         "word": word,
                         "n": len(own_nD),
                         "n_sets": len(at_Sn),
-                        **_less("self_similarity", own, cone),
-                        **_in_quadrature("max_explainable_variance", share, random),
+                        **less("self_similarity", own, cone),
+                        **in_quadrature("max_explainable_variance", share, random),
                     }
                 )
         return Found(records)
@@ -281,29 +282,3 @@ def _mean(value_S: Tensor) -> tuple[float, float]:
     """Mean and its standard error; NaN for one value."""
     error = float(value_S.std()) / len(value_S) ** 0.5 if len(value_S) > 1 else math.nan
     return float(value_S.mean()), error
-
-
-def _figure(name: str, figure: Estimate) -> dict[str, float | int]:
-    return {name: float(figure.value), f"{name}_error": float(figure.error)}
-
-
-def _less(name: str, figure: Estimate, baseline: Estimate) -> dict[str, float | int]:
-    """A figure, its baseline and their difference, with standard errors over sentences."""
-    return {
-        **_figure(name, figure),
-        f"{name}_baseline": float(baseline.value),
-        **_figure(f"{name}_adjusted", figure.less(baseline)),
-    }
-
-
-def _in_quadrature(
-    name: str, figure: tuple[float, float], baseline: tuple[float, float]
-) -> dict[str, float | int]:
-    """The same of sets of n rows, none of which can lose one; errors are added in quadrature."""
-    return {
-        name: figure[0],
-        f"{name}_error": figure[1],
-        f"{name}_baseline": baseline[0],
-        f"{name}_adjusted": figure[0] - baseline[0],
-        f"{name}_adjusted_error": math.hypot(figure[1], baseline[1]),
-    }

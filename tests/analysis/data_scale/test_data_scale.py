@@ -420,4 +420,5 @@ def test_contextual_features_need_less_data_on_sst2(subject_of, composed):
     assert best(records, "encoder") > best(records, "random") + 0.1
     tables, _ = drawn(records)
     assert tables["data_factor"].rows[1][1] == 128
-    assert tables["data_factor"].rows[1][3] == "> 4"  # random vectors, with all 512 examples
+    # random vectors, with all 512 examples: not reached, or not above the largest class
+    assert tables["data_factor"].rows[1][3] in (None, "> 4")
