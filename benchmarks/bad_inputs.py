@@ -246,7 +246,7 @@ CASES: tuple[Case, ...] = (
         ("peft=lora", "freezing=bitfit"),
         ("peft trains its adapters", "leave freezing=none, or use peft=none"),
     ),
-    Case(("training.layer_decay=0",), ("training.layer_decay must lie in (0, 1], got 0",)),
+    Case(("training.layer_decay=0",), ("training.layer_decay must be above 0, got 0",)),
     # Selection, and changes of the training rows
     Case(
         ("training.select=best", "+trainer.limit_val_batches=0"),

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_transforms.py [--part a|b|c] [--rounds 9] [--threads 2]
 
-(a) the published method offline against scikit-learn's loop over clusters, (b) every layer of
+(a) cluster PCA offline against scikit-learn's loop over clusters, (b) every layer of
 conf/isotropy on a batch of 32 rows, (c) the step time of MiniLM with every layer over that without
 (RTE, batch 32; needs ISOTRAIN_DATA_DIR).
 """

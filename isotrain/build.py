@@ -20,6 +20,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.rules import spans_mistake
+from isotrain.config.steps import LIMITS, training_steps
 from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
@@ -36,8 +37,8 @@ from isotrain.training.fine_tuning import FineTuning
 from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.kept_predictions import KeptPredictions
 from isotrain.training.optim import count_parameters
-from isotrain.training.phases import check_plan, ever, reached, training_steps
-from isotrain.training.plan_rules import check_effects, check_fresh_blocks
+from isotrain.training.phases import check_plan, ever, reached
+from isotrain.training.plan_rules import check_effects, check_fresh_blocks, check_head
 from isotrain.training.progress import Progress
 from isotrain.training.reach import freeze_above, highest_read, within_reach
 from isotrain.training.same_config import SameConfig, process_rank
@@ -144,6 +145,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         prefill_batches=options.prefill_batches,
         refit_rows=options.refit_rows,
     )
+    check_head(module)
     data = TaskData(
         task,
         made(cfg.source),
@@ -168,7 +170,8 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
     check_labels(objectives, data)
     check_memories(objectives, data, n_vectors)
-    steps_per_epoch, n_steps = training_steps(trainer, data.n_batches(trainer.world_size))
+    limits = {key: getattr(trainer, key) for key in LIMITS}
+    steps_per_epoch, n_steps = training_steps(limits, data.n_batches(trainer.world_size))
     if 0 < n_steps < trainer.log_every_n_steps:  # type: ignore[attr-defined]
         trainer.log_every_n_steps = int(n_steps)  # type: ignore[attr-defined]
     module.plan = reached(plan_of(steps_per_epoch=steps_per_epoch), n_steps)
@@ -205,7 +208,7 @@ def _encoder(cfg: DictConfig, pooling: Pooling) -> Encoder:
     encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
-    if start := start_file(cfg):
+    if start := start_file(cfg.init_from, cfg.encoder):
         load_start(encoder, start)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
@@ -266,7 +269,6 @@ def _monitor(
     cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric], headline: list[str]
 ) -> IsotropyMonitor:
     options = cfg.monitor
-    of_sentences = [k for k, node in cfg.metric.items() if node.get("groups") == "sentences"]
     return IsotropyMonitor(
         metrics,
         options.max_rows,
@@ -274,7 +276,6 @@ def _monitor(
         [view.value for view in options.views],
         options.every_steps,
         options.map_rows,
-        [str(name) for name in of_sentences],
         folder,
     )
 

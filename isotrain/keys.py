@@ -14,6 +14,7 @@ DEV, TRAINING = "isotropy", "train_isotropy"  # which rows were measured
 VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad token, their mean
 SIDES = ("before", "after")  # of a site: in front of its isotropy layer and behind it
 COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
+EXTRAS = ("labels", "groups", "reference", "positives")  # what a metric may take beside its rows
 
 
 class Place(NamedTuple):
@@ -71,13 +72,18 @@ def place_of(key: str) -> Place | None:
     return Place(parts[0], parts[1], parts[2], rows)
 
 
-def is_of(place: Place, metrics: Collection[str]) -> bool:
-    """Whether a value comes from one of some metrics, or is a part of what one gives.
+def metric_of(value: str, metrics: Iterable[str]) -> str | None:
+    """Which of some metrics gives a value, `<metric>` or `<metric>_<part>`; None where none does.
 
-    >>> is_of(Place("lid_value", "layer_01", "cls"), ["lid"])
-    True
+    Of several whose names fit it is the longest.
+
+    >>> metric_of("lid_value", ["lid"]), metric_of("partition_null_low", ["partition"])
+    ('lid', 'partition')
+    >>> metric_of("partition_null_low", ["partition", "partition_null"])
+    'partition_null'
     """
-    return any(place.metric == name or place.metric.startswith(f"{name}_") for name in metrics)
+    fitting = [name for name in metrics if value == name or value.startswith(f"{name}_")]
+    return max(fitting, key=len, default=None)
 
 
 def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:

@@ -73,22 +73,19 @@ def storage_failure(error: OSError, folder: Path) -> str | None:
 
 
 @contextmanager
-def owned(folder: Path, by_this_process: bool) -> Iterator[None]:
-    """Make the folder and own it: a second process with the same run is refused, in 2 s.
+def owned(folder: Path, what: str = "run") -> Iterator[None]:
+    """Make the folder and own it: a second process at the same run is refused, in 2 s.
 
     Raises:
-        CannotRunError: another process is at this run.
+        CannotRunError: another process is at this run, or this `what`.
     """
-    if not by_this_process:  # the first process of this run owns it for all
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
         lock.acquire(timeout=PATIENCE_S, poll_interval=0.01)
     except Timeout as error:
         raise CannotRunError(
-            f"another process is at this run ({folder}); wait for it, or stop it"
+            f"another process is at this {what} ({folder}); wait for it, or stop it"
         ) from error
     try:
         yield

@@ -19,3 +19,12 @@ def refused(mistakes: str | Sequence[str]) -> int:
     """Exit code 2, once the mistakes of a command that cannot run are told: a text, or lines."""
     tell("this cannot run", mistakes.splitlines() if isinstance(mistakes, str) else mistakes)
     return REFUSED
+
+
+def install(extra: str) -> str:
+    """What brings an extra of isotrain, which is on no package index.
+
+    >>> install("peft")
+    "pip install -e '.[peft]' in the clone of isotrain"
+    """
+    return f"pip install -e '.[{extra}]' in the clone of isotrain"

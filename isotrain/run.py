@@ -109,7 +109,7 @@ def with_threads(cfg: DictConfig) -> DictConfig:
 
 def _start(cfg: DictConfig) -> dict[str, str] | None:
     """The run that the encoder starts from, for the record; None where there is none."""
-    file = start_file(cfg)
+    file = start_file(cfg.init_from, cfg.encoder)
     return None if file is None else {"path": cfg.init_from, "sha256": sha256_of(file)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
 from isotrain.config.redaction import redacted
-from isotrain.keys import headline_of, place_of
+from isotrain.keys import headline_of, metric_of, place_of
 from isotrain.pages.summary import print_changes, print_phases, print_start, print_summary, say
 from isotrain.record import CannotRunError, code_changes, environment, owned
 from isotrain.results import read_result, write_json
@@ -65,7 +65,7 @@ class RunFolder:
         Raises:
             CannotRunError: another process is at this run.
         """
-        return owned(self.path, by_this_process=self.is_first)
+        return owned(self.path) if self.is_first else nullcontext()
 
     def stored(self) -> dict[str, float]:
         """The scores of a finished run, printed; empty if there is none or it shall run again.
@@ -86,7 +86,7 @@ class RunFolder:
             places = (place for key in result["scores"] if (place := place_of(key)))
             values = dict.fromkeys(place.metric for place in places)
             names = {
-                metric: [v for v in values if v == metric or v.startswith(f"{metric}_")]
+                metric: [v for v in values if metric_of(v, self.cfg.metric) == metric]
                 for metric in self.cfg.metric
             }
             result["headline"] = headline_of(names, self.cfg.monitor.headline)

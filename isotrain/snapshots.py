@@ -19,7 +19,6 @@ eigenvalues.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from isotrain.keys import VIEWS
+from isotrain.whole_files import replacing
 
 Arrays = dict[str, np.ndarray]
 
@@ -45,14 +45,8 @@ def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Pa
     """The file that was written into a run folder; one of the same step is replaced in one go."""
     path = _folder(run) / f"step_{step:08d}.npz"
     path.parent.mkdir(exist_ok=True)
-    part = path.with_suffix(".part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, **dict(arrays))  # type: ignore[arg-type]
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path, by_one=True) as file:
+        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
     return path
 
 

@@ -115,7 +115,7 @@ class RowTransform(Protocol):
 
     One with `reads_labels = True` is given those of the rows as a second argument, when it is
     called in training and to remember; one with `eval_stats = "refit"` is fitted on all training
-    rows.
+    rows; one with `changes_rows = False` gives back the rows, which are then measured once.
     """
 
     has_statistics: bool  # whether `fit` has anything to freeze

@@ -11,16 +11,18 @@ from typing import BinaryIO
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
     """An open file that takes the place of `path` when the block ends, and is gone if it fails.
 
     Until then it stands beside `path`, with a name of its own that ends in `.part`: of several
-    processes that write one file the last stays, whole.
+    processes that write one file the last stays, whole. What only one process at a time writes
+    (`by_one`) has one such name, so that the next write takes up what a kill left of the last.
 
     Raises:
         OSError: the folder is not there, or has no room.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    own = "" if by_one else f".{os.getpid()}-{secrets.token_hex(4)}"
+    part = path.with_name(f"{path.name}{own}.part")
     try:
         with part.open("wb") as file:
             yield file

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import random
 import time
 from copy import deepcopy
+from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers or datasets is imported
 os.environ.pop("WANDB_API_KEY", None)
@@ -15,6 +17,9 @@ os.environ.pop("WANDB_API_KEY", None)
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
 from isotrain.config.compose import conf_folder
 from isotrain.config.schema import register
@@ -103,6 +108,25 @@ def write_data(root, seed=0):
     return root
 
 
+@pytest.fixture(scope="session", autouse=True)
+def files_of_one_content_are_parsed_once():
+    """Hydra parses thirty yaml files for a composition, and there are thousands of those."""
+    parsed, load = {}, OmegaConf.load
+
+    def load_once(file):
+        if not isinstance(file, io.TextIOBase):
+            return load(file)
+        text = file.read()
+        file.seek(0)
+        if text not in parsed:
+            parsed[text] = load(file)
+        return deepcopy(parsed[text])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", staticmethod(load_once))
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A folder for `source.root`."""
@@ -111,13 +135,29 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def composed():
-    """`composed("task=rte", ...)`: the training configuration as the command line makes it."""
+    """`composed("task=rte", ...)`: the training configuration as the command line makes it.
 
-    @functools.cache  # a composition takes a tenth of a second, and tests ask for hundreds
-    def compose_once(overrides):
-        register()
+    A composition takes a tenth of a second, and tests ask for a thousand: groups are composed once,
+    and values are then set by the function of Hydra that sets them.
+    """
+    groups = {folder.name for folder in Path(conf_folder()).iterdir() if folder.is_dir()}
+    parser = OverridesParser.create()
+    register()
+
+    @functools.cache
+    def of_groups(chosen):
         with initialize_config_dir(conf_folder(), version_base="1.3"):
-            return compose("train", list(overrides))
+            return compose("train", list(chosen))
+
+    @functools.cache
+    def compose_once(overrides):
+        if any(text.startswith("hydra.") for text in overrides):
+            return of_groups(overrides)
+        chosen = tuple(o for o in overrides if o.lstrip("+~").partition("=")[0] in groups)
+        cfg = deepcopy(of_groups(chosen))
+        values = parser.parse_overrides([text for text in overrides if text not in chosen])
+        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
+        return cfg
 
     return lambda *overrides: deepcopy(compose_once(overrides))
 

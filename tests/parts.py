@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
 from isotrain.config.reading import class_constant
+from isotrain.config.targets import targets
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -20,6 +22,16 @@ def target(group: str, name: str) -> str:
     """What an option names as its `_target_`, itself or through the option that it changes."""
     content = OmegaConf.load(CONF / group / f"{name}.yaml")
     return content.get("_target_") or target(group, content.defaults[0])
+
+
+@cache
+def shipped_targets() -> list[str]:
+    """Every `_target_` in the files of `conf/`."""
+    found = set()
+    for file in CONF.glob("*/*.yaml"):
+        content = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+        found |= {node["_target_"] for _path, node in targets(content)}
+    return sorted(found)
 
 
 TASKS = names("task")

@@ -1,24 +1,57 @@
-"""Two gloo processes for a test: a function is run on every rank and its results come back."""
+"""Processes for a test: two that talk by gloo, or those of a run; results come back by files.
+
+They are forked from a server that has the imports done, which would take seconds in each.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed, multiprocessing
 
+PRELOADED = ["isotrain.build", "isotrain.run", "isotrain.config.compose"]
+
 
 def on_ranks(work: Callable[..., Any], n: int, folder: Path, *arguments: Any) -> list[Any]:
     """`work(rank, *arguments)` of each rank; `work` must be a function of a module."""
+    _start(_one, n, work, n, _free_port(), str(folder), arguments)
+    return [torch.load(folder / f"rank{r}.pt", weights_only=False) for r in range(n)]
+
+
+def train_on_ranks(n: int, folder: Path, *overrides: str) -> tuple[Path, str]:
+    """The folder of a run and what its `n` processes print: those that torchrun would start.
+
+    The run starts in `folder`, which is made; one process has no launcher.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _start(_train, n, n, _free_port(), str(folder), overrides)
+    (result,) = folder.rglob("result.json")
+    return result.parent, "".join((folder / f"rank{r}.txt").read_text() for r in range(n))
+
+
+def server_with_imports() -> ForkServerContext:
+    """The context of processes that are forked from one that has imported most of isotrain."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def _start(work: Callable[..., Any], n: int, *arguments: Any) -> None:
+    server_with_imports()
+    multiprocessing.start_processes(work, arguments, nprocs=n, start_method="forkserver")
+
+
+def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.spawn(_one, (work, n, port, str(folder), arguments), nprocs=n)
-    return [torch.load(folder / f"rank{r}.pt", weights_only=False) for r in range(n)]
+        return int(free.getsockname()[1])
 
 
 def _one(rank: int, work: Any, n: int, port: int, folder: str, arguments: Any) -> None:
@@ -29,3 +62,23 @@ def _one(rank: int, work: Any, n: int, port: int, folder: str, arguments: Any) -
         torch.save(work(rank, *arguments), Path(folder) / f"rank{rank}.pt")
     finally:
         distributed.destroy_process_group()
+
+
+def _train(rank: int, n: int, port: int, folder: str, overrides: tuple[str, ...]) -> None:
+    from pytorch_lightning.utilities import rank_zero_only
+
+    from isotrain.config.compose import compose_run
+    from isotrain.run import run
+
+    rank_zero_only.rank = rank  # Lightning asks the environment when it is imported, before
+    os.environ.pop("OMP_NUM_THREADS", None)  # `threads` must reach every rank by itself
+    if n > 1:
+        of_job = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": 0, "MASTER_PORT": port}
+        of_job |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": port}
+        of_rank = {"RANK": rank, "LOCAL_RANK": rank}
+        os.environ |= {key: str(value) for key, value in (of_job | of_rank).items()}
+    os.chdir(folder)
+    with open(f"rank{rank}.txt", "w") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    run(compose_run([*overrides, f"trainer.devices={n}"]), "arm")

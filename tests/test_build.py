@@ -49,20 +49,21 @@ def test_the_weights_of_objectives_count(built):
     assert experiment.n_parameters["trainable"] == experiment.n_parameters["total"]
 
 
+OBJECTIVE, BLOCK = ("objective=[simcse]", PROJECTION), "model.encoder.model.encoder.layer."
+
+
 @pytest.mark.parametrize(
-    ("part", "prefix"),
+    ("part", "prefix", "others"),
     [
-        (("objective=[simcse]", PROJECTION), "extra."),
-        (("training.reinit_blocks=1",), "model.encoder.model.encoder.layer.1."),
-        (("peft=lora",), "model.encoder.model.encoder.layer."),
+        *((OBJECTIVE, "extra.", others) for others in ((), ("training.reinit_blocks=2",))),
+        (OBJECTIVE, "extra.", ("peft=lora",)),
+        *((("training.reinit_blocks=1",), f"{BLOCK}1.", others) for others in ((), OBJECTIVE)),
+        *((("peft=lora",), BLOCK, others) for others in ((), OBJECTIVE)),
     ],
 )
-@pytest.mark.parametrize("others", [(), ("training.reinit_blocks=2",), ("peft=lora",)])
 def test_a_part_that_draws_changes_no_other_start_nor_the_first_dropout(
     built, part, prefix, others
 ):
-    if part[0].startswith(("training", "peft")) and others:
-        others = ("objective=[simcse]", PROJECTION)  # not both of the encoder
     found = []
     for overrides in (others, (*others, *part)):
         module = built("task=rte", "metric=[]", "seed=5", *overrides).module.train()

@@ -16,6 +16,7 @@ from isotrain.encoders import minilm
 from isotrain.record import CannotRunError, StorageError
 
 
+@pytest.mark.slow
 def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
@@ -27,6 +28,8 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
             "trainer.accelerator=cpu",
             "monitor.max_rows=64",
             "data.eval_batch_size=250",
+            "+trainer.limit_val_batches=1",
+            "+trainer.limit_test_batches=1",
         ]
     )
     assert torch.get_num_threads() == threads

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from isotrain.config.command import check_command
+from isotrain.run import run
+
 ROOT = Path(__file__).parents[1]
 
 PARTS = '''
@@ -175,6 +178,7 @@ def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
     assert not (own_package / "runs").exists()
 
 
+@pytest.mark.slow
 def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     """One python file and one yaml each; every existing file stays as it is."""
     for name in ("isotrain", "conf"):
@@ -192,20 +196,11 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     preset = tmp_path / "conf" / "isotropy" / "two_clusters.yaml"
     preset.parent.mkdir(parents=True)
     preset.write_text("defaults: [cluster_pca, _self_]\nn_clusters: 2\n", encoding="utf-8")
-    found = train(
-        "-m",
-        "isotrain",
-        "train",
-        "--config-dir",
-        "conf",
-        *small,
-        "task=rte",
-        "isotropy=two_clusters",
-        "trainer.max_steps=1",
-        "output_dir=runs",
-        cwd=tmp_path,
-    )
-    assert found.returncode == 0, found.stderr
+    line = [*small, "task=rte", "isotropy=two_clusters", "trainer.max_steps=1"]
+    line += [f"output_dir={tmp_path / 'runs'}"]
+    cfg, mistakes = check_command(line, str(tmp_path / "conf"))
+    assert mistakes == []
+    run(cfg, "two_clusters")
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
     stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
     assert (stored["n_clusters"], stored["n_components"]) == (2, 3)
@@ -225,6 +220,7 @@ def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package
     assert not (own_package / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
     """`docs/extending.md`: five parts in a package of one's own, and the command that runs them."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

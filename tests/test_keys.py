@@ -17,8 +17,8 @@ from isotrain.keys import (
     Place,
     few,
     is_aside,
-    is_of,
     layer_name,
+    metric_of,
     place_of,
     table,
 )
@@ -103,17 +103,20 @@ def test_few_of_twelve_layers_are_few():
 
 
 @pytest.mark.parametrize(
-    ("metric", "names", "expected"),
+    ("value", "names", "expected"),
     [
-        ("lid_value", ["lid"], True),
-        ("lid", ["lid"], True),
-        ("lids", ["lid"], False),
-        ("lid", ["lid_value"], False),
-        ("isoscore", [], False),
+        ("lid_value", ["lid"], "lid"),
+        ("lid", ["lid"], "lid"),
+        ("lids", ["lid"], None),
+        ("lid", ["lid_value"], None),
+        ("isoscore", [], None),
+        ("partition_null_low", ["partition", "partition_null"], "partition_null"),
+        ("partition_null_low", ["partition_null", "partition"], "partition_null"),
+        ("partition_low", ["partition", "partition_null"], "partition"),
     ],
 )
-def test_a_value_is_of_the_metric_whose_name_it_begins_with(metric, names, expected):
-    assert is_of(Place(metric, "pooled", "after"), names) is expected
+def test_a_value_is_of_the_metric_with_the_longest_name_that_it_begins_with(value, names, expected):
+    assert metric_of(value, names) == expected
 
 
 # --- the table -----------------------------------------------------------------------------------

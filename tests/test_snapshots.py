@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -69,11 +71,11 @@ def test_a_write_that_fails_leaves_the_earlier_file_or_none(tmp_path, monkeypatc
 
 def test_a_write_that_was_killed_is_no_snapshot_and_is_made_good(tmp_path, monkeypatch):
     """A kill cannot clean up: what it leaves has another name, which the next write takes."""
-    replace = snapshots.os.replace
-    monkeypatch.setattr(snapshots.os, "replace", lambda *_: None)  # the process ended before it
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # the process ended before it
     write_snapshot(tmp_path, 5, ARRAYS)
     assert read_snapshots(tmp_path) == {}
-    monkeypatch.setattr(snapshots.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     write_snapshot(tmp_path, 5, ARRAYS)
     assert [path.suffix for path in (tmp_path / "snapshots").iterdir()] == [".npz"]
     assert_same(read_snapshots(tmp_path)[5], ARRAYS)

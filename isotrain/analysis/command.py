@@ -14,10 +14,11 @@ from omegaconf import DictConfig
 
 from isotrain.config.analysis import mistakes_in_analysis
 from isotrain.config.command import ANALYZE, check_command
-from isotrain.config.redaction import redacted
 from isotrain.config.several_runs import names, text_of
+from isotrain.encoders.finished_run import start_file
 from isotrain.files import encoder_mistakes
 from isotrain.progress import working
+from isotrain.refusals import FAILED, refused, tell
 
 HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value …]
 
@@ -35,7 +36,6 @@ HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value �
 Tables, figures and a page go to <output_dir>/analysis/NAME/<encoder>-<hash>/. What was stopped
 (Ctrl-C, SIGTERM) goes on with the same command; what is finished is read, not measured again.
 """
-REFUSED, FAILED = 2, 1
 CONFIG_DIR = "--config-dir="
 
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         with _signals_as_errors():
             cfg, mistakes = _checked(arguments)
             if cfg is None or mistakes:
-                return _tell("this cannot run", mistakes, REFUSED)
+                return refused(mistakes)
             return _analyze(cfg, arguments)
     except _StoppedError as stop:
         print("isotrain: stopped; the same command goes on", file=sys.stderr)
@@ -78,12 +78,12 @@ def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
     cfg, mistakes = check_command(overrides, own[-1] if own else None, root=ANALYZE)
     if cfg is None or mistakes:
         return cfg, mistakes
-    from isotrain.analysis.start import start_of, with_encoder_of_run
+    from isotrain.analysis.start import with_encoder_of_run
 
     if cfg.from_run is not None:
         cfg = with_encoder_of_run(cfg, overrides)
         try:
-            start_of(cfg)
+            start_file(cfg.from_run, cfg.encoder, "from_run")
         except ValueError as error:
             return cfg, [str(error)]
         mistakes = mistakes_in_analysis(cfg)  # the encoder is the run's, and as little trusted
@@ -101,12 +101,13 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
         try:
             folder, wrong = analyze(cfg, arguments)
         except CannotRunError as error:
-            return _tell("this cannot run", str(error).splitlines(), REFUSED)
+            return refused(str(error))
         except (ValueError, OSError) as error:
-            return _tell("the analysis stopped", str(error).splitlines(), FAILED)
+            tell("the analysis stopped", str(error).splitlines())
+            return FAILED
     if wrong:
-        return _tell("outside of the published figures", [*wrong, str(folder)], FAILED)
-    return 0
+        tell("outside of the published figures", [*wrong, str(folder)])
+    return FAILED if wrong else 0
 
 
 @contextmanager
@@ -124,11 +125,6 @@ def _signals_as_errors() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(what: str, lines: Sequence[str], code: int) -> int:
-    print(f"isotrain: {what}", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
-    return code
-
-
 def _list() -> int:
     for name in names("analysis"):
         first = text_of("analysis", name).splitlines()[0].lstrip("# ")
@@ -138,9 +134,9 @@ def _list() -> int:
 
 def _keys(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
-        return _tell("this cannot run", ["give one analysis: analyze keys contextuality"], REFUSED)
+        return refused("give one analysis: analyze keys contextuality")
     try:
         print(text_of("analysis", arguments[0]), end="")
     except ValueError as error:
-        return _tell("this cannot run", [str(error)], REFUSED)
+        return refused(str(error))
     return 0

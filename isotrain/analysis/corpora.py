@@ -13,13 +13,6 @@ from isotrain.types import Source
 PAIR = ("sentence1", "sentence2")
 
 
-class Corpus(NamedTuple):
-    """Different sentences, in the order in which they first stood."""
-
-    sentences: list[str]
-    n_found: int  # with repetitions
-
-
 class _Texts(NamedTuple):
     data_set: DataSet
     fields: Sequence[str]
@@ -57,8 +50,8 @@ def check_splits(splits: Sequence[str]) -> tuple[str, ...]:
     return tuple(splits)
 
 
-def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> Corpus:
-    """The different sentences of some splits of a data set.
+def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
+    """The different sentences of some splits of a data set, in the order in which they first stood.
 
     SNLI has each premise three times, and repeated sentences have equal rows, which raise every
     similarity: so each sentence counts once. The paragraphs of WikiText are cut into sentences and
@@ -76,7 +69,7 @@ def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str
     sentences = list(dict.fromkeys(one for line in found if (one := line.strip())))
     if not sentences:
         raise ValueError(f"{corpus} has no sentence in {', '.join(splits)}")
-    return Corpus(sentences, len(found))
+    return sentences
 
 
 def missing(source: Source, data_sets: Iterable[DataSet]) -> list[str]:

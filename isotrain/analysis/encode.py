@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class Tokens(NamedTuple):
     ids: list[list[int]]
     special: list[list[int]]  # 1 = CLS, SEP
     words: list[list[int | None]]  # number of the word of each token; None for special tokens
-    offsets: list[list[tuple[int, int]]]  # characters of each token, the end excluded
+    offsets: list[np.ndarray]  # [T, 2] characters of each token, the end excluded
     n_cut: int  # sentences that were longer than `max_length`
     is_cut: Sequence[bool] = ()  # which ones
 
@@ -83,7 +83,7 @@ def tokenise_columns(
         )
         found.ids.extend(encoded["input_ids"])
         found.special.extend(encoded["special_tokens_mask"])
-        found.offsets.extend(encoded["offset_mapping"])
+        found.offsets.extend(np.array(own, dtype=np.int32) for own in encoded["offset_mapping"])
         for encoding in encoded.encodings:
             found.words.append(encoding.word_ids)
             if len(columns) > 1:
@@ -197,12 +197,6 @@ def span_means(
     sums_ND.index_add_(0, torch.from_numpy(row_M).to(flat.device), token_MD)
     counts_N1 = torch.from_numpy(n_tokens_N).to(flat.device, flat.dtype)[:, None]
     return sums_ND / counts_N1
-
-
-def blocks_of_rows(rows_ND: np.ndarray, size: int = 4096) -> Iterator[Tensor]:
-    """The rows of one layer, `size` at a time, as tensors of their own."""
-    for start in range(0, len(rows_ND), size):
-        yield torch.from_numpy(np.array(rows_ND[start : start + size]))
 
 
 def _content(

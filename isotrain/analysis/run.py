@@ -20,14 +20,14 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import result_of, start_of
+from isotrain.analysis.start import result_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Part, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder, made
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.config.redaction import redacted
-from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.pages.summary import say
 from isotrain.progress import duration, working
 from isotrain.record import CODE, CannotRunError, check_writable, code_changes, environment
@@ -106,7 +106,7 @@ def _plan(cfg: DictConfig) -> _Plan:
         torch.set_num_threads(cfg.threads or torch.get_num_threads())
         cfg.threads = torch.get_num_threads()
         cfg.device = device_of(getattr(cfg.device, "value", cfg.device))
-    end = start_of(cfg)
+    end = start_file(cfg.from_run, cfg.encoder, "from_run")
     analysis: Analysis = made(cfg.analysis)
     published = read_published(analysis.published)
     if instead := getattr(analysis, "instead", None):

@@ -8,37 +8,22 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from isotrain.encoders.finished_run import start_file
+from isotrain.config.written import key_of
 from isotrain.results import read_result
 
 
 def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """`cfg` with the encoder of the run in `from_run`, where the command names no encoder.
 
-    A run that is not there is left for `start_of` to tell.
+    A run that is not there is left for `start_file` to tell.
     """
-    keys = [text.lstrip("+~").partition("=")[0] for text in overrides]
-    given = any(key.partition(".")[0] == "encoder" for key in keys)
+    given = any(key_of(text).partition(".")[0] == "encoder" for text in overrides)
     if cfg.from_run is None or given:
         return cfg
     if encoder := result_of(cfg.from_run).get("config", {}).get("encoder"):
         with open_dict(cfg):
             cfg.encoder = OmegaConf.create(encoder)
     return cfg
-
-
-def start_of(cfg: DictConfig) -> Path | None:
-    """The weights that the run of `from_run` ended with; None where none is given.
-
-    Raises:
-        ValueError: there is no such run, or it cannot be measured.
-    """
-    if cfg.from_run is None:
-        return None
-    try:
-        return start_file(OmegaConf.create({"init_from": cfg.from_run, "encoder": cfg.encoder}))
-    except ValueError as error:
-        raise ValueError(str(error).replace("init_from", "from_run")) from error
 
 
 def result_of(from_run: str) -> dict[str, Any]:

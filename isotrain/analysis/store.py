@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from isotrain.analysis.types import Found, Outcome, Record
-from isotrain.record import CannotRunError
+from isotrain.record import owned
 from isotrain.results import as_json, read_result, write_json
 from isotrain.whole_files import replacing
-
-PATIENCE_S = 2.0
 
 
 class Store:
@@ -40,22 +37,13 @@ class Store:
             CannotRunError: another one does.
         """
         is_new = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / ".lock")
-        try:
-            lock.acquire(timeout=PATIENCE_S, poll_interval=0.01)
-        except Timeout as error:
-            raise CannotRunError(
-                f"another process is at this analysis ({self.folder}); wait for it, or stop it"
-            ) from error
-        try:
-            yield
-        except BaseException:
-            if is_new and not any(file.is_file() for file in self.folder.glob("*/**/*")):
-                shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        finally:
-            lock.release()
+        with owned(self.folder, "analysis"):
+            try:
+                yield
+            except BaseException:
+                if is_new and not any(file.is_file() for file in self.folder.glob("*/**/*")):
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                raise
 
     def finished(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """The record of an analysis that was finished with these facts; empty where none is."""

@@ -74,7 +74,7 @@ def find_targets(
 
 
 def _inside(
-    offsets: Sequence[tuple[int, int]],
+    offsets_T2: np.ndarray,
     owners: Sequence[int | None],
     owner: int,
     span: tuple[int, int],
@@ -82,6 +82,6 @@ def _inside(
     """Tokens of text `owner` that overlap the characters of a span."""
     return [
         t
-        for t, ((start, stop), own) in enumerate(zip(offsets, owners, strict=True))
+        for t, ((start, stop), own) in enumerate(zip(offsets_T2, owners, strict=True))
         if own == owner and start < span[1] and stop > span[0]
     ]

@@ -11,7 +11,9 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from isotrain.arguments import Bounds
 from isotrain.config.any_root import (
+    BOUNDS_OF_ANY,
     missing_keys,
     number_mistakes,
     resolved,
@@ -22,8 +24,7 @@ from isotrain.config.compose import plain
 from isotrain.config.shapes import is_part, wrong_keys
 
 PARTS = ("analysis", "encoder", "source")
-LEAST = {"seed": 0, "threads": 1, "batch_size": 1, "max_length": 3}
-MOST = {"seed": 2**32 - 1, "threads": 1024}
+BOUNDS = {**BOUNDS_OF_ANY, "batch_size": Bounds(1), "max_length": Bounds(3)}
 NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
 
 
@@ -80,7 +81,7 @@ def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
         for group in PARTS
         if not is_part(content.get(group))
     ]
-    return mistakes + target_mistakes(content) + number_mistakes(content, LEAST, MOST)
+    return mistakes + target_mistakes(content) + number_mistakes(content, BOUNDS)
 
 
 def _defaults() -> dict[str, Any]:

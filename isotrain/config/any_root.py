@@ -9,9 +9,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
+from isotrain.arguments import Bounds
 from isotrain.config.binding import binding_mistakes
 from isotrain.config.redaction import literal_secrets
 from isotrain.config.targets import is_allowed, targets
+
+BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 
 
 def missing_keys(cfg: DictConfig) -> list[str]:
@@ -81,17 +84,11 @@ def target_mistakes(content: dict[str, Any]) -> list[str]:
     return mistakes
 
 
-def number_mistakes(
-    content: dict[str, Any], least: Mapping[str, float], most: Mapping[str, float]
-) -> list[str]:
-    """Numbers, by dotted key, below their smallest or above their largest legal value."""
+def number_mistakes(content: Mapping[str, Any], bounds: Mapping[str, Bounds]) -> list[str]:
+    """Numbers outside of their bounds, by dotted key; another type is told by the signature."""
     mistakes = []
-    for limits, rule in ((least, "least"), (most, "most")):
-        for key, limit in limits.items():
-            section, _, leaf = key.rpartition(".")
-            value = (content[section] if section else content).get(leaf)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue  # another type is told by the signature
-            if not (value >= limit if rule == "least" else value <= limit):
-                mistakes.append(f"{key} must be at {rule} {limit}, got {value}")
+    for key, interval in bounds.items():
+        section, _, leaf = key.rpartition(".")
+        if refusal := interval.refusal((content[section] if section else content).get(leaf)):
+            mistakes.append(f"{key} {refusal}")
     return mistakes

@@ -26,9 +26,10 @@ from isotrain.config.analysis import mistakes_in_analysis, register_analysis
 from isotrain.config.any_root import missing_keys
 from isotrain.config.binding import nearest
 from isotrain.config.compose import conf_folder
+from isotrain.config.reading import signature
 from isotrain.config.rules import mistakes_in
 from isotrain.config.schema import SECTIONS, register
-from isotrain.config.targets import foreign_code
+from isotrain.config.targets import foreign_code, is_allowed
 
 MOST_JOBS = 64  # of a sweep, judged in advance
 OTHERS = {  # groups whose files are no part of one run, and their use
@@ -255,6 +256,10 @@ def _no_key(key: str, cfg: DictConfig) -> str:
     for part in key.split("."):
         below = node.get(part) if isinstance(node, DictConfig) and part in node else None
         if below is None:
+            target = str(node.get("_target_"))
+            bound = signature(target) if is_allowed(target) else None
+            if bound and part in bound.arguments:
+                return f"no key {key}; {target} takes it, so add it: +{key}=..."
             known = [str(k) for k in node if not str(k).startswith("_")]
             return f"no key {key}; {nearest(part, known)}"
         if not isinstance(below, DictConfig):

@@ -16,9 +16,7 @@ def freezing_mistakes(content: dict[str, Any]) -> list[str]:
     target, decay = freezing["_target_"], training["layer_decay"]
     all_train, has_adapters = target == NO_FREEZING, content["peft"]["_target_"] != NO_ADAPTERS
     mistakes = []
-    if isinstance(decay, int | float) and not 0 < decay <= 1:
-        mistakes.append(f"training.layer_decay must lie in (0, 1], got {decay}; 1 = equal rates")
-    elif decay != 1 and target == HEAD_ONLY and not has_adapters:
+    if decay != 1 and target == HEAD_ONLY and not has_adapters:
         mistakes.append(
             f"training.layer_decay={decay} sets rates of the encoder, and with freezing=head_only "
             "none of it trains; use training.layer_decay=1"

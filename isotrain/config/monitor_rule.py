@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
-from isotrain.keys import Place, is_of
+from isotrain.config.reading import signature
+from isotrain.config.targets import is_allowed
+from isotrain.keys import EXTRAS, metric_of
+
+OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
 
 
 def monitor_mistakes(content: dict[str, Any]) -> list[str]:
@@ -16,8 +22,9 @@ def monitor_mistakes(content: dict[str, Any]) -> list[str]:
     """
     mistakes = []
     monitor, metrics = content["monitor"], content["metric"]
+    known = OURS | set(metrics)  # so that isoscore_corrected is no part of isoscore
     for name in monitor["headline"] or ():
-        if not is_of(Place(name, "", ""), metrics):
+        if metric_of(name, known) not in metrics:
             measured = f"choose among {', '.join(metrics)}, or " if metrics else ""
             mistakes.append(
                 f"monitor.headline={name} is not measured; {measured}add it to metric=[...]"
@@ -30,9 +37,49 @@ def monitor_mistakes(content: dict[str, Any]) -> list[str]:
         s != "pooled" for s in content.get("site", ())
     )
     for name, node in metrics.items():
-        if isinstance(node, dict) and node.get("needs") == "groups" and not sees_tokens:
+        if not isinstance(node, dict):  # told by its shape
+            continue
+        mistakes += _unlike_its_function(name, node)
+        if node.get("needs") == "groups" and not sees_tokens:
             mistakes.append(
                 f"metric={name} needs groups of tokens; add tokens to monitor.views, or leave it "
                 "out"
             )
     return mistakes
+
+
+def _unlike_its_function(name: str, node: dict[str, Any]) -> list[str]:
+    """Where the `needs` and `groups` of a metric are not what its function takes, or a run has."""
+    part = node.get("function")
+    target = str(part.get("_target_")) if isinstance(part, dict) else ""
+    bound = signature(target) if is_allowed(target) else None
+    if bound is None:  # told elsewhere, or its source does not tell
+        return []
+    takes = next((extra for extra in EXTRAS if extra in bound.arguments), "rows")
+    if takes == "positives":
+        return [
+            f"metric.{name} takes positives, and a run has rows, labels, groups, reference; leave "
+            "it out, and call it on clouds of yours (isotrain.metrics.suite)"
+        ]
+    mistakes = []
+    if node.get("needs") != takes:
+        mistakes.append(
+            f"metric.{name}.needs must be {takes}, which {target} takes, got {node.get('needs')}; "
+            f"write needs: {takes}"
+        )
+    if takes != "groups" and "groups" in node:
+        mistakes.append(f"metric.{name}.groups: {target} takes no groups; leave it out")
+    elif takes == "groups" and node.get("groups") != (own := _grouped_by(bound.arguments[takes])):
+        mistakes.append(
+            f"metric.{name}.groups must be {own}, which {target} takes, got {node.get('groups')}; "
+            f"write groups: {own} (a function takes words, unless it says groups: "
+            "Annotated[Tensor, 'sentences'])"
+        )
+    return mistakes
+
+
+def _grouped_by(annotation: ast.expr | None) -> str:
+    """As `isotrain.metrics.suite.grouped_by`, of the source."""
+    parts = ast.walk(annotation) if annotation is not None else ()
+    said = [part.value for part in parts if isinstance(part, ast.Constant)]
+    return "sentences" if "sentences" in said else "words"

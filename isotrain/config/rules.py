@@ -8,7 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from isotrain.arguments import Bounds
 from isotrain.config.any_root import (
+    BOUNDS_OF_ANY,
     missing_keys,
     number_mistakes,
     resolved,
@@ -27,31 +29,28 @@ from isotrain.config.selection_rule import selection_mistakes
 from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
 from isotrain.config.task_rule import task_mistakes
 
-LEAST = {  # smallest legal value of a number; those of a part stand in its annotations
-    "data.batch_size": 1,
-    "data.eval_batch_size": 1,
-    "training.prefill_batches": 1,
-    "training.refit_rows": 2,
-    "training.patience": 1,
-    "training.warmup_fraction": 0,
-    "training.head_lr_factor": 0,
-    "training.reinit_blocks": 0,
-    "monitor.max_rows": 2,
-    "monitor.every_steps": 0,
-    "monitor.map_rows": 0,
-    "checkpoint.every_steps": 0,
-    "optimizer.lr": 0,
-    "optimizer.weight_decay": 0,
-    "trainer.accumulate_grad_batches": 1,
-    "trainer.gradient_clip_val": 0,
-    "trainer.log_every_n_steps": 1,
-    "threads": 1,
-    "seed": 0,
-}
-MOST = {
-    "training.warmup_fraction": 1,
-    "seed": 2**32 - 1,
-    "threads": 1024,
+BOUNDS = {  # of numbers; those of a part stand in its annotations
+    "data.batch_size": Bounds(1),
+    "data.eval_batch_size": Bounds(1),
+    "data.holdout": Bounds(above=0, below=1),
+    "training.prefill_batches": Bounds(1),
+    "training.refit_rows": Bounds(2),
+    "training.patience": Bounds(1),
+    "training.warmup_fraction": Bounds(0, 1),
+    "training.head_lr_factor": Bounds(0),
+    "training.layer_decay": Bounds(above=0, most=1),
+    "training.reinit_blocks": Bounds(0),
+    "monitor.max_rows": Bounds(2),
+    "monitor.every_steps": Bounds(0),
+    "monitor.map_rows": Bounds(0),
+    "checkpoint.every_steps": Bounds(0),
+    "optimizer.lr": Bounds(0),
+    "optimizer.weight_decay": Bounds(0),
+    "trainer.accumulate_grad_batches": Bounds(1),
+    "trainer.gradient_clip_val": Bounds(0),
+    "trainer.log_every_n_steps": Bounds(1),
+    "trainer.val_check_interval": Bounds(above=0),
+    **BOUNDS_OF_ANY,
 }
 
 
@@ -80,7 +79,7 @@ def mistakes_in(cfg: DictConfig) -> list[str]:
     if not is_whole(content):  # the rules below read its parts
         return mistakes
     mistakes += target_mistakes(content)
-    mistakes += number_mistakes(content, LEAST, MOST)
+    mistakes += number_mistakes(content, BOUNDS)
     mistakes += data_mistakes(content["data"])
     mistakes += selection_mistakes(content)
     mistakes += _site_mistakes(content)
@@ -146,9 +145,6 @@ def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> lis
         number_asked_for(trainer.get("devices", 1))
     except ValueError as error:
         mistakes.append(str(error))
-    interval = trainer.get("val_check_interval")
-    if isinstance(interval, int | float) and not interval > 0:
-        mistakes.append(f"trainer.val_check_interval must be above 0, got {interval}")
     if trainer.get("max_epochs", -1) == -1 and trainer.get("max_steps", -1) == -1:
         mistakes.append("trainer.max_epochs and max_steps are both -1: training would never end")
     scaled = str(trainer.get("precision")) in ("16", "16-mixed")

@@ -8,12 +8,10 @@ from isotrain.config.schema import DataConfig
 
 
 def selection_mistakes(content: dict[str, Any]) -> list[str]:
-    """A share that cannot be held out, or is not, and evaluations that never come."""
+    """A share that is not held out, and evaluations that never come."""
     select, holdout = content["training"]["select"], content["data"]["holdout"]
     mistakes = []
-    if isinstance(holdout, int | float) and not 0 < holdout < 1:
-        mistakes.append(f"data.holdout must be above 0 and below 1, got {holdout}")
-    elif select != "holdout" and holdout != DataConfig.holdout:
+    if select != "holdout" and holdout != DataConfig.holdout:
         mistakes.append(
             f"data.holdout={holdout} holds nothing out with training.select={select}; use "
             "training.select=holdout, or leave it out"

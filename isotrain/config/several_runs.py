@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,16 @@ def text_of(group: str, name_or_path: str) -> str:
     """
     path = Path(name_or_path)
     is_path = path.suffix in (".yaml", ".yml")
-    if not (path.is_file() if is_path else name_or_path in names(group)):
-        hint = nearest(path.stem if is_path else name_or_path, names(group), "there are")
-        what = f"file {path}" if is_path else f"{NOUNS[group]} {name_or_path}"
+    if is_path and not path.is_file():
+        beside = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
+        near = [beside[name] for name in get_close_matches(path.stem, beside, n=1)]
+        near += get_close_matches(path.stem, names(group), n=1)
+        where = f"check the path; it was looked for in {path.absolute().parent}"
+        hint = f"did you mean {near[0]}?" if near else where
+        raise ValueError(f"there is no file {path}; {hint}")
+    if not is_path and name_or_path not in names(group):
+        hint = nearest(name_or_path, names(group), "there are")
+        what = f"{NOUNS[group]} {name_or_path}"
         raise ValueError(f"there is no {what}; {hint} (or give the path of a .yaml file)")
     file = path if is_path else shipped(group) / f"{name_or_path}.yaml"
     try:
@@ -81,6 +89,22 @@ def content_of(text: str, name: str) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # the last of a number
         raise ValueError(f"{name} cannot be read: {error}") from error
+
+
+def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
+    """What is wrong in such a file with the overrides and the seeds, which hold for every run."""
+    mistakes, seeds = [], content.get("seeds", [0])
+    if not are_overrides(content.get("overrides", [])):
+        mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
+    numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
+    if not numbers or not seeds or len(set(seeds)) < len(seeds):
+        mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
+    return mistakes
+
+
+def are_overrides(value: Any) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def mistakes_of_one_of_several(cfg: DictConfig, what: str) -> list[str]:

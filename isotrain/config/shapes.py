@@ -15,7 +15,6 @@ NEEDED = (
     *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
     *("optimizer", "schedule", "trainer"),
 )
-NEEDS = ("rows", "labels", "groups", "reference")  # what a run can give a metric
 PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
 
 
@@ -91,18 +90,6 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
                 continue
             more = sorted(set(node) - {"needs", "function", "groups"})
             mistakes += [f"{path}.{key}: a metric has needs, function, groups" for key in more]
-            if node["needs"] not in NEEDS:
-                mistakes.append(
-                    f"{path}.needs={node['needs']}: a run has {', '.join(NEEDS)}; leave the "
-                    "metric out, and call it on clouds of yours (isotrain.metrics.suite)"
-                )
-            if (node["needs"] == "groups") != ("groups" in node) or (
-                node.get("groups", "words") not in ("words", "sentences")
-            ):
-                mistakes.append(
-                    f"{path}.groups must be words or sentences where needs=groups, and left out "
-                    f"otherwise; got {node.get('groups')!r}"
-                )
             node = node["function"]
         if not is_part(node):
             if path not in NEEDED:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from isotrain.config.binding import nearest
 from isotrain.config.command import check_command
 from isotrain.config.several_runs import content_of, names, text_of
-from isotrain.config.written import written
+from isotrain.config.written import key_of, written
 
 GROUP = "sweep"  # folder of its files
 SWEEP, SWEEPER = "sweep=", "hydra/sweeper="
@@ -74,7 +74,7 @@ def with_sweeps(
         chosen_names = override.value()
         for name in chosen_names if isinstance(chosen_names, list) else [chosen_names]:
             found |= _read(str(name), config_dir)
-    given = {text.lstrip("+~").partition("=")[0] for text in own}
+    given = {key_of(text) for text in own}
     return [*(f"{key}={value}" for key, value in found.items() if key not in given), *own]
 
 

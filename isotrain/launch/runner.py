@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from isotrain.devices import cuda_devices, device_for
 from isotrain.jobs import COMMAND, POLL_S, last_lines, start_job, stop_job, stop_signals
+from isotrain.locks import takes
 from isotrain.pages.summary import say
 from isotrain.progress import duration, is_watched, working
 from isotrain.reporting.report import write_report
@@ -59,9 +59,9 @@ def run_study(
         StudyError: a study or overrides that cannot run, nothing is written then; or a file that
             cannot be read now.
     """
-    if n_jobs < 1:
-        raise StudyError(f"--jobs is the number of runs at a time, at least 1, got {n_jobs}")
     study = load_study(name_or_path, name)
+    if n_jobs < 1:
+        raise StudyError(f"n_jobs is the number of runs at a time, at least 1, got {n_jobs}")
     jobs = plan_jobs(study, overrides, config_dir)
     folder = study_folder(study, jobs)
     check_identity(study, jobs, folder, overrides)
@@ -184,8 +184,7 @@ def _start(
 ) -> Started:
     file, log = folder / "jobs" / f"{job.name}.json", folder / "logs" / f"{job.name}.log"
     with log.open("ab") as own:
-        with suppress(BlockingIOError):  # by one who only looks, in this very moment
-            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)  # for `status`: it is at work
+        takes(own)  # for `status`: it is at work; not where one looks in this very moment
         process = start_job(
             job.as_run(),
             file,
@@ -251,11 +250,8 @@ def _tell_end(started: Started, n_done: int, n: int, stopping: bool) -> bool:
 def _wait_for(lock: IO[str], waiting: str, received: Sequence[int]) -> None:
     """Take the lock of an open file, or return at a stop signal; `waiting` is told once."""
     began_at, told = time.monotonic(), False
-    while not received:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # by one who only looks, for less than a moment
-            if not told and time.monotonic() > began_at + PATIENCE_S:
-                say(waiting)
-                told = True
-            time.sleep(POLL_S)
+    while not received and not takes(lock):
+        if not told and time.monotonic() > began_at + PATIENCE_S:  # who only looks is gone by then
+            say(waiting)
+            told = True
+        time.sleep(POLL_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -12,24 +12,22 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from isotrain.launch.watch import show
+from isotrain.launch.watch import at_step, first_of, numbers_at, show
+from isotrain.locks import is_locked
 from isotrain.progress import duration
 from isotrain.study.definition import Study
-from isotrain.study.history import listed
 from isotrain.study.plan import Job
 from isotrain.study.progress import (
     ENDED,
     at_a_time,
     checkpoint_step,
-    is_locked,
     is_owned,
-    n_steps,
     newest_step,
+    steps_of,
 )
 from isotrain.study.stored import stored
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
-MOST_REASONS = 20  # of failures, told below the table
 
 
 class State(NamedTuple):
@@ -103,7 +101,7 @@ def state_of(job: Job, folder: Path) -> State:
     if record["status"] == "finished":
         took = _took_s(record, file, log)
         return State(job, "finished", reason=f"{lack}; no table has it" * bool(lack), took_s=took)
-    of_all = _n_steps(job, record)
+    of_all = steps_of(job.of_pair, record)
     if own:
         return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
     step = checkpoint_step(job.folder / "resume.ckpt")
@@ -143,11 +141,11 @@ def status_table(
     for heading in ("task", "arm", *STATES):
         table.add_column(heading)
     for (task, arm), own in groupby(states, lambda s: (s.job.task, s.job.arm)):
-        of_pair = list(own)
-        table.add_row(task, arm, *(_cell(s for s in of_pair if s.state == n) for n in STATES))
+        at: dict[str, dict[int, str]] = {name: {} for name in STATES}
+        for s in own:
+            at[s.state][s.job.seed] = at_step(s.step, s.n_steps, s.state == "running")
+        table.add_row(task, arm, *map(numbers_at, at.values()))
     reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
-    if len(reasons) > MOST_REASONS:
-        reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} more"]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
     line = f"study {study.name}: {len(states)} runs, {', '.join(told)}"
@@ -156,37 +154,16 @@ def status_table(
         left = seconds_left(states, n_at_once)
         known = "time left unknown: none has finished" if left is None else ""
         line += f"; {known or f'about {duration(left or 0)} left'}, {n_at_once} at a time"
-        line += "" if is_at_work else "; no process is at it, and `isotrain study run` goes on"
-    return Group(table, *reasons, line)
-
-
-def _cell(states: Iterable[State]) -> str:
-    """Seeds, with the step of each that has one; those without in ranges."""
-    found = list(states)
-    parts = []
-    if seeds := [s.job.seed for s in found if not (at := _at(s))]:
-        parts.append(listed(seeds))
-    parts += [f"{s.job.seed} ({at})" for s in found if (at := _at(s))]
-    return ", ".join(parts)
-
-
-def _at(state: State) -> str:
-    """Where a run is, empty where there is nothing to tell."""
-    if state.step is None:
-        return "starting" if state.state == "running" else ""
-    return f"step {state.step} of {state.n_steps}" if state.n_steps else f"step {state.step}"
+        if not is_at_work:
+            is_begun = counts["waiting"] < len(states)
+            line += "; no process is at it, and `isotrain study run` "
+            line += "goes on" if is_begun else "starts it"
+    return Group(table, *first_of(reasons), line)
 
 
 def _by_task(states: Sequence[State]) -> dict[str, list[State]]:
     tasks = dict.fromkeys(s.job.task for s in states)
     return {task: [s for s in states if s.job.task == task] for task in tasks}
-
-
-def _n_steps(job: Job, record: dict[str, Any]) -> int | None:
-    n_rows = (record.get("n_rows") or {}).get("train")
-    if not n_rows:
-        return None
-    return n_steps(job.of_pair.trainer, int(n_rows), int(job.of_pair.data.batch_size))
 
 
 def _is_over(job_file: Path, lock: Path) -> bool:

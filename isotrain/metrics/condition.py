@@ -24,6 +24,8 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     Raises:
         ValueError: not `[N, D]`, N < 2, a NaN or infinity, or a quantile outside (0, 1].
 
+    Ours: a condition number whose small end is not the last eigenvalue.
+
     >>> import torch
     >>> condition(torch.tensor([[3.0, 0.0], [0.0, 1.0]]), quantile=1.0, center=False).item()
     9.0

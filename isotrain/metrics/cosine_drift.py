@@ -21,6 +21,8 @@ def cosine_drift(x: Tensor, reference: Tensor) -> Tensor:
     Raises:
         ValueError: not `[N, D]`, no rows, a NaN or infinity, or `reference` of another shape.
 
+    Ours.
+
     >>> import torch
     >>> round(cosine_drift(torch.eye(2), torch.tensor([[3.0, 0.0], [1.0, 0.0]])).item(), 9)
     0.5

@@ -24,6 +24,8 @@ def explained_variance(
     Raises:
         ValueError: not `[N, D]`, N < 2, a NaN or infinity, or a number of directions below 1.
 
+    Principal component analysis; LLM-Microscope calls EV_1 anisotropy.
+
     >>> import torch
     >>> explained_variance(torch.cat([torch.eye(4), -torch.eye(4)]), [1, 2])["2"].item()
     0.5

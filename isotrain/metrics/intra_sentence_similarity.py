@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from isotrain.geometry.groups import (
 
 def intra_sentence_similarity(
     x: Tensor,
-    groups: Tensor,
+    groups: Annotated[Tensor, "sentences"],
     form: Literal["published", "leave_one_out"] = "published",
     min_count: int = 2,
     seed: int = 0,

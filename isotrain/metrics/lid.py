@@ -27,10 +27,12 @@ def lid(
     max_queries: int | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """The `value` of `lid_estimate`, with the same options; in (0, ∞), up to D if isotropic.
+    """The `value` of `lid_estimate` of `x [N, D]`; unitless, in (0, ∞), up to D if isotropic.
 
     Raises:
-        ValueError: as `lid_estimate`.
+        ValueError: as `lid_estimate`, whose options these are.
+
+    Amsaleg et al. 2015.
 
     >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     >>> round(lid(x, n_neighbors=20).item(), 1)

@@ -31,7 +31,8 @@ def linear_probe_accuracy(
             per row, fewer than two classes, `n_folds` < 2, a class with fewer rows than folds,
             or `l2` that is not positive and finite.
 
-    Agrees with sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
+    Linear probes: Alain and Bengio 2016; ridge regression and held-out rows are ours, and agree
+    with sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
 
     >>> x = torch.tensor([[0.0, 3.0], [1.0, 1.0], [0.0, 2.0], [9.0, 1.0], [8.0, 3.0], [9.0, 2.0]])
     >>> found = linear_probe_accuracy(x, torch.tensor([0, 0, 0, 1, 1, 1]), n_folds=3)

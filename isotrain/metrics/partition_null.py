@@ -17,7 +17,11 @@ TABLE = Path(__file__).with_suffix(".json")  # written by benchmarks/partition_n
 
 
 class Band(NamedTuple):
-    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud."""
+    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud; in (−∞, 0].
+
+    >>> Band(-0.3, -0.2, -0.1).median
+    -0.2
+    """
 
     low: float
     median: float
@@ -35,6 +39,8 @@ def partition_null(x: Tensor) -> dict[str, Tensor]:
     Raises:
         ValueError: not `[N, D]`, N < 2, a NaN or infinity, or N or D beyond the stored grid.
 
+    Ours; I(W) is that of Mu and Viswanath 2018.
+
     >>> found = partition_null(torch.eye(32, 768))
     >>> bool(found["low"] < found["median"] < found["high"] < 0.0)
     True
@@ -48,7 +54,7 @@ def partition_null(x: Tensor) -> dict[str, Tensor]:
 
 
 def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
-    """Null band of ln I(W) (both signs): `n` rows of `d` iid N(0, rms_norm²/d) entries.
+    """Null band of ln I(W) (both signs): rows `[N, D]`, `n` of `d` iid N(0, rms_norm²/d) entries.
 
     From a stored table of simulations over N = 2 … 131,072, D = 1 … 8,192 and rms norms 1/4 …
     1,024, in powers of two; up to 600 draws a shape (the table counts them), 2 for large ones
@@ -63,6 +69,8 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
 
     Raises:
         ValueError: N or D outside the grid, or a negative or non-finite rms norm.
+
+    Ours, by simulation.
 
     >>> band = gaussian_null(277, 768, 15.0)
     >>> [round(math.exp(value), 1) for value in band]

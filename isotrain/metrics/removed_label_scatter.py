@@ -32,6 +32,8 @@ def removed_label_scatter(
             per row, fewer than two classes, `n_directions` < 1, or directions that are not
             orthonormal columns `[D, J]` (zero columns are allowed).
 
+    Ours; S_B and S_T are those of `scatter_ratio`.
+
     >>> x = torch.tensor([[5.0, 0.1], [5.0, -0.1], [-5.0, 0.1], [-5.0, -0.1]])
     >>> removed_label_scatter(x, torch.tensor([0, 0, 1, 1]), n_directions=1)["value"].item()
     1.0

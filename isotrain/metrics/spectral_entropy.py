@@ -23,6 +23,8 @@ def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     Raises:
         ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
 
+    Ours: the entropy of Roy and Vetterli 2007, of variances, over its maximum.
+
     >>> import torch
     >>> round(spectral_entropy(torch.cat([torch.eye(3), -torch.eye(3)])).item(), 9)
     1.0

@@ -32,7 +32,7 @@ class StreamingSuite(Metric):
     count a row as often as it comes).
 
     Args:
-        width: D.
+        width: D of the rows `[N, D]` that `update` takes.
         metrics: names of files in `isotrain.metrics`, or functions by name.
         max_rows: M; 0 = moments alone.
         refused: as in `suite`, for `compute`; what `forward` gives for one batch skips.

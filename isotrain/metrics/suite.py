@@ -12,9 +12,9 @@ from typing import Any, Literal
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, shared
+from isotrain.keys import EXTRAS
 
 HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
-NEEDS = ("labels", "groups", "reference", "positives")  # what a metric may take beside the rows
 
 
 def suite(
@@ -87,6 +87,9 @@ def find(name: str) -> Callable[..., Any]:
     Where the file has it, `<name>_estimate`, the same with its standard error; and `<name>_of_rows`
     where that one takes more than rows by a name of its own.
 
+    Raises:
+        ValueError: there is no such file; the nearest name is told.
+
     >>> find("isoscore").__name__
     'isoscore'
     """
@@ -109,6 +112,9 @@ def named(
 ) -> dict[str, Callable[..., Any]]:
     """Functions by name, of names or of functions by name.
 
+    Raises:
+        ValueError: a name of no metric, or one name in place of a list.
+
     >>> list(named(["isoscore"]))
     ['isoscore']
     """
@@ -120,11 +126,23 @@ def named(
 def needs(function: Callable[..., Any]) -> str:
     """`rows`, or which of labels, groups, reference and positives the metric takes besides.
 
-    >>> needs(find("isoscore"))
-    'rows'
+    >>> needs(find("isoscore")), needs(find("scatter_ratio"))
+    ('rows', 'labels')
     """
     parameters = inspect.signature(function).parameters
-    return next((name for name in NEEDS if name in parameters), "rows")
+    return next((name for name in EXTRAS if name in parameters), "rows")
+
+
+def grouped_by(function: Callable[..., Any]) -> str:
+    """What the groups are that a metric takes: `words` (token ids) or `sentences`.
+
+    Words, unless its signature says `groups: Annotated[Tensor, "sentences"]`.
+
+    >>> grouped_by(find("self_similarity")), grouped_by(find("intra_sentence_similarity"))
+    ('words', 'sentences')
+    """
+    annotation = inspect.signature(function, eval_str=True).parameters["groups"].annotation
+    return "sentences" if "sentences" in getattr(annotation, "__metadata__", ()) else "words"
 
 
 def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:

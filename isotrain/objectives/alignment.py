@@ -11,18 +11,18 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.alignment import mean_distance_power
 from isotrain.geometry.positives import LossOfPairs, Positives
-from isotrain.geometry.rows import check_shape
+from isotrain.objectives.pairs import check_pairs
 
 
 def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
-    """mean_i ‖u_i − v_i‖^alpha of rows `[N, D]` and their positives, in [0, 2^alpha]; 0 = equal.
+    """mean_i ‖u_i − v_i‖^alpha of rows and positives `[N, D]`, in [0, 2^alpha]; 0 = equal.
 
     u_i and v_i are unit rows; for alpha = 2 it is 2 − 2·cos. Unchanged by one rotation of both,
     by the length of rows, by one order for both and by exchanging them. A pair at distance 0 has
     gradient 0. Keeps the dtype. `isotrain.metrics.alignment` measures the same.
 
     Raises:
-        ValueError: no pair.
+        ValueError: not `[N, D]`, no pair, or two shapes.
 
     Wang and Isola 2020.
 
@@ -30,12 +30,12 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
     >>> alignment(torch.eye(2), torch.tensor([[5.0, 0.0], [1.0, 0.0]])).item()
     1.0
     """
-    check_shape(x_ND, min_rows=1)
+    check_pairs(x_ND, y_ND)
     return mean_distance_power(x_ND, y_ND, alpha)
 
 
 class Alignment(LossOfPairs):
-    """`alignment` of the positives at each place, averaged over the places.
+    """`alignment` of the positives `[N, D]` at each place, averaged over the places.
 
     A place without a pair counts as 0, and in the counter `undefined`.
 
@@ -46,6 +46,12 @@ class Alignment(LossOfPairs):
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
         alpha: power of the distance.
+
+    Raises:
+        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
+            interval; with `pair`, examples of other than two vectors.
+
+    Wang and Isola 2020.
 
     >>> Alignment(weight=1.0).n_views, Alignment(weight=1.0, positives="pair").n_views
     (2, 1)

@@ -11,10 +11,11 @@ from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import unit_rows
 from isotrain.objectives.cosent import CoSENT
+from isotrain.objectives.pairs import check_labels, check_pairs
 
 
 def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """|Σ_k Re w_k + Im w_k| of each pair of rows, in [0, √2].
+    """|Σ_k Re w_k + Im w_k| of each pair of rows of `first` and `second [B, D]`, in [0, √2]: `[B]`.
 
     A row is D/2 complex numbers, its first half the real parts and its second half the imaginary
     ones. With z = a + bi of the first row and c + di of the second, w_k = z_k·(c_k − d_k·i) over
@@ -23,7 +24,7 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     with the lengths of rows, but does with the order of the two; 0 for a zero row.
 
     Raises:
-        ValueError: odd D.
+        ValueError: not `[B, D]`, no pair, two shapes, or odd D.
 
     Li and Li 2024 (AoE), as in the authors' code.
 
@@ -32,6 +33,7 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     >>> round(angle_similarity(x, y).item(), 4), round(angle_similarity(y, x).item(), 4)
     (1.4, 0.2)
     """
+    check_pairs(first_BD, second_BD)
     check_even(first_BD.shape[1])
     first_BD, second_BD = unit_rows(first_BD), unit_rows(second_BD)
     (a, b), (c, d) = first_BD.chunk(2, dim=1), second_BD.chunk(2, dim=1)
@@ -41,11 +43,12 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
 def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
     """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
 
-    s_i is the `angle_similarity` of the i-th pair of rows and y_i its label, graded or a class:
-    higher = more similar. 0, with zero gradient, where all labels are equal.
+    s_i is the `angle_similarity` of the i-th rows of `first` and `second [B, D]`, and y_i in
+    `labels [B]` the label of that pair, graded or a class: higher = more similar. 0, with zero
+    gradient, where all labels are equal.
 
     Raises:
-        ValueError: odd D.
+        ValueError: as `angle_similarity`, or labels that are not one a pair.
 
     Li and Li 2024 (AoE).
 
@@ -54,11 +57,16 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
     >>> round(angle(x, y, torch.tensor([0, 1]), scale=1.0).item(), 4)  # ln(1 + e^{1.4 − 0.2})
     1.4633
     """
-    return ranking(angle_similarity(first_BD, second_BD), labels_B, scale)
+    similarity_B = angle_similarity(first_BD, second_BD)
+    check_labels(first_BD, labels_B)
+    return ranking(similarity_B, labels_B, scale)
 
 
 def check_even(width: int) -> None:
     """Refuses an odd number of dimensions.
+
+    Raises:
+        ValueError: odd `width`.
 
     >>> check_even(4)
     """
@@ -70,7 +78,7 @@ def check_even(width: int) -> None:
 
 
 class AnglE(CoSENT):
-    """`angle` of the two vectors of each example at one place.
+    """`angle` of the two vectors `[B, 2, D]` of each example at one place.
 
     Logged: `undefined`, 1 for a batch whose labels are all equal.
 

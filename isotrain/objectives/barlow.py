@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.positives import LossOfPairs, Positives
-from isotrain.geometry.rows import check_shape
+from isotrain.objectives.pairs import check_pairs
 
 
 def barlow(
@@ -20,7 +20,7 @@ def barlow(
     scale: float = 0.025,
     eps: float = 1e-5,
 ) -> Tensor:
-    """s·[Σ_i (1 − r_ii)² + w·Σ_{i≠j} r_ij²] of rows `[N, D]` and their positives; at least 0.
+    """s·[Σ_i (1 − r_ii)² + w·Σ_{i≠j} r_ij²] of rows and positives `[N, D]`; at least 0, unitless.
 
     R = X̃ᵀỸ/N is the cross-correlation `[D, D]`, x̃ = (x − mean)/√(variance + `eps`) by
     coordinate, variances divided by N; s = `scale`, w = `off_diagonal_weight`. Unchanged by
@@ -28,16 +28,16 @@ def barlow(
     them and, up to `eps`, by the scale of each coordinate; not by rotation.
 
     Raises:
-        ValueError: fewer than two rows.
+        ValueError: not `[N, D]`, fewer than two rows, or two shapes.
 
-    The form of solo-learn.
+    Zbontar et al. 2021, with the factor of solo-learn.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     >>> round(barlow(x, x).item(), 6), round(barlow(x, x.flip(1)).item(), 6)
     (0.0, 0.05025)
     """
-    check_shape(x_ND)
+    check_pairs(x_ND, y_ND, min_rows=2)
     correlation_DD = _standardised(x_ND, eps).T @ _standardised(y_ND, eps) / len(x_ND)
     diagonal_D = correlation_DD.diagonal()
     rest = correlation_DD.square().sum() - diagonal_D.square().sum()
@@ -50,7 +50,7 @@ def _standardised(x_ND: Tensor, eps: float) -> Tensor:
 
 
 class Barlow(LossOfPairs):
-    """`barlow` of the positives at each place, averaged over the places.
+    """`barlow` of the positives `[N, D]` at each place, averaged over the places.
 
     A place with a single pair, or without scatter, counts as 0, and in the counter `undefined`.
 
@@ -61,8 +61,14 @@ class Barlow(LossOfPairs):
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
         off_diagonal_weight: factor of correlations of different coordinates.
-        scale: factor of the whole, as published.
+        scale: factor of the whole.
         eps: added to variances before the root.
+
+    Raises:
+        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
+            interval; with `pair`, examples of other than two vectors.
+
+    Zbontar et al. 2021.
 
     >>> Barlow(weight=1.0).n_views
     2

@@ -10,15 +10,20 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.pairs import check_labels, check_pairs
 from isotrain.objectives.projection import one_place
 
 
 def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
     """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
 
-    s_i is the cosine of the i-th pair of rows and y_i its label, graded or a class: higher =
-    more similar. ln(1 + number of ordered pairs) where all cosines are equal; 0, with zero
-    gradient, where all labels are. A zero row has cosine 0.
+    s_i is the cosine of the i-th rows of `first` and `second [B, D]`, and y_i in `labels [B]` the
+    label of that pair, graded or a class: higher = more similar. ln(1 + number of ordered pairs)
+    where all cosines are equal; 0, with zero gradient, where all labels are. Unchanged by one
+    rotation of both, and by the length of rows. A zero row has cosine 0.
+
+    Raises:
+        ValueError: not `[B, D]`, no pair, two shapes, or labels that are not one a pair.
 
     CoSENT (Huang et al. 2024).
 
@@ -27,12 +32,14 @@ def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float =
     >>> round(cosent(x, y, torch.tensor([0.0, 4.2]), scale=1.0).item(), 4)  # ln(1 + e)
     1.3133
     """
+    check_pairs(first_BD, second_BD)
+    check_labels(first_BD, labels_B)
     cosine_B = (unit_rows(first_BD) * unit_rows(second_BD)).sum(dim=1)
     return ranking(cosine_B, labels_B, scale)
 
 
 class CoSENT:
-    """`cosent` of the two vectors of each example at one place.
+    """`cosent` of the two vectors `[B, 2, D]` of each example at one place.
 
     Logged: `undefined`, 1 for a batch whose labels are all equal.
 
@@ -44,7 +51,7 @@ class CoSENT:
             STS-B and for WiC (1 = same sense), lower for RTE (0 = entailment).
 
     Raises:
-        ValueError: several places; an illegal number or name.
+        ValueError: several places; an illegal number or name; examples of other than two vectors.
 
     CoSENT (Huang et al. 2024).
 

@@ -8,28 +8,38 @@ from torch import Tensor
 
 from isotrain.geometry.cosine import sum_pairwise_cosines
 from isotrain.geometry.each_cloud import LossOfClouds
+from isotrain.geometry.rows import check_shape
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
-    """Sum of the cosines of all ordered pairs of distinct rows over N²; lower = more spread.
+    """Σ_{i≠j} cos(x_i, x_j)/N² of the rows of `x [N, D]`, in [−1/N, 1 − 1/N]; low = spread out.
 
-    (‖Σ u_i‖² − Σ ‖u_i‖²)/N², in [−1/N, 1 − 1/N]; 0 for one row. Gao et al. 2019, Eq. 3.
+    (‖Σ u_i‖² − Σ ‖u_i‖²)/N² with u_i = x_i/‖x_i‖, in O(N·D); 0 for one row. Unitless; unchanged by
+    rotation, by the length and by the order of rows. A zero row has cosine 0 with all.
+
+    Raises:
+        ValueError: not `[N, D]`, or no row.
+
+    Gao et al. 2019, Eq. 3.
 
     >>> import torch
     >>> cosreg(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
     0.5
     """
+    check_shape(x_ND, min_rows=1)
     return sum_pairwise_cosines(x_ND) / len(x_ND) ** 2
 
 
 class CosReg(LossOfClouds):
-    """`cosreg` of what view 0 has at each place, averaged over the places.
+    """`cosreg` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
 
     Args:
         weight: factor of this loss; negative pulls rows together.
-        reads: places, such as `pooled` or `all/tokens`.
+        reads: places, such as `pooled` or `all/tokens`; judged when a run is built.
+
+    Gao et al. 2019.
 
     >>> CosReg(weight=1.0).n_views
     1

@@ -24,7 +24,11 @@ def dcl(
 
     Arguments and symbols as in `simcse`, which it is always below: the positive p_i is left out
     of the sum, so its pull does not fade as it wins. May be negative; ln of the number of
-    negatives where all rows are equal and α = 0; 0 for one anchor without negatives.
+    negatives where all rows are equal and α = 0; 0 for one anchor without negatives. Anchors and
+    positives are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
+
+    Raises:
+        ValueError: as `simcse`.
 
     Yeh et al. 2022.
 
@@ -46,9 +50,12 @@ def dcl(
 
 
 class DCL(SimCSE):
-    """`dcl` of the rows at one place; arguments and memory as in `SimCSE`.
+    """`dcl` of the vectors `[B, P, D]` or tokens `[N, D]` at one place.
 
-    Logged: `anchors_skipped`, anchors (of either direction) that had no negative.
+    Arguments, memory and what is logged are those of `SimCSE`.
+
+    Raises:
+        ValueError: as `SimCSE`.
 
     Yeh et al. 2022.
 

@@ -27,7 +27,7 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
     rotation, by the length and by the order of rows. A zero row has cosine 0.
 
     Raises:
-        ValueError: fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two rows.
 
     Zhang et al. 2017, in the form of sentence-transformers.
 
@@ -46,7 +46,7 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
 
 
 class GOR(LossOfClouds):
-    """`gor` of what view 0 has at each place: of each of the P vectors over the examples.
+    """`gor` of view 0 at each place: of each of the P vectors `[B, P, D]`, or of tokens `[N, D]`.
 
     The vectors of one example are not compared with each other. The mean over all those clouds;
     one with a single row counts as 0, and in the counter `undefined`.
@@ -56,6 +56,11 @@ class GOR(LossOfClouds):
         reads: places, such as `pooled` or `all/tokens`.
         mean_weight: factor of the squared mean cosine.
         second_moment_weight: factor of the excess of squared cosines.
+
+    Raises:
+        ValueError: an illegal number.
+
+    Zhang et al. 2017.
 
     >>> GOR(weight=1.0).n_views
     1

@@ -30,7 +30,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     the order and translation of rows, by one rotation of rows and C₀, and by one scale of both.
 
     Raises:
-        ValueError: fewer than three rows, which lie on a line.
+        ValueError: not `[N, D]`, or fewer than three rows, which lie on a line.
 
     Rudman and Eickhoff 2024; by traces as in `isotrain.metrics.isoscore`.
 
@@ -59,7 +59,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
 
 
 class IStar(nn.Module):
-    """`istar` of what view 0 has at each place, or of the union of all places.
+    """`istar` of what view 0 has at each place, `[B, P, D]` or `[N, D]`, or of their union.
 
     A cloud with fewer than three rows or without scatter counts as 0, and in the counter
     `undefined`. The covariance C₀ that clouds are shrunk to is that of recent rows, taken in once
@@ -77,6 +77,11 @@ class IStar(nn.Module):
         reference: queue | epoch.
         reference_rows: rows that C₀ is made of, at most (`epoch`: full batches until there are as
             many). IsoScore of M rows is itself low by about M/(M + D).
+
+    Raises:
+        ValueError: an illegal number or name.
+
+    Rudman and Eickhoff 2024; the queue is ours.
 
     >>> IStar(weight=-1.0, width=4, n_blocks=2).n_views
     1

@@ -24,7 +24,7 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
     length and by the order of rows.
 
     Raises:
-        ValueError: fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two rows.
 
     Sablayrolles et al. 2018, with one `eps`, beside the logarithm.
 
@@ -41,7 +41,7 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
 
 
 class KoLeo(LossOfClouds):
-    """`koleo` of what view 0 has at each place, averaged over the places.
+    """`koleo` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
 
@@ -49,6 +49,11 @@ class KoLeo(LossOfClouds):
         weight: factor of this loss.
         reads: places, such as `pooled` or `all/tokens`.
         eps: added to distances, so that equal rows have a logarithm.
+
+    Raises:
+        ValueError: an illegal number.
+
+    Sablayrolles et al. 2018.
 
     >>> KoLeo(weight=1.0).n_views
     1

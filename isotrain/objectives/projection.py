@@ -39,7 +39,8 @@ def one_place(reads: Sequence[str]) -> Sequence[str]:
 def build_projection(projection: Projection, width: int) -> nn.Module:
     """A map `[N, D] -> [N, D]`: the identity, or a linear layer and tanh (Gao et al. 2021).
 
-    Weights start as BERT's do, normal with standard deviation 0.02, and biases at 0.
+    Weights start as BERT's do, normal with standard deviation 0.02, and biases at 0. Nothing is
+    refused: names are checked where a `Projection` is an argument.
 
     >>> build_projection("none", 4)
     Identity()
@@ -53,7 +54,7 @@ def build_projection(projection: Projection, width: int) -> nn.Module:
 
 
 class Projected(nn.Module):
-    """A contrastive objective without its loss.
+    """A contrastive objective without its loss; rows `[N, D]` in, rows `[N, D]` to compare out.
 
     Args:
         weight: factor of the loss.

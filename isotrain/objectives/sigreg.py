@@ -23,7 +23,8 @@ BLOCK_BYTES = 1 << 25  # of the angles of a block of slices
 def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 17) -> Tensor:
     """Mean Epps–Pulley distance of the projections `x·slices` to N(0, 1); 0 = standard normal.
 
-    Of the values z of one slice: ∫ |φ(t) − exp(−t²/2)|²·exp(−t²/2) dt over [−`t_max`, `t_max`],
+    Of the values z of one slice, `x [N, D]` times a column of `slices [D, M]`, it is
+    ∫ |φ(t) − exp(−t²/2)|²·exp(−t²/2) dt over [−`t_max`, `t_max`],
     φ(t) = mean_n exp(i·t·z_n), by the trapezoid rule: as the integrand is even, on `n_points` =
     T points t_k = k·h of [0, t_max], h = t_max/(T − 1), with weights 2h, and h at both ends.
     Less than 4√(2π); N rows of a standard normal give about 1.05/N on average, and the published
@@ -33,9 +34,9 @@ def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 
     Blocks of slices are computed again in the backward pass, so memory is bounded.
 
     Raises:
-        ValueError: no rows.
+        ValueError: not `[N, D]`, or no rows.
 
-    LeJEPA 2025; points and window of its released code.
+    Balestriero and LeCun 2025 (LeJEPA); points and window of its released code.
 
     >>> round(sigreg(torch.zeros(3, 2), torch.eye(2), t_max=8.0, n_points=65).item(), 6)
     0.408923
@@ -69,7 +70,7 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
 
 
 class SIGReg(nn.Module):
-    """`sigreg` of what view 0 has at each place, averaged over the places.
+    """`sigreg` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
 
     Slices are drawn anew for every optimizer step, from `seed` and the number of the step, which
     is kept in a buffer: the same ones in every process, and after a resumption. A place with a
@@ -84,6 +85,11 @@ class SIGReg(nn.Module):
         t_max: end of the integral, in units of one over the standard deviation.
         n_points: integration points on [0, t_max].
         seed: of the slices.
+
+    Raises:
+        ValueError: an illegal number or name.
+
+    Balestriero and LeCun 2025 (LeJEPA).
 
     >>> SIGReg(weight=1.0).n_views
     1

@@ -17,6 +17,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import contrast
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.positives import Positives
+from isotrain.objectives.pairs import check_pairs
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -33,20 +34,24 @@ def simcse(
 ) -> Tensor:
     """Mean of ln Σ_c e^{s(a_i, c)/τ + α·[c ∈ H_i]} − s(a_i, p_i)/τ over anchors i, in nats.
 
-    s is the cosine; c runs over all positives, all hard negatives and the memory; H_i are the
-    hard negatives of i. `symmetric` averages this with the loss of the positives as anchors, whose
-    candidates are the anchors and the memory. In [0, ∞); ln of the number of candidates where all
-    rows are equal and α = 0; 0 for one anchor without negatives. A zero row has cosine 0 with all.
+    a_i and p_i are row i of `anchors` and `positives`, s is the cosine; c runs over all positives,
+    all hard negatives and the memory; H_i are the hard negatives of i. `symmetric` averages this
+    with the loss of the positives as anchors, whose candidates are the anchors and the memory. In
+    [0, ∞); ln of the number of candidates where all rows are equal and α = 0; 0 for one anchor
+    without negatives. A zero row has cosine 0 with all.
 
     Args:
-        anchors_ND: rows of any length.
-        positives_ND: the positive of each.
-        negatives_NHD: hard negatives of each.
-        memory_MD: further negatives of all.
+        anchors_ND: rows `[N, D]` of any length.
+        positives_ND: the positive of each, `[N, D]`.
+        negatives_NHD: hard negatives of each, `[N, H, D]`.
+        memory_MD: further negatives of all, `[M, D]`.
         temperature: τ > 0.
         hard_negative_weight: α, added after the division by τ.
         symmetric: both directions.
         decoupled: without p_i in the sum (`dcl`).
+
+    Raises:
+        ValueError: anchors that are not `[N, D]`, none, or positives of another shape.
 
     Gao et al. 2021; the symmetric form and the memory are usual additions.
 
@@ -54,6 +59,7 @@ def simcse(
     >>> round(simcse(x, x, temperature=1.0).item(), 4)  # ln(e + 1) − 1
     0.3133
     """
+    check_pairs(anchors_ND, positives_ND)
     anchors_ND, positives_ND = unit_rows(anchors_ND), unit_rows(positives_ND)
     n, none_KD = len(anchors_ND), anchors_ND[:0]
     negatives_KD = none_KD if negatives_NHD is None else unit_rows(negatives_NHD.flatten(0, 1))
@@ -72,7 +78,7 @@ def simcse(
 
 
 class SimCSE(Projected):
-    """`simcse` of the rows at one place.
+    """`simcse` of the vectors `[B, P, D]` or tokens `[N, D]` at one place.
 
     The memory holds the candidates of past steps (positives and hard negatives), projected with
     the weights that those steps ended with, of unit length and without gradient (after Wang et

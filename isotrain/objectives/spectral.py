@@ -27,8 +27,10 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
     Unchanged by rotation, translation, uniform scale and the order of rows.
 
     Raises:
-        ValueError: fewer than R + 2 rows or R + 1 dimensions, where the share is 1 whatever the
-            rows are.
+        ValueError: not `[N, D]`, or fewer than R + 2 rows or R + 1 dimensions, where the share is
+            1 whatever the rows are.
+
+    Ours.
 
     >>> import torch
     >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -45,6 +47,9 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
 def check_below(n_components: int, width: int) -> None:
     """Refuses as many directions as there are dimensions, or more.
 
+    Raises:
+        ValueError: `n_components` not below `width`.
+
     >>> check_below(1, width=2)
     """
     if n_components >= width:
@@ -55,7 +60,7 @@ def check_below(n_components: int, width: int) -> None:
 
 
 class Spectral(LossOfClouds):
-    """`spectral` of what view 0 has at each place, averaged over the places.
+    """`spectral` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
 
     A place with fewer than `n_components` + 2 rows, or without scatter, counts as 0, and in the
     counter `undefined`.
@@ -67,7 +72,9 @@ class Spectral(LossOfClouds):
         n_components: leading directions R, below D.
 
     Raises:
-        ValueError: as many directions as dimensions, or more.
+        ValueError: an illegal number; as many directions as dimensions, or more.
+
+    Ours.
 
     >>> Spectral(weight=1.0, width=4).n_views
     1

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.rows import check_shape
+from isotrain.objectives.pairs import check_labels
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -32,11 +34,14 @@ def supcon(
     cosine 0 with all.
 
     Args:
-        rows_ND: rows of any length.
-        labels_N: class of each.
-        memory_MD: further rows, and
-        memory_labels_M: their classes.
+        rows_ND: rows `[N, D]` of any length.
+        labels_N: class of each, `[N]`.
+        memory_MD: further rows `[M, D]`, and
+        memory_labels_M: their classes, `[M]`.
         temperature: τ > 0.
+
+    Raises:
+        ValueError: not `[N, D]`, no row, or labels that are not one a row.
 
     Khosla et al. 2020 (the sum outside of the logarithm).
 
@@ -44,6 +49,8 @@ def supcon(
     >>> round(supcon(x, torch.tensor([0, 0, 1, 1]), temperature=1.0).item(), 4)  # ln(e + 2) − 1
     0.5514
     """
+    check_shape(rows_ND, min_rows=1)
+    check_labels(rows_ND, labels_N)
     unit_ND = unit_rows(rows_ND)
     others = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
     is_positive = positives_of(labels_N, memory_labels_M)
@@ -70,7 +77,7 @@ def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Ten
 
 
 class SupCon(Projected):
-    """`supcon` of the vectors at one place, with the labels of their examples as classes.
+    """`supcon` of the vectors `[B, P, D]` at one place; classes are the labels of the examples.
 
     The memory holds rows of past steps with their classes, projected with the weights that those
     steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch

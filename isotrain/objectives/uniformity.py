@@ -23,7 +23,7 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
     Keeps the dtype. `isotrain.metrics.uniformity` measures the same.
 
     Raises:
-        ValueError: fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two rows.
 
     Wang and Isola 2020.
 
@@ -36,7 +36,7 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
 
 
 class Uniformity(LossOfClouds):
-    """`uniformity` of what view 0 has at each place, averaged over the places.
+    """`uniformity` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
 
     A place with a single row counts as 0, and in the counter `undefined`.
 
@@ -44,6 +44,11 @@ class Uniformity(LossOfClouds):
         weight: factor of this loss; negative pulls rows together.
         reads: places, such as `pooled` or `all/tokens`.
         t: how fast the potential of a pair falls with its squared distance.
+
+    Raises:
+        ValueError: an illegal number.
+
+    Wang and Isola 2020.
 
     >>> Uniformity(weight=1.0).n_views
     1

@@ -12,7 +12,7 @@ from torch.nn.functional import mse_loss
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.positives import LossOfPairs, Positives
-from isotrain.geometry.rows import check_shape
+from isotrain.objectives.pairs import check_pairs
 
 
 def vicreg(
@@ -40,15 +40,16 @@ def vicreg(
     q_ij = Σ_n (x_ni − m_i)²(x_nj − m_j)²/(N−1).
 
     Raises:
-        ValueError: fewer than two rows, four if `unbiased`.
+        ValueError: not `[N, D]`, fewer than two rows (four if `unbiased`), or two shapes.
 
-    The form of solo-learn; the U-statistic is that of Himeno and Yamada 2014 without the diagonal.
+    Bardes et al. 2022, in the form of solo-learn; the U-statistic is that of Himeno and Yamada
+    2014 without the diagonal.
 
     >>> x = torch.tensor([[1.0, 1.0], [-1.0, -1.0]])
     >>> vicreg(x, x).item()  # two covariances of 2: (4 + 4)/2 in each cloud
     8.0
     """
-    check_shape(x_ND, min_rows=4 if unbiased else 2)
+    check_pairs(x_ND, y_ND, min_rows=4 if unbiased else 2)
     spread = x_ND.new_zeros(())
     for rows_ND in (x_ND, y_ND):
         centred_ND = rows_ND - rows_ND.mean(dim=0)
@@ -74,7 +75,7 @@ def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Ten
 
 
 class VICReg(LossOfPairs):
-    """`vicreg` of the positives at each place, averaged over the places.
+    """`vicreg` of the positives `[N, D]` at each place, averaged over the places.
 
     A place with fewer than two pairs (four, if `unbiased`) counts as 0, and in the counter
     `undefined`.
@@ -90,6 +91,12 @@ class VICReg(LossOfPairs):
         covariance_weight: factor of squared covariances.
         eps: added to variances before the root.
         unbiased: take the chance covariance of few rows out; False as published.
+
+    Raises:
+        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
+            interval; with `pair`, examples of other than two vectors.
+
+    Bardes et al. 2022.
 
     >>> VICReg(weight=1.0).n_views
     2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from isotrain.keys import metric_of
+
 
 class Reading(NamedTuple):
     """What a reader of a number needs to know."""
@@ -100,12 +102,6 @@ READINGS = {
         "how evenly directions fill the sphere",
         "Wang & Isola 2020",
     ),
-    "alignment": Reading(
-        "alignment (0 = positives are equal)",
-        "[0, 2^α]",
-        "distance of positive pairs on the sphere; says nothing of isotropy",
-        "Wang & Isola 2020",
-    ),
     "lid": Reading(
         "local intrinsic dimension (D = isotropic)",
         "(0, ∞)",
@@ -187,7 +183,7 @@ READINGS = {
         "accuracy of a linear probe",
         "[0, 1]",
         "classes told apart by a plane, held out; compare with the majority share",
-        "Alain & Bengio 2017",
+        "Alain & Bengio 2016",
     ),
     "linear_cka": Reading(
         "linear CKA with step 0 (1 = same geometry)",
@@ -230,8 +226,7 @@ def base_of(metric: str) -> str:
     >>> base_of("outlier_dims_share_1"), base_of("isoscore_corrected"), base_of("mine")
     ('outlier_dims', 'isoscore_corrected', 'mine')
     """
-    found = [name for name in READINGS if metric == name or metric.startswith(f"{name}_")]
-    return max(found, key=len, default=metric)
+    return metric_of(metric, READINGS) or metric
 
 
 def view_titles(result: Mapping[str, Any]) -> dict[str, str]:

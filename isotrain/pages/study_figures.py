@@ -46,7 +46,8 @@ def differences(
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))
-    axis = figure.add_axes((0.03, EDGES[1] / height, 0.94, ROW * len(rows) / height))
+    sides = (0.06, 0.88)  # half of a tick's label has room beside the axis
+    axis = figure.add_axes((sides[0], EDGES[1] / height, sides[1], ROW * len(rows) / height))
     score, baseline = rows[0].score, next(iter(looks))
     if margin:
         axis.axvspan(-margin, margin, color="0.9", linewidth=0)

@@ -35,7 +35,7 @@ def value_tables(
     for key in sorted(keys, key=lambda key: key != first):
         of_key = [row for row in own if row.score == key]
         sizes = " or ".join(dict.fromkeys(row.n_rows for row in of_key if row.n_rows))
-        head = _head(content, key)
+        head = _head(content)
         lines = [_cells(row) for row in of_key]
         best = best_of_text({row.arm: row.best_of for row in of_key})
         caption = ", ".join(filter(None, [task, score_name(key), rows_text(sizes), best]))
@@ -53,7 +53,7 @@ def notes_below(rows: Sequence[ScoreRow], task: str, of_scores: bool) -> list[st
     return notes
 
 
-def _head(content: StudyContent, key: str) -> list[str]:
+def _head(content: StudyContent) -> list[str]:
     """A line break is where the browser may break it: no heading is taller than two lines."""
     within = f"p equivalent\n±{content.margin or 0:g}"
     return [

@@ -39,7 +39,10 @@ def markdown(found: Findings, overrides: Iterable[str]) -> str:
     for name, own in study.arms.items():
         called = name if names[name] == name else f"{name}, in the tables {names[name]}"
         told.append(f"arm {called}: `{' '.join(own)}`")
-    lines += ["", *bullets([*told, f"seeds: {', '.join(map(str, study.seeds))}"]), ""]
+    told.append(f"seeds: {', '.join(map(str, study.seeds))}")
+    if study.margin is not None:
+        told.append(f"margin: differences below ±{study.margin:g} count as none")
+    lines += ["", *bullets(told), ""]
     lines += _listed("Changed since the first run started", found.changes)
     failed = [str(gap) for gap in found.gaps if gap.has_failed]
     lines += _listed("Failed; the numbers of an arm are of the other seeds", failed)

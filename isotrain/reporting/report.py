@@ -10,6 +10,7 @@ from pathlib import Path
 
 from isotrain.config.redaction import redacted
 from isotrain.config.schema import NOT_CONTENT
+from isotrain.config.written import key_of
 from isotrain.pages.summary import say
 from isotrain.progress import working
 from isotrain.reporting.findings import Findings, find
@@ -115,5 +116,5 @@ def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
 
 def _counts(override: str) -> bool:
     """Whether an override belongs to what is computed; places and loggers do not."""
-    key = override.lstrip("+~").partition("=")[0]
+    key = key_of(override)
     return not any(key == name or key.startswith(f"{name}.") for name in NOT_CONTENT)

@@ -112,12 +112,11 @@ def _mistakes(content: Any) -> list[str]:
     mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
     needed = [key for key in NEEDED if key != "arms" or "grid" not in content]
     mistakes += [f"{key} is missing" for key in needed if key not in content]
-    if not _are_overrides(content.get("overrides", [])):
-        mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
+    mistakes += several_runs.mistakes_of_every_run(content)
     for key in ("tasks", "arms"):
         if key in content:
             mistakes += _group_mistakes(key, content[key])
-    arms, seeds = content.get("arms", {}), content.get("seeds", [0])
+    arms = content.get("arms", {})
     if "grid" in content and isinstance(arms, dict):
         mistakes += (found := grid_mistakes(content["grid"]))
         made = [] if found else [name for name, _ in grid_arms(content["grid"])]
@@ -136,9 +135,6 @@ def _mistakes(content: Any) -> list[str]:
         tasks = content.get("tasks")
         names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
         mistakes += _published_mistakes(content["published"], *names)
-    numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
-    if not numbers or not seeds or len(set(seeds)) < len(seeds):
-        mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
     return mistakes
 
 
@@ -165,7 +161,7 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
             values = " (yaml reads off, on, no, yes and numbers as values: put them in quotes)"
             hint = "" if isinstance(name, str) else values
             mistakes.append(f"{key} has the name {name!r}; use letters, digits, _ and .{hint}")
-        elif not _are_overrides(overrides):
+        elif not several_runs.are_overrides(overrides):
             mistakes.append(
                 f"{key}.{name} must be a list of overrides such as [isotropy=none, "
                 f"'site=[tokens]'], got {overrides!r}"
@@ -202,7 +198,3 @@ def _published_mistakes(content: Any, tasks: Sequence[str], arms: Sequence[str])
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-def _are_overrides(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, run_folder
 from isotrain.config.several_runs import mistakes_of_one_of_several
-from isotrain.config.written import written
+from isotrain.config.written import key_of, written
 from isotrain.files import file_mistakes
 from isotrain.study.definition import Study, StudyError
 
@@ -95,7 +95,7 @@ def in_force(overrides: Iterable[str]) -> list[str]:
     >>> in_force(["threads=1", "encoder=tiny", "threads=2"])
     ['threads=2', 'encoder=tiny']
     """
-    return list({text.lstrip("+~").partition("=")[0]: text for text in overrides}.values())
+    return list({key_of(text): text for text in overrides}.values())
 
 
 def study_folder(study: Study, jobs: Sequence[Job]) -> Path:

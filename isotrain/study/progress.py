@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import pickle
 import re
@@ -11,6 +10,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from omegaconf import DictConfig
+
+from isotrain.config.processes import number_asked_for
+from isotrain.config.steps import batches_of, training_steps
+from isotrain.locks import is_locked
 
 ENDED = "isotrain: exit code "  # the last line of a failed run's log
 LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
@@ -33,18 +38,15 @@ def n_steps(trainer: Mapping[str, Any], n_rows: int, batch_size: int) -> int | N
     >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
     8
     """
-    limits = []
-    most_steps, most_epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
-    if most_steps is not None and most_steps >= 0:
-        limits.append(int(most_steps))
-    if most_epochs is not None and most_epochs >= 0:
-        batches: float = math.ceil(n_rows / batch_size)
-        share = trainer.get("limit_train_batches")
-        if share is not None:
-            batches = min(batches, share) if isinstance(share, int) else int(batches * share)
-        accumulated = int(trainer.get("accumulate_grad_batches", 1))
-        limits.append(int(most_epochs) * math.ceil(batches / accumulated))
-    return min(limits, default=None)
+    world = number_asked_for(trainer.get("devices", 1)) or 1
+    _, steps = training_steps(trainer, batches_of(n_rows, batch_size, world))
+    return None if math.isinf(steps) else int(steps)
+
+
+def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
+    """`n_steps` of a run; None, too, where its record does not have its rows yet."""
+    n_rows = (record.get("n_rows") or {}).get("train")
+    return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size)) if n_rows else None
 
 
 def checkpoint_step(file: Path) -> int | None:
@@ -76,21 +78,6 @@ def at_a_time(lock: Path) -> int | None:
         return int(lock.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def is_locked(lock: Path) -> bool:
-    """Whether a process holds a lock file; none is made.
-
-    The look itself shares the lock for some microseconds: who wants to own it tries for longer.
-    """
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed
-    except BlockingIOError:
-        return True
-    except OSError:  # there is none yet
-        return False
-    return False
 
 
 class _Nothing:

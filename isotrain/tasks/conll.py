@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,22 +92,6 @@ def entities(tags: Sequence[str]) -> set[Entity]:
         if own and not kind:
             start, kind = place, own
     return found
-
-
-def span_f1(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> float:
-    """F1 of the entities of all sentences, in [0, 1]: 2·right/(in gold + predicted).
-
-    An entity is right where kind and both ends are. Without any entity in either it is 0.
-
-    >>> span_f1([["B-PER", "I-PER", "O"]], [["B-PER", "O", "B-LOC"]])
-    0.0
-    """
-    n_right = n_both = 0
-    for own, other in zip(gold, predicted, strict=True):
-        first, second = entities(own), entities(other)
-        n_right += len(first & second)
-        n_both += len(first) + len(second)
-    return 2 * n_right / n_both if n_both else 0.0
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:

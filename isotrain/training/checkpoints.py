@@ -19,6 +19,7 @@ from torch import distributed
 
 from isotrain.geometry.gather import n_processes, sum_over_processes
 from isotrain.training.selection import Selection
+from isotrain.whole_files import replacing
 
 KEY = "isotrain"  # of our part of a checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
@@ -211,16 +212,10 @@ class AtomicFiles(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write, reach the disk, replace; of a file that cannot be finished nothing stays."""
-        part = Path(f"{path}.part")
-        try:
-            with part.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with replacing(Path(path), by_one=True) as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def load_resume_point(path: Path) -> dict[str, Any] | None:

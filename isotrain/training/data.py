@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from isotrain.config.steps import batches_of
 from isotrain.progress import working
 from isotrain.tasks.changes import NOTHING, Changes, apply_changes
 from isotrain.tasks.token_cache import encode_cached
@@ -96,8 +97,7 @@ class EpochBatches(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Batches of a whole epoch."""
-        n, size = len(self.lengths), self.batch_size
-        return -(-n // size) - (n > size and 0 < n % size < self.world)
+        return batches_of(len(self.lengths), self.batch_size, self.world)
 
     def __iter__(self) -> Iterator[list[int]]:
         # A generator: the epoch is read at the first batch, when the trainer has set it.

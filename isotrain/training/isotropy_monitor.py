@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.geometry.cloud import shared
-from isotrain.keys import DEV, TRAINING, VIEWS, Place, few, is_of, place_of
+from isotrain.keys import DEV, TRAINING, VIEWS, Place, few, metric_of, place_of
 from isotrain.snapshots import write_snapshot
 from isotrain.training.measurement import Measurement
 from isotrain.training.row_log import RowLog
 from isotrain.training.site_measures import site_measures
 from isotrain.training.snapshot_arrays import snapshot_of
 from isotrain.training.watched_rows import Watched, WatchedRows
-from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, ModelOutput, RowMetric
 
 Reference = dict[str, tuple[Tensor, Tensor]]  # ids and rows of each cloud by its name
@@ -52,7 +51,6 @@ class IsotropyMonitor(pl.Callback):
         views: of each layer: cls, tokens, mean.
         every_steps: optimizer steps between two measurements of training rows; 0 = none.
         map_rows: rows on the map of a snapshot (see `isotrain.snapshots`); 0 = no snapshots.
-        of_sentences: metrics of groups whose groups are sentences, not words.
         folder: of the run, for snapshots; None = none are taken.
     """
 
@@ -64,17 +62,16 @@ class IsotropyMonitor(pl.Callback):
         views: Sequence[str] = VIEWS,
         every_steps: int = 0,
         map_rows: int = 0,
-        of_sentences: Collection[str] = (),
         folder: Path | None = None,
     ) -> None:
         super().__init__()
         self.headline = list(metrics)[:2] if headline is None else list(headline)
         for name in self.headline:
-            if not is_of(Place(name, "", ""), metrics):
+            if metric_of(name, metrics) is None:
                 raise ValueError(
                     f"headline must be among the metrics {', '.join(metrics)}, got {name!r}"
                 )
-        self.measure = Measurement(metrics, of_sentences)
+        self.measure = Measurement(metrics)
         self.max_rows, self.views, self.every_steps = max_rows, tuple(views), every_steps
         self.map_rows, self.folder = map_rows, folder
         self.newest: dict[str, float] = {}
@@ -179,7 +176,7 @@ class IsotropyMonitor(pl.Callback):
 
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()
-        bare = [site for site, layer in layers if isinstance(layer, Identity)]
+        bare = [site for site, layer in layers if not getattr(layer, "changes_rows", True)]
         return WatchedRows(self.max_rows, self.views, bare)
 
     @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import torch
 from pytorch_lightning.utilities import rank_zero_warn
@@ -11,7 +11,7 @@ from torch import Tensor
 from isotrain.geometry.cloud import shared
 from isotrain.geometry.rows import sentence_of
 from isotrain.geometry.scatter import label_classes
-from isotrain.metrics.suite import flat, needs
+from isotrain.metrics.suite import flat, grouped_by, needs
 from isotrain.training.watched_rows import Watched
 from isotrain.types import RowMetric
 
@@ -25,14 +25,18 @@ class Measurement:
     needs them is absent.
 
     Args:
-        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name.
-        of_sentences: metrics of groups whose groups are sentences; those of the others are words,
-            by token id.
+        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
+            token id, or sentences (see `isotrain.metrics.suite.grouped_by`).
     """
 
-    def __init__(self, metrics: Mapping[str, RowMetric], of_sentences: Collection[str] = ()):
-        self.metrics, self.of_sentences = dict(metrics), frozenset(of_sentences)
+    def __init__(self, metrics: Mapping[str, RowMetric]):
+        self.metrics = dict(metrics)
         self.needs = {name: needs(metric) for name, metric in metrics.items()}
+        self._grouped_by = {
+            name: grouped_by(metric)
+            for name, metric in metrics.items()
+            if self.needs[name] == "groups"
+        }
         self._told: set[str] = set()
 
     @property
@@ -58,8 +62,7 @@ class Measurement:
                 need = self.needs[name]
                 given = {}
                 if need != "rows":
-                    kind = "sentences" if name in self.of_sentences else need
-                    if (found := known.get(kind)) is None:
+                    if (found := known.get(self._grouped_by.get(name, need))) is None:
                         continue
                     given = {need: found}
                 try:
@@ -81,6 +84,6 @@ def _known(cloud: Watched) -> dict[str, Tensor | None]:
     sentences = None if cloud.token_N is None else sentence_of(cloud.id_N)
     return {
         "labels": label_classes(cloud.label_N),
-        "groups": cloud.token_N,
+        "words": cloud.token_N,
         "sentences": sentences,
     }

@@ -6,8 +6,6 @@ it was.
 
 from __future__ import annotations
 
-import math
-
 import pytorch_lightning as pl
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
@@ -57,17 +55,6 @@ def reached(plan: Plan, n_steps: float) -> Plan:
     [0]
     """
     return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
-
-
-def training_steps(trainer: pl.Trainer, n_batches: int) -> tuple[int, float]:
-    """Optimizer steps of an epoch of `n_batches`, and of the whole training at most."""
-    limit = trainer.limit_train_batches
-    n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
-    an_epoch = math.ceil(n_batches / trainer.accumulate_grad_batches)
-    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
-    if trainer.max_epochs is not None and trainer.max_epochs >= 0:
-        limits.append(trainer.max_epochs * an_epoch)
-    return an_epoch, min(limits, default=math.inf)
 
 
 def rest_frozen_parts(encoder: Encoder) -> None:

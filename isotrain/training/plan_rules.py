@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 from isotrain.encoders.freezing import Plan, levels
+from isotrain.heads import CosineHead
+from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.optim import parameter_groups
 from isotrain.training.phases import ever
 from isotrain.types import Encoder
 
@@ -66,4 +71,30 @@ def check_effects(
             "training.frozen_dropout=false acts in embeddings and blocks of which nothing trains, "
             "and here something trains in each; use training.frozen_dropout=true, or another "
             "freezing"
+        )
+
+
+def check_head(module: FineTuning) -> None:
+    """Refuse options of a head that has nothing for them to act on, as a cosine.
+
+    Raises:
+        ValueError: a learning rate for what trains beside the encoder, and nothing does (a layer or
+            an objective may have parameters, too), or dropout in front of a cosine.
+    """
+    task, factor = module.task, module.head_lr_factor
+    given = f"task={task.name} form={task.form}"
+    groups = parameter_groups(module, module.model.encoder)
+    if factor != 1 and not any(group["is_head"] for group in groups):
+        raise ValueError(
+            f"training.head_lr_factor={factor} sets the rate of what trains beside the encoder, "
+            f"and with {given} nothing does; use training.head_lr_factor=1 (in a study, give it "
+            "with the tasks that have a head)"
+        )
+    dropout = getattr(task, "head_dropout", 0.0)
+    default = signature(type(task)).parameters.get("head_dropout")
+    is_asked = dropout != 0 and default is not None and dropout != default.default
+    if is_asked and isinstance(module.model.head, CosineHead):
+        raise ValueError(
+            f"task.head_dropout={dropout} acts in front of a linear head, and with {given} a "
+            "cosine is the score; leave it out"
         )

@@ -13,7 +13,7 @@ from isotrain.transforms.standardize import column_moments
 
 
 class BatchNormStats(NamedTuple):
-    """What `fit_batch_norm` estimates and `apply_batch_norm` uses."""
+    """Moments `[D]` that `fit_batch_norm` estimates and `apply_batch_norm` uses."""
 
     mean_D: Tensor
     variance_D: Tensor  # over N
@@ -22,9 +22,12 @@ class BatchNormStats(NamedTuple):
 
 
 def fit_batch_norm(x_ND: Tensor) -> BatchNormStats:
-    """Mean and variance (over N) of each dimension; both carry a gradient.
+    """Mean `[D]` and variance `[D]` (over N) of each dimension; both carry a gradient.
 
-    `x_ND`: finite float32 or float64 rows, N ≥ 1. The rows of a cloud without scatter are counted.
+    The variance is in squared units of the rows. The rows of a cloud without scatter are counted.
+    `x [N, D]`: finite float32 or float64 rows, N ≥ 1, which is not checked.
+
+    Ioffe and Szegedy 2015; what is done without scatter is ours.
 
     >>> fit_batch_norm(torch.tensor([[1.0], [3.0]])).variance_D.tolist()
     [1.0]
@@ -43,7 +46,13 @@ def apply_batch_norm(
     *,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """Rows (x − μ)/√(σ² + ε), times the weight, plus the bias, `[N, D]`.
+    """Rows (x − μ)/√(σ² + ε), times the weight, plus the bias, `[N, D]`; unitless.
+
+    Weight and bias `[D]` count where both are given; ε is in squared units of the rows. Rows come
+    back as they are where the statistics are of a cloud without scatter. `x [N, D]`: finite
+    rows, which is not checked.
+
+    Ioffe and Szegedy 2015.
 
     >>> stats = BatchNormStats(torch.tensor([1.0]), torch.tensor([4.0]), torch.tensor(True), {})
     >>> apply_batch_norm(torch.tensor([[5.0]]), stats, epsilon=0.0).tolist()
@@ -79,6 +88,8 @@ class BatchNorm(FittedTransform[BatchNormStats]):
 
     Raises:
         ValueError: an illegal number or name. RuntimeError: frozen evaluation before `fit`.
+
+    Ioffe and Szegedy 2015; statistics of all rows of the queue at once are ours.
 
     >>> layer = BatchNorm(width=1)
     >>> layer(torch.tensor([[2.0], [6.0]])).detach().round(decimals=3).tolist()

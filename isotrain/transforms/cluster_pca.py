@@ -61,7 +61,8 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             random directions.
 
     Raises:
-        ValueError: an illegal number or name, or options that contradict each other.
+        ValueError: an illegal number or name, or options that contradict each other or would
+            change nothing.
         RuntimeError: frozen evaluation before `fit`.
 
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
@@ -115,7 +116,11 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         has_levels = clips or shrinks or n_clipped > 0 or protect == "labels"
         cut = "removal=clip (with n_components above 0), n_clipped, protect=labels or centre=shrink"
         has_directions = directions == "principal" and n_components > 0
-        idle = [  # options that would change nothing, and what they act on
+        # Options that would change nothing, and what they act on. What a preset has may rest, as in
+        # isotropy=gmm_pca with one cluster, or isotropy=clip without directions.
+        clusters = "several clusters: n_clusters above 1"
+        removed = "removed directions: n_components above 0"
+        idle = [
             (f"level={level}", level != 1.0 and not has_levels, f"what is shrunk: {cut}"),
             ("grad=levels", grad == "levels" and not has_levels, f"what is shrunk: {cut}"),
             (
@@ -128,11 +133,11 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
                 grad != "detach" and stats == "start",
                 "statistics that follow training: stats=queue or batch",
             ),
-            (
-                "directions=random",
-                directions == "random" and n_components == 0,
-                "removed directions: n_components above 0",
-            ),
+            ("directions=random", directions == "random" and n_components == 0, removed),
+            (f"rho={rho}", rho != 0.25 and n_components == 0, removed),
+            ("assign=spherical", assign == "spherical" and n_clusters == 1, clusters),
+            (f"softness={softness}", softness != 0 and n_clusters == 1, clusters),
+            (f"n_iterations={n_iterations}", n_iterations != 3 and n_clusters == 1, clusters),
         ]
         for option, is_idle, acts_on in idle:
             if is_idle:

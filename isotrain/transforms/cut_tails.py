@@ -16,7 +16,7 @@ Mode = Literal["clip", "zero"]
 
 
 class CutTailsStats(NamedTuple):
-    """What `fit_cut_tails` estimates and `apply_cut_tails` uses."""
+    """The dimensions `[D]` that `fit_cut_tails` finds and `apply_cut_tails` cuts."""
 
     cut_D: Tensor  # bool: the dimensions that are cut
     bound: Tensor  # 0-d: what their coordinates are clipped to, ±; 0 = zeroed
@@ -33,14 +33,19 @@ def fit_cut_tails(
     threshold: float = 3.0,
     variance_factor: float = 5.0,
 ) -> CutTailsStats:
-    """Which dimensions are cut, and to what bound, without gradient.
+    """Which dimensions `[D]` are cut, and to what bound (in units of the rows), without gradient.
 
     Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
     entries) or a variance above variance_factor × the mean variance. The bound is 0 under
     `zero`, else clip_sd·s, s² the mean square (about zero) over the dimensions that are not cut.
     A cloud without scatter loses nothing, and its rows are counted.
 
-    `x_ND`: finite float32 or float64 rows, N ≥ 1.
+    `x [N, D]`: finite float32 or float64 rows, N ≥ 1, which is not checked.
+
+    Raises:
+        IndexError: a dimension that is not there.
+
+    Luo 2020 for `zero` and given `dims`; both rules and `clip` are ours.
 
     >>> fit_cut_tails(torch.tensor([[1.0, 9.0], [-1.0, 7.0]]), dims=[1]).bound.item()
     3.0
@@ -62,6 +67,11 @@ def fit_cut_tails(
 
 def apply_cut_tails(x_ND: Tensor, stats: CutTailsStats) -> Tensor:
     """Rows whose coordinates in the cut dimensions are brought within ± the bound, `[N, D]`.
+
+    A coordinate at the bound or beyond it becomes the bound with its sign, and has no gradient; the
+    others are left bit for bit. `x [N, D]`: finite rows, which is not checked.
+
+    Luo 2020 for a bound of 0; any other is ours.
 
     >>> stats = CutTailsStats(torch.tensor([False, True]), torch.tensor(2.0), {})
     >>> apply_cut_tails(torch.tensor([[9.0, -9.0], [9.0, 1.0]]), stats).tolist()

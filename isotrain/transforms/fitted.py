@@ -70,6 +70,24 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     Raises:
         ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`.
         RuntimeError: frozen evaluation before `fit`.
+
+    >>> from typing import NamedTuple
+    >>> class Stats(NamedTuple):
+    ...     centre_D: Tensor
+    >>> class Centred(FittedTransform[Stats]):
+    ...     def __init__(self, width: int) -> None:
+    ...         empty = Stats(torch.zeros(width))
+    ...         super().__init__(width, empty, stats="batch", eval_stats="frozen", queue_rows=2)
+    ...     def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> Stats:
+    ...         return Stats(rows_ND.mean(dim=0))
+    ...     def transform(self, rows_ND: Tensor, stats: Stats, are_last: bool) -> Tensor:
+    ...         return rows_ND - stats.centre_D
+    >>> layer = Centred(width=1)
+    >>> layer(torch.tensor([[1.0], [3.0]])).tolist()  # less their own mean
+    [[-1.0], [1.0]]
+    >>> layer.fit(torch.tensor([[4.0], [6.0]]))
+    >>> layer.eval()(torch.tensor([[1.0]])).tolist()  # less the mean that was frozen
+    [[-4.0]]
     """
 
     has_statistics = True

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.whitening import inverse_root, whitening_map, whole_groups
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
-
-
-class GroupWhiteningStats(NamedTuple):
-    """What `fit_group_whitening` estimates and `apply_group_whitening` uses."""
-
-    centre_D: Tensor
-    matrix_DD: Tensor  # symmetric, positive, 0 between groups
-    counters: dict[str, Tensor]
+from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map, whole_groups
+from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.linear import LinearTransform
 
 
 def fit_group_whitening(
@@ -27,7 +20,7 @@ def fit_group_whitening(
     group_size: int | None = 8,
     *,
     keep_scale: bool = True,
-) -> GroupWhiteningStats:
+) -> WhiteningStats:
     """Mean μ and whitening matrix s·(C + ε·λ̄·1)^−1/2 inside shuffled groups of dimensions.
 
     Dimensions are put in the order `order_D` (a permutation of 0..D−1), whitened by ZCA inside
@@ -48,24 +41,14 @@ def fit_group_whitening(
     [0.79057, 1.58114]
     """
     size = whole_groups(x_ND.shape[1], group_size)
-    mean_D, matrix_DD, counters = whitening_map(
-        x_ND[:, order_D], epsilon, keep_scale, inverse_root, size
-    )
+    found = whitening_map(x_ND[:, order_D], epsilon, keep_scale, inverse_root, size)
     back_D = order_D.argsort()
-    return GroupWhiteningStats(mean_D[back_D], matrix_DD[back_D][:, back_D], counters)
+    return WhiteningStats(
+        found.centre_D[back_D], found.matrix_DD[back_D][:, back_D], found.counters
+    )
 
 
-def apply_group_whitening(x_ND: Tensor, stats: GroupWhiteningStats) -> Tensor:
-    """Whitened rows (x − μ) @ matrix, `[N, D]`.
-
-    >>> stats = GroupWhiteningStats(torch.ones(2), 2.0 * torch.eye(2), {})
-    >>> apply_group_whitening(torch.tensor([[2.0, 1.0]]), stats).tolist()
-    [[2.0, 0.0]]
-    """
-    return (x_ND - stats.centre_D) @ stats.matrix_DD
-
-
-class GroupWhitening(FittedTransform[GroupWhiteningStats]):
+class GroupWhitening(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening inside shuffled groups of dimensions.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s with the covariances between groups left out: correlations
@@ -96,8 +79,6 @@ class GroupWhitening(FittedTransform[GroupWhiteningStats]):
     """
 
     order_D: Tensor
-    centre_D: Tensor
-    matrix_DD: Tensor
 
     @checked
     def __init__(
@@ -112,18 +93,13 @@ class GroupWhitening(FittedTransform[GroupWhiteningStats]):
         seed: int = 0,
     ) -> None:
         size = whole_groups(width, group_size)
-        empty = GroupWhiteningStats(torch.zeros(width), torch.zeros(width, width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, stats, eval_stats, queue_rows)
         self.epsilon, self.group_size, self.keep_scale = epsilon, size, keep_scale
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("order_D", torch.randperm(width, generator=generator))
 
-    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> GroupWhiteningStats:
+    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix."""
         return fit_group_whitening(
             rows_ND, self.order_D, self.epsilon, self.group_size, keep_scale=self.keep_scale
         )
-
-    def transform(self, rows_ND: Tensor, stats: GroupWhiteningStats, are_last: bool) -> Tensor:
-        """Whitened rows."""
-        return apply_group_whitening(rows_ND, stats)

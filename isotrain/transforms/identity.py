@@ -6,14 +6,16 @@ from torch import Tensor, nn
 
 
 class Identity(nn.Module):
-    """The rows unchanged; the baseline of every comparison. `width` is accepted as by all.
+    """The rows `[N, D] -> [N, D]` unchanged, the baseline of every comparison.
+
+    `width` is D, as of every layer; nothing depends on it.
 
     >>> import torch
     >>> Identity(width=2)(torch.ones(1, 2)).tolist()
     [[1.0, 1.0]]
     """
 
-    has_statistics = False
+    has_statistics, changes_rows = False, False
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from isotrain.transforms.standardize import column_moments
 
 
 class IsoBnStats(NamedTuple):
-    """What `fit_iso_bn` estimates and `apply_iso_bn` uses."""
+    """The scale `[D]` that `fit_iso_bn` estimates and `apply_iso_bn` uses."""
 
     scale_D: Tensor
     counters: dict[str, Tensor]
@@ -21,13 +21,14 @@ class IsoBnStats(NamedTuple):
 
 @torch.no_grad()
 def fit_iso_bn(x_ND: Tensor, *, beta: float = 0.5, epsilon: float = 1e-3) -> IsoBnStats:
-    """The scale of each dimension, without gradient.
+    """The scale a `[D]` of each dimension, above 0 and unitless, without gradient.
 
     a_i = (γ_i·σ_i + ε·mean σ)^−β with γ_i = mean_j ρ_ij² (j = i included), ρ the correlations;
     then all times √(Σσ²/Σσ²a²), so that the total variance is kept. A dimension that does not vary
     correlates with none. A cloud without scatter gets scale 1, and its rows are counted.
 
-    `x_ND`: finite float32 or float64 rows, N ≥ 1. O(N·D²) time.
+    `x [N, D]`: finite float32 or float64 rows, N ≥ 1, which is not checked.
+    O(N·D²) time.
 
     Zhou, Lin and Ren 2021, where ε is absolute: the same for a mean standard deviation of 1.
 
@@ -49,7 +50,11 @@ def fit_iso_bn(x_ND: Tensor, *, beta: float = 0.5, epsilon: float = 1e-3) -> Iso
 
 
 def apply_iso_bn(x_ND: Tensor, stats: IsoBnStats) -> Tensor:
-    """Rows times the scale of each dimension, `[N, D]`.
+    """Rows times the scale of each dimension, y_i = a_i·x_i, `[N, D]`, in units of the rows.
+
+    `x [N, D]`: finite rows, which is not checked.
+
+    Zhou, Lin and Ren 2021.
 
     >>> apply_iso_bn(torch.ones(1, 2), IsoBnStats(torch.tensor([3.0, 0.5]), {})).tolist()
     [[3.0, 0.5]]

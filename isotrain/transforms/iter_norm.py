@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.whitening import newton_inverse_root, whitening_map, whole_groups
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.geometry.whitening import (
+    WhiteningStats,
+    newton_inverse_root,
+    whitening_map,
+    whole_groups,
+)
+from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.linear import LinearTransform
 
 Grad = Literal["full", "detach"]
-
-
-class IterNormStats(NamedTuple):
-    """What `fit_iter_norm` estimates and `apply_iter_norm` uses."""
-
-    centre_D: Tensor
-    matrix_DD: Tensor  # 0 between groups
-    counters: dict[str, Tensor]
 
 
 def fit_iter_norm(
@@ -31,7 +28,7 @@ def fit_iter_norm(
     n_iterations: int = 20,
     grad: Grad = "full",
     keep_scale: bool = True,
-) -> IterNormStats:
+) -> WhiteningStats:
     """Mean μ and whitening matrix s·(C + ε·λ̄·1)^−1/2 inside groups of dimensions.
 
     The matrix is that of `fit_zca`, found by the coupled Newton–Schulz iteration without an
@@ -46,28 +43,17 @@ def fit_iter_norm(
     Raises:
         ValueError: a group size that does not divide the width.
 
+    >>> import torch
     >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [round(v, 5) for v in fit_iter_norm(x, 1.0).matrix_DD.diagonal().tolist()]
     [0.57735, 1.0]
     """
     root = partial(newton_inverse_root, n_iterations=n_iterations)
     size = whole_groups(x_ND.shape[1], group_size)
-    return IterNormStats(
-        *whitening_map(x_ND, epsilon, keep_scale, root, size, differentiable=grad == "full")
-    )
+    return whitening_map(x_ND, epsilon, keep_scale, root, size, differentiable=grad == "full")
 
 
-def apply_iter_norm(x_ND: Tensor, stats: IterNormStats) -> Tensor:
-    """Whitened rows (x − μ) @ matrix, `[N, D]`.
-
-    >>> stats = IterNormStats(torch.ones(2), 2.0 * torch.eye(2), {})
-    >>> apply_iter_norm(torch.tensor([[2.0, 1.0]]), stats).tolist()
-    [[2.0, 0.0]]
-    """
-    return (x_ND - stats.centre_D) @ stats.matrix_DD
-
-
-class IterNorm(FittedTransform[IterNormStats]):
+class IterNorm(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening with a gradient through the whitening.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s inside groups of neighbouring dimensions. It ignores a shift
@@ -92,14 +78,12 @@ class IterNorm(FittedTransform[IterNormStats]):
 
     Huang 2019.
 
+    >>> import torch
     >>> layer = IterNorm(width=2, epsilon=1e-6, stats="batch")
     >>> y = layer(torch.tensor([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]]))
     >>> y.abs().mul(10).round().tolist()[0]  # √5 each
     [22.0, 22.0]
     """
-
-    centre_D: Tensor
-    matrix_DD: Tensor
 
     @checked
     def __init__(
@@ -115,12 +99,11 @@ class IterNorm(FittedTransform[IterNormStats]):
         queue_rows: Capacity = 1024,
     ) -> None:
         size = whole_groups(width, group_size)
-        empty = IterNormStats(torch.zeros(width), torch.zeros(width, width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, stats, eval_stats, queue_rows)
         self.epsilon, self.group_size, self.n_iterations = epsilon, size, n_iterations
         self.grad, self.keep_scale = grad, keep_scale
 
-    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> IterNormStats:
+    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix."""
         return fit_iter_norm(
             rows_ND,
@@ -130,7 +113,3 @@ class IterNorm(FittedTransform[IterNormStats]):
             grad=self.grad,
             keep_scale=self.keep_scale,
         )
-
-    def transform(self, rows_ND: Tensor, stats: IterNormStats, are_last: bool) -> Tensor:
-        """Whitened rows."""
-        return apply_iter_norm(rows_ND, stats)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
-import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.whitening import principal_root, whitening_map
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
-
-
-class WhiteningStats(NamedTuple):
-    """What `fit_whitening` estimates and `apply_whitening` uses."""
-
-    centre_D: Tensor
-    matrix_DD: Tensor  # columns in falling order of variance, 0 past the last direction
-    counters: dict[str, Tensor]
+from isotrain.geometry.whitening import WhiteningStats, principal_root, whitening_map
+from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.linear import LinearTransform
 
 
 def fit_whitening(
@@ -39,25 +31,16 @@ def fit_whitening(
     `x_ND`: finite float32 or float64 rows, N ≥ 1. The mean carries a gradient, the matrix does
     not. Su 2021 (ε = 0, s = 1); ε and s are ours.
 
+    >>> import torch
     >>> stats = fit_whitening(torch.tensor([[0.0, 1.0], [0.0, -1.0]]), 1.0)
     >>> [round(v, 5) for v in stats.matrix_DD[1].tolist()]
     [0.57735, 0.0]
     """
     root = partial(principal_root, n_components=n_components or x_ND.shape[1])
-    return WhiteningStats(*whitening_map(x_ND, epsilon, keep_scale, root))
+    return whitening_map(x_ND, epsilon, keep_scale, root)
 
 
-def apply_whitening(x_ND: Tensor, stats: WhiteningStats) -> Tensor:
-    """Whitened rows (x − μ) @ matrix, `[N, D]`.
-
-    >>> stats = WhiteningStats(torch.ones(2), torch.tensor([[0.0, 0.0], [2.0, 0.0]]), {})
-    >>> apply_whitening(torch.tensor([[1.0, 2.0]]), stats).tolist()
-    [[2.0, 0.0]]
-    """
-    return (x_ND - stats.centre_D) @ stats.matrix_DD
-
-
-class Whitening(FittedTransform[WhiteningStats]):
+class Whitening(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: PCA whitening, R leading directions first.
 
     y = (x − μ)·U diag((λ_i + ε·λ̄)^−1/2)·s in the coordinates of the principal directions; the
@@ -81,14 +64,12 @@ class Whitening(FittedTransform[WhiteningStats]):
 
     Su 2021.
 
+    >>> import torch
     >>> layer = Whitening(width=2, epsilon=0.0, n_components=1, stats="batch")
     >>> y = layer(torch.tensor([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]]))
     >>> y.mul(10).round().tolist()[0]  # √5 of the first direction
     [22.0, 0.0]
     """
-
-    centre_D: Tensor
-    matrix_DD: Tensor
 
     @checked
     def __init__(
@@ -106,14 +87,9 @@ class Whitening(FittedTransform[WhiteningStats]):
                 f"n_components must be at most width={width}, got {n_components}; lower "
                 "n_components, or null for all"
             )
-        empty = WhiteningStats(torch.zeros(width), torch.zeros(width, width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, stats, eval_stats, queue_rows)
         self.epsilon, self.n_components, self.keep_scale = epsilon, n_components, keep_scale
 
     def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix."""
         return fit_whitening(rows_ND, self.epsilon, self.n_components, keep_scale=self.keep_scale)
-
-    def transform(self, rows_ND: Tensor, stats: WhiteningStats, are_last: bool) -> Tensor:
-        """Whitened rows."""
-        return apply_whitening(rows_ND, stats)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
-import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.whitening import inverse_root, whitening_map
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
+from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.linear import LinearTransform
 
 
-class ZCAStats(NamedTuple):
-    """What `fit_zca` estimates and `apply_zca` uses."""
-
-    centre_D: Tensor
-    matrix_DD: Tensor  # symmetric, positive
-    counters: dict[str, Tensor]
-
-
-def fit_zca(x_ND: Tensor, epsilon: float = 0.1, *, keep_scale: bool = True) -> ZCAStats:
+def fit_zca(x_ND: Tensor, epsilon: float = 0.1, *, keep_scale: bool = True) -> WhiteningStats:
     """Mean μ and whitening matrix s·U diag((λ + ε·λ̄)^−1/2) Uᵀ.
 
     U and λ are the eigenvectors and eigenvalues of the covariance of the rows (divisor N − 1),
@@ -31,24 +23,15 @@ def fit_zca(x_ND: Tensor, epsilon: float = 0.1, *, keep_scale: bool = True) -> Z
     `x_ND`: finite float32 or float64 rows, N ≥ 1. The mean carries a gradient, the matrix does
     not. Diera 2024; ε relative to λ̄ is ours.
 
+    >>> import torch
     >>> stats = fit_zca(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), 1.0)
     >>> [round(v, 5) for v in stats.matrix_DD.diagonal().tolist()]
     [0.57735, 1.0]
     """
-    return ZCAStats(*whitening_map(x_ND, epsilon, keep_scale, inverse_root))
+    return whitening_map(x_ND, epsilon, keep_scale, inverse_root)
 
 
-def apply_zca(x_ND: Tensor, stats: ZCAStats) -> Tensor:
-    """Whitened rows (x − μ) @ matrix, `[N, D]`.
-
-    >>> stats = ZCAStats(torch.ones(2), 2.0 * torch.eye(2), {})
-    >>> apply_zca(torch.tensor([[2.0, 1.0]]), stats).tolist()
-    [[2.0, 0.0]]
-    """
-    return (x_ND - stats.centre_D) @ stats.matrix_DD
-
-
-class ZCA(FittedTransform[ZCAStats]):
+class ZCA(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: soft ZCA whitening.
 
     y = (x − μ)·U diag((λ + ε·λ̄)^−1/2) Uᵀ·s, the whitening that moves rows least. It commutes
@@ -71,14 +54,12 @@ class ZCA(FittedTransform[ZCAStats]):
 
     Diera 2024.
 
+    >>> import torch
     >>> layer = ZCA(width=2, epsilon=0.0, stats="batch")
     >>> y = layer(torch.tensor([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]]))
     >>> y.abs().mul(10).round().tolist()[0]  # √5 each
     [22.0, 22.0]
     """
-
-    centre_D: Tensor
-    matrix_DD: Tensor
 
     @checked
     def __init__(
@@ -90,14 +71,9 @@ class ZCA(FittedTransform[ZCAStats]):
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,
     ) -> None:
-        empty = ZCAStats(torch.zeros(width), torch.zeros(width, width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, stats, eval_stats, queue_rows)
         self.epsilon, self.keep_scale = epsilon, keep_scale
 
-    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> ZCAStats:
+    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix."""
         return fit_zca(rows_ND, self.epsilon, keep_scale=self.keep_scale)
-
-    def transform(self, rows_ND: Tensor, stats: ZCAStats, are_last: bool) -> Tensor:
-        """Whitened rows."""
-        return apply_zca(rows_ND, stats)

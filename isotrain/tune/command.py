@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from isotrain.config.several_runs import text_of
 from isotrain.pages.summary import say
 from isotrain.progress import working
-from isotrain.refusals import refused
+from isotrain.refusals import install, refused
 from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names
 from isotrain.tune.plan import plan_search
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             for line in preview(search, question, given.overrides):
                 say(line)
         elif find_spec("optuna") is None:
-            raise TuneError("isotrain tune needs the package optuna; pip install 'isotrain[tune]'")
+            raise TuneError(f"isotrain tune needs the package optuna; {install('tune')}")
         with working("judging the ends of the space"):
             plan = plan_search(search, given.overrides, given.config_dir)
         if given.action == "list":  # and it can run

@@ -73,7 +73,7 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
         arms = _different(plan, {"baseline": {}, "winner": best.params, **without})
         if "winner" not in arms:
             return NOTHING
-        shows = _of_ablations(plan, arms)
+        shows = _of_ablations(arms)
     if len(arms) < 2:
         return NOTHING
     numbers = [trial.number for trial in chosen.values()]
@@ -172,7 +172,7 @@ def _of_options(
     ]
 
 
-def _of_ablations(plan: Plan, arms: Mapping[str, object]) -> list[str]:
+def _of_ablations(arms: Mapping[str, object]) -> list[str]:
     """What the baseline, the winner and arms without one key show."""
     lines = []
     if "baseline" in arms:

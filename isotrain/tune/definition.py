@@ -106,9 +106,6 @@ def _mistakes(content: Any) -> list[str]:
         return [f"a search has the keys {', '.join(known)}"]
     mistakes = [f"no key {key}; {nearest(str(key), known)}" for key in content if key not in known]
     mistakes += [f"{key} is missing" for key in ("space", "n_trials") if key not in content]
-    overrides = content.get("overrides", [])
-    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
-        mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
     if "space" in content:
         mistakes += space_mistakes(content["space"])
     for key, options in CHOICES.items():
@@ -129,8 +126,4 @@ def _mistakes(content: Any) -> list[str]:
         if compare not in with_options:
             hint = nearest(str(compare), with_options, "those are")
             mistakes.append(f"compare={compare} is no key of the space with options alone; {hint}")
-    seeds = content.get("seeds", [0])
-    numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
-    if not numbers or not seeds or len(set(seeds)) < len(seeds):
-        mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
-    return mistakes
+    return mistakes + several_runs.mistakes_of_every_run(content)

@@ -13,6 +13,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, content_hash, run_folder
 from isotrain.config.reading import class_constant
 from isotrain.config.several_runs import mistakes_of_one_of_several
+from isotrain.config.written import key_of
 from isotrain.files import file_mistakes
 from isotrain.study.plan import SHARED
 from isotrain.tune.definition import Search, TuneError
@@ -115,7 +116,7 @@ def runs_of(plan: Plan, values: Mapping[str, Value]) -> tuple[list[RunJob], list
 
 def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     """Overrides of what the space is about, and keys that are no matter of a space."""
-    given = {text.lstrip("+~").partition("=")[0] for text in overrides}
+    given = set(map(key_of, overrides))
     keys = [parameter.key for parameter in search.space]
     mistakes = [
         f"{key} is in the space, and is fixed by an override too" for key in keys if key in given

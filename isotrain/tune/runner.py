@@ -46,7 +46,7 @@ def run_search(plan: Plan, n_jobs: int = 1, command: Sequence[str] = COMMAND) ->
         TuneError: a storage of another search, or one rank of several; no run is started then.
     """
     if n_jobs < 1:
-        raise TuneError(f"--jobs is the number of trials at a time, at least 1, got {n_jobs}")
+        raise TuneError(f"n_jobs is the number of trials at a time, at least 1, got {n_jobs}")
     if launched():
         raise TuneError(
             "a launcher such as torchrun or srun started this for each rank, and each would try "

@@ -13,11 +13,10 @@ from rich.console import Group
 from rich.table import Table
 
 from isotrain.config.compose import run_folder
-from isotrain.launch.watch import show
-from isotrain.locks import held
+from isotrain.launch.watch import at_step, first_of, numbers_at, show
+from isotrain.locks import held, is_locked
 from isotrain.progress import duration
-from isotrain.study.history import listed
-from isotrain.study.progress import checkpoint_step, is_locked, n_steps, newest_step
+from isotrain.study.progress import checkpoint_step, newest_step, steps_of
 from isotrain.study.stored import stored
 from isotrain.tune.plan import Plan, runs_of
 from isotrain.tune.report import ASKED, ending
@@ -27,7 +26,6 @@ STATES = (
     *("complete", "pruned", "degenerate", "diverged", "failed"),
     *("running", "interrupted", "waiting"),
 )
-MOST_REASONS = 20  # of failures, told below the table
 
 
 class At(NamedTuple):
@@ -72,8 +70,7 @@ def where(plan: Plan, trial: FrozenTrial, is_running: bool) -> At:
     if not left:
         return At(share_left=0.0 if jobs else 1.0)
     cfg, folder = jobs[left[0]].cfg, folders[left[0]]
-    n_rows = (stored(folder).result.get("n_rows") or {}).get("train")
-    of_all = n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size)) if n_rows else None
+    of_all = steps_of(cfg, stored(folder).result)
     newest = newest_step(folder / "metrics.jsonl")
     step = newest if is_running else checkpoint_step(folder / "resume.ckpt")
     done = min(1.0, step / of_all) if step is not None and of_all else 0.0
@@ -110,7 +107,9 @@ def status_table(
         table.add_column(heading)
     for state, own in by_state.items():
         if own:
-            table.add_row(state, _cell([trial.number for trial in own], at, state == "running"))
+            is_running = state == "running"
+            places = {t.number: _at(at.get(t.number, At()), is_running) for t in own}
+            table.add_row(state, numbers_at(places))
     counts = {state: len(own) for state, own in by_state.items()} | {"waiting": n_waiting}
     told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
     line = f"search {plan.search.name}: {sum(counts.values())} trials, {', '.join(told)}"
@@ -122,9 +121,7 @@ def status_table(
         line += f"; {known or f'about {duration(left or 0)} left'}, {n_at_once} at a time"
         line += "" if owned else "; no process is at it, and `isotrain tune run` goes on"
     reasons = [f"trial {t.number}: {t.user_attrs.get('why', '')}" for t in by_state["failed"]]
-    if len(reasons) > MOST_REASONS:
-        reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} more"]
-    return Group(table, *reasons, line)
+    return Group(table, *first_of(reasons), line)
 
 
 def seconds_left(trials: Sequence[FrozenTrial], left: Sequence[At], n_jobs: int) -> float | None:
@@ -141,19 +138,8 @@ def seconds_left(trials: Sequence[FrozenTrial], left: Sequence[At], n_jobs: int)
     return max([*work, sum(work) / n_jobs])  # the longest has nobody to help it
 
 
-def _cell(numbers: Sequence[int], at: dict[int, At], is_running: bool) -> str:
-    """Trials, with the step of each that has one; those without in ranges."""
-    texts = {k: _at(at[k], is_running) if k in at else "" for k in numbers}
-    plain = [k for k, text in texts.items() if not text]
-    parts = [listed(plain)] if plain else []
-    return ", ".join([*parts, *(f"{k} ({text})" for k, text in texts.items() if text)])
-
-
 def _at(at: At, is_running: bool) -> str:
     """Where a trial is, empty where there is nothing to tell."""
-    if at.step is None:
-        step = "starting" if is_running and at.share_left == 1 else ""
-    else:
-        step = f"step {at.step} of {at.n_steps}" if at.n_steps else f"step {at.step}"
+    step = at_step(at.step, at.n_steps, is_running and at.share_left == 1)
     seed = "" if at.seed is None else f"seed {at.seed}"
     return ", ".join(filter(None, [seed, step]))

@@ -20,15 +20,14 @@ def test_a_premise_of_snli_counts_once(source):
     premises = [row["sentence1"] for row in rows]
     assert len(premises) == 3 * len(set(premises))
     found = read_corpus(source, "snli", ["train"], "[UNK]")
-    assert found.n_found == 2 * len(rows)
-    assert len(found.sentences) == len(set(found.sentences)) < found.n_found
-    assert set(found.sentences) == set(premises) | {row["sentence2"] for row in rows}
+    assert len(found) == len(set(found)) < 2 * len(rows)
+    assert set(found) == set(premises) | {row["sentence2"] for row in rows}
 
 
 def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
-    both = read_corpus(source, "rte", ["dev", "train"], "[UNK]").sentences
-    dev = read_corpus(source, "rte", ["dev"], "[UNK]").sentences
-    train = read_corpus(source, "rte", ["train"], "[UNK]").sentences
+    both = read_corpus(source, "rte", ["dev", "train"], "[UNK]")
+    dev = read_corpus(source, "rte", ["dev"], "[UNK]")
+    train = read_corpus(source, "rte", ["train"], "[UNK]")
     assert both[: len(dev)] == dev
     assert both[len(dev) :] == [text for text in train if text not in set(dev)]
     assert set(dev) & set(train)  # or this tells nothing
@@ -36,12 +35,12 @@ def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
 
 def test_spaces_around_a_sentence_make_no_other_one(sentences_source):
     twice = sentences_source([" A dog. ", "A dog.", "  ", "A cat."])
-    assert read_corpus(twice, "rte", ["train"], "[UNK]").sentences == ["A dog.", "A cat."]
+    assert read_corpus(twice, "rte", ["train"], "[UNK]") == ["A dog.", "A cat."]
 
 
 def test_paragraphs_of_wikitext_become_sentences_as_they_are_written(sentences_source):
     lines = [" = Heading = \n", " ", " The <unk> barks . Then , in 1990 , it ran @-@ away . "]
-    found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]").sentences
+    found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]")
     assert found == ["The [UNK] barks.", "Then, in 1990, it ran-away."]
 
 

@@ -330,7 +330,7 @@ def arrays_of(folder):
 
 def states_of(encoder):
     """What the toy measures of an encoder: pooled last states of its sentences."""
-    sentences = read_corpus(DemoSource(), "rte", ["dev"], "[UNK]").sentences[:N_SENTENCES]
+    sentences = read_corpus(DemoSource(), "rte", ["dev"], "[UNK]")[:N_SENTENCES]
     found = []
     with torch.no_grad():
         for text in sentences:

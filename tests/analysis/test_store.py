@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from isotrain.analysis import store as store_module
+from isotrain import record
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Found
 from isotrain.record import CannotRunError
@@ -118,7 +118,7 @@ def test_rows_of_other_weights_are_other_rows(store):
 
 
 def test_one_process_at_a_time(store, monkeypatch):
-    monkeypatch.setattr(store_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(record, "PATIENCE_S", 0.05)
     with (
         FileLock(store.folder / ".lock"),
         pytest.raises(CannotRunError, match="another process is at this analysis"),

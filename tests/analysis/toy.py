@@ -37,7 +37,7 @@ class Toy:
         subject.tell(f"looking at {name}")
         if Toy.stop:
             Toy.stop(name)
-        sentences = read_corpus(subject.source, self.corpus, ["dev"], "[UNK]").sentences
+        sentences = read_corpus(subject.source, self.corpus, ["dev"], "[UNK]")
         tokens = tokenise(subject.encoder.tokenizer, sentences[:N_SENTENCES], subject.max_length)
         rows = encode_rows(subject, "rows", tokens, whole_sentences(tokens))
         records = [

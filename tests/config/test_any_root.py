@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.arguments import Bounds
 from isotrain.config.any_root import (
     missing_keys,
     number_mistakes,
@@ -73,4 +74,5 @@ def test_targets_that_are_not_allowed_or_do_not_take_a_key():
     ],
 )  # fmt: skip
 def test_numbers_within_their_limits(content, told):
-    assert number_mistakes(content, {"seed": 0, "data.size": 1}, {"data.size": 8}) == told
+    bounds = {"seed": Bounds(0), "data.size": Bounds(1, 8)}
+    assert number_mistakes(content, bounds) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -200,7 +201,7 @@ def test_a_logger_whose_package_is_missing_is_told_with_what_installs_it(monkeyp
     monkeypatch.setattr(files, "find_spec", without("tensorboard", "tensorboardX"))
     (mistake,) = told("logger=[wandb,tensorboard]")
     assert mistake.startswith("logger.tensorboard needs the package tensorboard")
-    assert "pip install 'isotrain[tensorboard]'" in mistake
+    assert "; pip install -e '.[tensorboard]' in the clone of isotrain, or" in mistake
     assert told("logger=[wandb]") == told("logger=[]") == []
 
 
@@ -221,9 +222,10 @@ def test_loggers_of_lightning_are_looked_for_too(monkeypatch, logger):
 def test_the_extra_that_is_named_exists():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    named = [install for _, install in files.PACKAGES.values() if install.startswith("isotrain[")]
+    found = (re.search(r"'\.\[(.*)\]'", fix) for _, fix in files.PACKAGES.values())
+    named = {match[1] for match in found if match}
     assert named
-    assert {install.partition("[")[2].rstrip("]") for install in named} <= set(extras)
+    assert named <= set(extras)
 
 
 def test_a_task_of_a_users_package_is_left_to_itself(package, monkeypatch, tmp_path):
@@ -250,6 +252,24 @@ def test_a_task_of_a_users_package_with_a_data_set_is_looked_for(package, monkey
     cfg.task = {"_target_": f"{module}.Mine"}
     (mistake,) = file_mistakes(cfg)
     assert str(tmp_path / "mine") in mistake
+
+
+def test_a_data_set_that_cannot_be_read_from_the_source_is_left_to_itself(
+    package, monkeypatch, tmp_path
+):
+    module = package(
+        """
+        from isotrain.tasks.sources import DataSet
+        DATA = DataSet("mine", {"a": str}, "a", "x/y", None, "0")
+        class Mine:
+            data_set = DATA
+            def __init__(self): ...
+        """
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
+    cfg.task = {"_target_": f"{module}.Mine"}
+    assert file_mistakes(cfg) == []
 
 
 @pytest.mark.parametrize("key", ["encoder.name", "encoder.revision", "encoder._target_"])

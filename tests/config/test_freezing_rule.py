@@ -39,9 +39,9 @@ def test_what_goes_together(overrides):
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (("training.layer_decay=0",), "training.layer_decay must lie in (0, 1], got 0.0"),
-        (("training.layer_decay=1.1",), "training.layer_decay must lie in (0, 1], got 1.1"),
-        (("training.layer_decay=nan",), "training.layer_decay must lie in (0, 1], got nan"),
+        (("training.layer_decay=0",), "training.layer_decay must be above 0, got 0.0"),
+        (("training.layer_decay=1.1",), "training.layer_decay must be at most 1, got 1.1"),
+        (("training.layer_decay=nan",), "training.layer_decay must be above 0, got nan"),
         (("training.reinit_blocks=-1",), "training.reinit_blocks must be at least 0, got -1"),
         (("freezing=head_only", "training.layer_decay=0.5"), "none of it trains"),
         (("freezing=first_n", "peft=lora"), "peft trains its adapters and freezes the rest"),

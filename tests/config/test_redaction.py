@@ -15,7 +15,7 @@ from isotrain.config.redaction import HIDDEN, SHORTEST, redacted
 
 SECRET = "Zq7-secret-Value/9+x=="
 TEXT = st.text(alphabet=string.ascii_lowercase + " _-/:.", max_size=12)
-PROFILE = settings(max_examples=80, derandomize=True, deadline=None)
+PROFILE = settings(max_examples=40, derandomize=True, deadline=None)
 
 
 def nested(leaf):
@@ -88,9 +88,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", ["x", "hunter2", "a b c"])
-def test_the_value_of_a_secret_key_is_hidden(name, value):
-    assert redacted({"a": [{name: value, "b": value}]}) == {"a": [{name: HIDDEN, "b": value}]}
+def test_the_value_of_a_secret_key_is_hidden(name):
+    for value in ("x", "hunter2", "a b c"):
+        assert redacted({"a": [{name: value, "b": value}]}) == {"a": [{name: HIDDEN, "b": value}]}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from copy import deepcopy
 from fractions import Fraction
 
 import pytest
@@ -15,7 +17,7 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.config.any_root import missing_keys
 from isotrain.config.compose import compose_run, plain
-from isotrain.config.rules import LEAST, check, mistakes_in
+from isotrain.config.rules import BOUNDS, check, mistakes_in
 from isotrain.transforms.cluster_pca import ClusterPCA
 
 BASE = ("encoder=tiny", "source=demo")
@@ -28,11 +30,20 @@ def layered():
     return compose_run([*BASE, "isotropy=cluster_pca", "isotropy.stats=batch"])
 
 
+@functools.cache
+def composed_once(overrides):
+    return compose_run(overrides)
+
+
+def base():
+    return deepcopy(composed_once(BASE))
+
+
 def mistakes(*overrides):
     """Groups are composed, once for all tests that choose the same; values are then set."""
     groups = [text for text in overrides if text.partition("=")[0] in GROUPS]
     values = [text for text in overrides if text not in groups]
-    cfg = compose_run([*BASE, *groups])
+    cfg = deepcopy(composed_once((*BASE, *groups)))
     parsed = OverridesParser.create().parse_overrides(values)
     ConfigLoaderImpl._apply_overrides_to_config(parsed, cfg)
     return mistakes_in(cfg)
@@ -160,6 +171,9 @@ OF_PARTS = {
     **{f"encoder.{key}": 1 for key in ("width", "n_blocks", "n_heads")},
     **{"encoder.dropout": 0, "task.max_length": 3},
 }
+
+
+LEAST = {key: bounds.least for key, bounds in BOUNDS.items() if bounds.least is not None}
 
 
 @pytest.mark.parametrize(("key", "least"), sorted({**LEAST, **OF_PARTS}.items()))
@@ -392,7 +406,7 @@ def test_missing_values_are_told_alone_and_nothing_is_resolved():
 @pytest.mark.parametrize("group", ["task", "encoder", "pooling", "isotropy", "optimizer"])
 @pytest.mark.parametrize("content", [None, {}, {"width": 3}, {"_target_": None}, {"_target_": ""}])
 def test_a_group_without_a_target_is_told(group, content):
-    cfg = compose_run(BASE)
+    cfg = base()
     with open_dict(cfg):
         cfg[group] = content
     assert f"{group} must be one of its options, with a _target_" in mistakes_in(cfg)
@@ -401,7 +415,7 @@ def test_a_group_without_a_target_is_told(group, content):
 @pytest.mark.parametrize("content", ["text", 5, [1], {"_target_": 5}, {"_target_": ["a"]}])
 @pytest.mark.parametrize("group", ["pooling", "trainer"])
 def test_a_group_of_another_kind_is_told(group, content):
-    cfg = compose_run(BASE)
+    cfg = base()
     with open_dict(cfg):
         cfg[group] = content
     assert any(group in mistake for mistake in mistakes_in(cfg))
@@ -409,7 +423,7 @@ def test_a_group_of_another_kind_is_told(group, content):
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_a_forbidden_target_is_found_at_any_depth(depth):
-    cfg = compose_run(BASE)
+    cfg = base()
     node, path = {"_target_": "os.getcwd"}, "objective.x"
     for _ in range(depth):
         node, path = {"inner": [node]}, f"{path}.inner[0]"

@@ -45,6 +45,17 @@ def test_a_file_that_cannot_be_read_is_told_in_one_sentence(group, tmp_path):
             load(str(path) if path.exists() else given)
 
 
+def test_a_path_that_leads_nowhere_is_told_as_such_without_the_shipped_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"no file far/from\.yaml; check the path") as told:
+        read("study", "far/from.yaml")
+    assert str(tmp_path) in str(told.value)
+    assert "smoke" not in str(told.value)
+    (tmp_path / "mine.yaml").write_text("a: 1")
+    with pytest.raises(ValueError, match=r"no file mien.yaml; did you mean mine.yaml\?"):
+        read("study", "mien.yaml")
+
+
 def test_the_text_of_a_study_is_that_of_its_file(tmp_path):
     file = tmp_path / "mine.yml"
     file.write_text("# Question: ü?\n", encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import string
 
 import pytest
@@ -111,9 +113,15 @@ def family(request):
     return request.param
 
 
-@pytest.fixture
-def encoder(save_family, family):
-    """The encoder of that family, loaded from its folder and in train mode."""
+@pytest.fixture(scope="session")
+def loaded(save_family):
+    """`loaded("gpt2")`: the encoder of a family from its folder, read once in a session."""
     from isotrain.encoders.huggingface import load_encoder
 
-    return load_encoder(str(save_family(family)))
+    return functools.cache(lambda family: load_encoder(str(save_family(family))))
+
+
+@pytest.fixture
+def encoder(loaded, family):
+    """The encoder of that family, loaded from its folder and in train mode: a test's own copy."""
+    return copy.deepcopy(loaded(family))

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.whitening import (
+    WhiteningStats,
+    apply_whitening,
     inverse_root,
     newton_inverse_root,
     principal_root,
@@ -114,6 +116,14 @@ def test_principal_root_has_numpys_directions_with_a_positive_largest_entry(n, d
     torch.testing.assert_close(leading[:, 0], found[:, 0])
     assert leading.shape == (d, d)
     assert not leading[:, 1:].any()
+
+
+def test_apply_is_the_affine_map_of_its_statistics():
+    matrix_DD = torch.tensor([[1.0, 3.0], [2.0, 5.0]], dtype=torch.float64)
+    stats = WhiteningStats(torch.tensor([1.0, 2.0], dtype=torch.float64), matrix_DD, {})
+    x = torch.tensor([[2.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    assert apply_whitening(x, stats).tolist() == [[5.0, 13.0]]
+    assert torch.autograd.gradcheck(lambda rows: apply_whitening(rows, stats), x)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-10, 1e30])

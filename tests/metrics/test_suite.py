@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.explained_variance import explained_variance
 from isotrain.metrics.isoscore_star import isoscore_star_of_rows
 from isotrain.metrics.mean_cosine import mean_cosine
-from isotrain.metrics.suite import HEADLINE, find, flat, needs, suite
+from isotrain.metrics.suite import HEADLINE, find, flat, grouped_by, needs, suite
 
 MOMENTS = (
     "isoscore",
@@ -140,6 +141,15 @@ def test_a_missing_extra_is_told_before_anything_is_measured(function, need):
     with pytest.raises(ValueError, match=f"odd needs {need}; pass {need}="):
         suite(cloud(), {"first": not_yet, "odd": function})
     assert needs(find("isoscore")) == "rows"
+
+
+def test_groups_are_words_unless_the_signature_says_sentences():
+    def inside(x, groups: Annotated[torch.Tensor, "sentences"], power=1.0):
+        return x.sum()
+
+    assert [grouped_by(f) for f in (spread, partial(spread, minimum=3))] == ["words"] * 2
+    assert [grouped_by(f) for f in (inside, partial(inside, power=2.0))] == ["sentences"] * 2
+    assert grouped_by(find("s_inter")) == "words"
 
 
 @pytest.mark.parametrize(

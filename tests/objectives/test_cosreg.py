@@ -32,6 +32,12 @@ def test_one_row_gives_zero_with_a_zero_gradient():
     assert x.grad.abs().max().item() < 1e-15
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (4,), (2, 3, 4), (3, 0)])
+def test_what_is_no_cloud_is_refused(shape):
+    with pytest.raises(ValueError, match=r"shape \[N, D\]|at least 1 rows|one dimension"):
+        cosreg(torch.zeros(shape))
+
+
 def test_ends_of_the_range():
     assert cosreg(torch.ones(4, 3)).item() == pytest.approx(0.75, abs=1e-6)
     assert cosreg(torch.eye(4) - 0.25).item() == pytest.approx(-0.25, abs=1e-6)

@@ -111,10 +111,7 @@ def is_equivalent(found: Comparison):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "method", "rate"),
-    [(5, "t", 0.05), (8, "permutation", 12 / 256), (10, "permutation", 50 / 1024)],
-)
+@pytest.mark.parametrize(("n", "method", "rate"), [(5, "t", 0.05), (8, "permutation", 12 / 256)])
 def test_false_positives_of_the_paired_test(n, method, rate):
     """10,000 null studies: the standard error of the rate is 0.22 points."""
     found = rejections(10_000, n, differs, lambda rng, shape: rng.normal(0, 0.015, shape))

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from isotrain.launch import command, runner
+from isotrain.locks import is_locked
 from isotrain.reporting.report import write_report
-from isotrain.study.progress import is_locked
 
 
 @pytest.fixture
@@ -179,11 +179,23 @@ def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
-def test_help_lists_the_studies(capsys):
+@pytest.mark.parametrize(
+    ("line", "there", "absent"),
+    [
+        ("--help", {"--jobs", "--watch", "for run and status"}, set()),
+        ("run --help", {"--jobs"}, {"--watch", "for run and status"}),
+        ("status --help", {"--jobs", "--watch"}, {"for run and status"}),
+        ("report --help", {"--name"}, {"--jobs", "--watch"}),
+        ("list smoke -h", {"--config-dir"}, {"--jobs", "--watch"}),
+    ],
+)
+def test_help_lists_the_studies_and_the_options_that_an_action_takes(line, there, absent, capsys):
     with pytest.raises(SystemExit) as ended:
-        command.main(["--help"])
+        command.main(line.split())
     assert ended.value.code == 0
-    assert "smoke" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "smoke" in text
+    assert {part for part in there | absent if part in text} == there
 
 
 def test_the_parent_process_imports_nothing_heavy():

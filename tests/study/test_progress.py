@@ -47,6 +47,12 @@ def test_steps_are_those_of_a_loop(n_rows, accumulated, limit):
     assert n_steps(trainer | {"max_steps": 2}, n_rows, 32) == min(2, steps)
 
 
+@pytest.mark.parametrize(("devices", "steps"), [(1, 12), ([0, 1], 10), ("auto", 12)])
+def test_a_batch_too_small_for_all_processes_is_no_step(devices, steps):
+    """96 rows in batches of 19 leave one: 5 batches of two processes, and 6 of one."""
+    assert n_steps({"max_epochs": 2, "devices": devices}, 96, 19) == steps
+
+
 def test_steps_without_a_limit_are_not_known():
     assert n_steps({"max_epochs": -1, "max_steps": -1}, 10, 2) is None
     assert n_steps({"max_epochs": None, "max_steps": 9}, 10, 2) == 9

@@ -163,12 +163,11 @@ def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("more", "n_jobs", "said"),
-    [(["sede=1"], 1, "no key sede"), (["threads=null"], 1, "threads must"), ([], 0, "at least 1")],
+    ("more", "said"), [(["sede=1"], "no key sede"), (["threads=null"], "threads must")]
 )
-def test_a_refusal_writes_nothing(fake, more, n_jobs, said):
+def test_a_refusal_writes_nothing(fake, more, said):
     with pytest.raises(StudyError, match=said):
-        start(fake, n_jobs, more)
+        start(fake, more=more)
     assert not fake.runs.exists()
     assert not fake.journal.exists()
 

@@ -13,7 +13,7 @@ import torch
 from filelock import FileLock
 from omegaconf import OmegaConf
 
-from isotrain.launch import status, watch
+from isotrain.launch import watch
 from isotrain.launch.command import main
 from isotrain.launch.status import State, seconds_left, show_status, state_of, status_table
 from isotrain.study.definition import study_names
@@ -121,7 +121,7 @@ def test_a_run_whose_process_is_only_starting_is_running(job, studied, result):
         fcntl.flock(held, fcntl.LOCK_EX)
         found = state_of(own, studied)
         assert found.state == "running"
-        assert status._cell([found]) == "0 (starting)"
+        assert watch.at_step(found.step, found.n_steps, is_running=True) == "starting"
     assert state_of(own, studied).state == ("interrupted" if result else "waiting")
 
 
@@ -234,7 +234,9 @@ def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually,
 
 def test_status_before_anything_ran_and_of_unknown_arms(fake, capsys):
     assert main(["status", str(fake.file), *fake.overrides]) == 0
-    assert "6 runs, 0 finished, 6 waiting; time left unknown" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "6 runs, 0 finished, 6 waiting; time left unknown" in printed
+    assert printed.endswith("no process is at it, and `isotrain study run` starts it")
     assert not fake.runs.exists()
     for action in ("status", "report"):
         assert main([action, str(fake.file), *fake.overrides, "isotropy=clipp"]) == 2

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import random
 from pathlib import Path
 
 import pytest
 
-from isotrain.tasks.conll import Entity, Tagged, conll_file, entities, read_conll, span_f1
+from isotrain.tasks.conll import Entity, Tagged, conll_file, entities, read_conll
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -116,26 +115,3 @@ def test_entities_agree_with_the_rule_on_all_short_sequences():
     marks = ["O", "B-X", "I-X", "B-Y", "I-Y"]
     for tags in itertools.product(marks, repeat=5):
         assert {tuple(one) for one in entities(tags)} == slow_entities(tags)
-
-
-def test_f1_is_the_harmonic_mean_of_precision_and_recall():
-    draw = random.Random(0)
-    marks = ["O", "O", "B-X", "I-X", "B-Y"]
-    gold, predicted = ([draw.choices(marks, k=9) for _ in range(20)] for _ in range(2))
-    n_right = sum(
-        len(slow_entities(a) & slow_entities(b)) for a, b in zip(gold, predicted, strict=True)
-    )
-    precision = n_right / sum(len(slow_entities(tags)) for tags in predicted)
-    recall = n_right / sum(len(slow_entities(tags)) for tags in gold)
-    expected = 2 * precision * recall / (precision + recall)
-    assert n_right > 5
-    assert span_f1(gold, predicted) == pytest.approx(expected, abs=1e-12)
-
-
-def test_half_an_entity_or_another_kind_counts_as_none():
-    gold = [["B-P", "I-P", "O", "B-L"]]
-    assert span_f1(gold, gold) == 1
-    assert span_f1(gold, [["B-P", "O", "O", "O"]]) == 0
-    assert span_f1(gold, [["B-P", "I-P", "O", "B-P"]]) == pytest.approx(0.5)
-    assert span_f1(gold, [["I-P", "I-P", "O", "I-L"]]) == 1  # the other scheme
-    assert span_f1([["O"]], [["O"]]) == 0

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +11,8 @@ from isotrain.config.compose import run_folder
 from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
 from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
+from tests.processes import train_on_ranks
 
-ROOT = Path(__file__).parents[2]
 SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")
 PAIR = ("objective.simcse.positives=pair", "task.hard_negatives=true")
 BEHIND = ("isotropy=cluster_pca", "isotropy.n_clusters=2")
@@ -118,17 +114,9 @@ def test_two_processes_agree_with_one(small, tmp_path, name):
         *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
         *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
     ]
-    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     found = []
     for n in (1, 2):
-        command = [sys.executable, "-m", "isotrain", "train", *overrides]
-        command += [f"trainer.devices={n}", f"output_dir={tmp_path / str(n)}"]
-        environment = {**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-        ended = subprocess.run(
-            command, env=environment, capture_output=True, text=True, cwd=tmp_path
-        )
-        assert ended.returncode == 0, ended.stderr
-        (folder,) = (path.parent for path in (tmp_path / str(n)).rglob("result.json"))
+        folder, _ = train_on_ranks(n, tmp_path / str(n), *overrides)
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
         found.append((state, read_rows(folder / "metrics.jsonl")))
     (state1, rows1), (state2, rows2) = found

@@ -49,6 +49,7 @@ def test_official_counts(source, kind):
     assert tuple(len(rows[split]) for split in ("train", "dev", "test")) == COUNTS[kind]
 
 
+@pytest.mark.slow
 def test_sentences_of_wikitext(source):
     """17,556 paragraphs of 74,585 sentences; where nothing is quoted, a pattern finds the same."""
     task = Text()

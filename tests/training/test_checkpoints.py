@@ -39,17 +39,17 @@ def kill_points():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("configuration", "points"),
+    "configuration",
     [
-        ("plain", 1),
-        ("accumulation, queue layer", 2),
-        ("bi form, objective", 2),
-        ("selection, patience", 2),
-        ("best, early stop", 2),
+        "plain",
+        "accumulation, queue layer",
+        "bi form, objective",
+        "selection, patience",
+        "best, early stop",
     ],
 )
-def test_random_kill_points(kill_points, tmp_path, configuration, points):
-    """Some of the points that benchmarks/kill_points.py draws, at new places every time."""
+def test_a_random_kill_point(kill_points, tmp_path, configuration):
+    """One of the points that benchmarks/kill_points.py draws, at a new place every time."""
     kill_points.compare(configuration, None, 0, tmp_path)
     total = kill_points.n_events(configuration, tmp_path)
     assert total > 50
@@ -60,26 +60,30 @@ def test_random_kill_points(kill_points, tmp_path, configuration, points):
         assert 4 < record["selected_step"] < record["steps"]
     seed = random.SystemRandom().randrange(2**32)
     draw = random.Random(seed)
-    for _ in range(points):
-        event, number = draw.randint(1, total), draw.choice([signal.SIGKILL, signal.SIGTERM])
-        drawn = f"seed {seed}: {number.name} at event {event} of {total}"
-        print(drawn)  # shown where compare() itself fails
-        assert kill_points.compare(configuration, event, number, tmp_path) == [], drawn
+    event, number = draw.randint(1, total), draw.choice([signal.SIGKILL, signal.SIGTERM])
+    drawn = f"seed {seed}: {number.name} at event {event} of {total}"
+    print(drawn)  # shown where compare() itself fails
+    assert kill_points.compare(configuration, event, number, tmp_path) == [], drawn
 
 
-@pytest.fixture
-def overrides(small, tmp_path):
+@pytest.fixture(scope="module")
+def keys(small):
     return (
         *small,
         "task=wic",
         "isotropy=cluster_pca",
         "isotropy.n_clusters=2",
+        "metric=[isoscore,cosine_drift]",
         "trainer.max_epochs=2",
         "trainer.val_check_interval=5",
         "checkpoint.every_steps=4",
         "cache_dir=null",
-        f"output_dir={tmp_path / 'runs'}",
     )
+
+
+@pytest.fixture
+def overrides(keys, tmp_path):
+    return (*keys, f"output_dir={tmp_path / 'runs'}")
 
 
 def stopped(cfg, monkeypatch, method, at, reaction):
@@ -117,9 +121,10 @@ def finished(cfg):
     return scores, rows, state
 
 
-@pytest.fixture
-def reference(composed, overrides, tmp_path):
-    return finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+@pytest.fixture(scope="module")
+def reference(composed, keys, tmp_path_factory):
+    """The run that nothing stops: its scores, rows and weights."""
+    return finished(composed(*keys, f"output_dir={tmp_path_factory.mktemp('whole')}"))
 
 
 @pytest.mark.parametrize(

@@ -321,18 +321,21 @@ def test_what_is_spared_is_the_axis_of_the_classes(built, eval_stats, rare):
 # --- resuming ---------------------------------------------------------------------------------
 
 
+WHOLE = {}  # runs that nothing stopped
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "at", "reaction"),
+    ("eval_stats", "method", "at", "reaction"),
     [
-        ("training_step", 7, "terminate"),
-        ("training_step", 15, "fail"),  # back to step 12
-        ("validation_step", 6, "terminate"),  # in the evaluation of step 5
+        ("frozen", "training_step", 7, "terminate"),
+        ("refit", "training_step", 15, "fail"),  # back to step 12
+        ("frozen", "validation_step", 6, "terminate"),  # in the evaluation of step 5
+        ("refit", "validation_step", 6, "terminate"),
     ],
 )
-@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
 def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
-    composed, small, tmp_path, monkeypatch, method, at, reaction, eval_stats
+    composed, small, tmp_path, monkeypatch, eval_stats, method, at, reaction
 ):
     overrides = (
         *small,
@@ -355,7 +358,9 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
         rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
         return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
-    whole = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    if eval_stats not in WHOLE:
+        WHOLE[eval_stats] = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    whole = WHOLE[eval_stats]
     cfg = composed(*overrides, f"output_dir={tmp_path / 'runs'}")
     calls, original = 0, getattr(FineTuning, method)
 

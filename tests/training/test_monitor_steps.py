@@ -64,9 +64,7 @@ def by_hand(passes, max_rows=40):
     ("every", "more", "n_views", "n_batches"),
     [
         (1, (), 1, 1),
-        (2, (), 1, 1),
         (3, (ACCUMULATED,), 1, 2),
-        (1, (ACCUMULATED,), 1, 2),
         (2, TWO_VIEWS, 2, 1),
         (2, (*TWO_VIEWS, ACCUMULATED), 2, 2),
     ],
@@ -91,15 +89,15 @@ def test_values_are_those_of_the_batches_of_a_step(
 def test_training_is_bit_identical_with_and_without(built, tmp_path, more):
     """Dropout draws from the global state: whatever drew there too would show."""
     weights = []
-    for number, every in enumerate((0, 1, 2)):
+    for every in (0, 2):  # in some steps alone, so there are also steps after one that is measured
         experiment = built(*OVERRIDES, *more, f"monitor.every_steps={every}")
-        folder = tmp_path / str(number)
+        folder = tmp_path / str(every)
         folder.mkdir()
         assert bool(fitted(experiment, folder)) == bool(every)
         state = experiment.module.state_dict()
         weights.append({name: tensor.clone() for name, tensor in state.items()})
-    for other in weights[1:]:
-        assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+    without, measured = weights
+    assert all(torch.equal(without[name], measured[name]) for name in without)
 
 
 def registered(module):

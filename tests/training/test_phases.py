@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotrain.config.steps import LIMITS, training_steps
 from isotrain.encoders.freezing import levels
-from isotrain.training.phases import check_plan, in_force, reached, training_steps
+from isotrain.training.phases import check_plan, in_force, reached
 
 CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
@@ -103,7 +104,8 @@ def test_a_plan_that_a_freezing_must_not_give(built, plan):
 def test_steps_are_those_that_lightning_makes(built, overrides, expected):
     experiment = built(*TRAIN_ONLY, *overrides)
     trainer = experiment.trainer
-    assert training_steps(trainer, experiment.data.n_batches(1)) == expected
+    limits = {key: getattr(trainer, key) for key in LIMITS}
+    assert training_steps(limits, experiment.data.n_batches(1)) == expected
     fit(experiment)
     assert trainer.global_step == expected[1]
 

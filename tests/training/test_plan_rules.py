@@ -126,3 +126,35 @@ def test_a_decay_of_one_rate_is_refused(built, overrides):
 def test_a_decay_of_several_rates(built, overrides):
     module = built(*TASK, "training.layer_decay=0.5", *overrides).module
     assert min(group["lr_factor"] for group in module.new_optimizer().param_groups) <= 0.5
+
+
+COSINE = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]")
+FACTOR, DROPOUT = "training.head_lr_factor=10", "task.head_dropout=0.3"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((*COSINE, FACTOR), r"head_lr_factor=10.*task=stsb form=bi nothing does; use .*factor=1"),
+        ((*TEXT, FACTOR), r"head_lr_factor=10.*task=text form=bi nothing does"),
+        ((*COSINE, DROPOUT), r"head_dropout=0\.3.*task=stsb form=bi a cosine is the score; leave"),
+    ],
+)
+def test_options_of_a_head_that_is_none_are_refused(built, overrides, told):
+    with pytest.raises(ValueError, match=told):
+        built(*overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("task=stsb", "metric=[]", FACTOR, DROPOUT),
+        (*TASK, "task.form=bi", FACTOR, DROPOUT),
+        (*COSINE, "isotropy=batch_norm", FACTOR),  # its weights train
+        (*COSINE, "objective=[simcse]", "objective.simcse.projection=mlp", FACTOR),
+        (*COSINE, "task.head_dropout=0"),  # as it is
+        TEXT,
+    ],
+)
+def test_options_of_a_head(built, overrides):
+    assert built(*overrides).module

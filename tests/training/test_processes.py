@@ -17,6 +17,7 @@ import torch
 from isotrain.predictions import read_predictions
 from isotrain.row_file import read_rows
 from isotrain.snapshots import read_snapshots
+from tests.processes import train_on_ranks
 
 ROOT = Path(__file__).parents[2]
 MEASURES = (
@@ -71,8 +72,12 @@ def finished(environment, cwd, *overrides):
     process = start(environment, cwd, *overrides)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == 0, text
-    assert "Warning" not in text
     (folder,) = (path.parent for path in cwd.rglob("result.json"))
+    return what_is_left(folder, text)
+
+
+def what_is_left(folder, text):
+    assert "Warning" not in text
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return folder, state, read_rows(folder / "metrics.jsonl"), text
 
@@ -85,12 +90,10 @@ def gap(one, two):
 @pytest.fixture(scope="module")
 def one_and_two(environment, overrides, tmp_path_factory):
     """The same run in one process and in two, through an unfreezing in three phases."""
-    found = {}
-    for n in (1, 2):
-        more = (*MEASURES, *PHASES, f"trainer.devices={n}", "trainer.precision=64-true")
-        cwd = tmp_path_factory.mktemp(f"processes{n}")
-        found[n] = finished(environment, cwd, *overrides, *more)
-    return found[1], found[2]
+    line = (*overrides, *MEASURES, *PHASES, "trainer.precision=64-true")
+    one = what_is_left(*train_on_ranks(1, tmp_path_factory.mktemp("processes1"), *line))
+    cwd = tmp_path_factory.mktemp("processes2")
+    return one, finished(environment, cwd, *line, "trainer.devices=2")
 
 
 @pytest.mark.slow
@@ -163,12 +166,13 @@ def test_two_processes_keep_the_snapshots_of_one(one_and_two):
 def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     environment, overrides, tmp_path
 ):
-    line = [*overrides, *MEASURES, "encoder.dropout=0.1", "trainer.devices=2"]
+    """Torchrun starts the one run, and Lightning the other: that makes no difference either."""
+    line = [*overrides, *MEASURES, "encoder.dropout=0.1"]
     line += ["trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"]
     line += ["training.select=holdout", "training.patience=3", "data.holdout=0.3"]
-    (tmp_path / "whole").mkdir()
+    folder, whole, rows, _ = what_is_left(*train_on_ranks(2, tmp_path / "whole", *line))
     (tmp_path / "killed").mkdir()
-    folder, whole, rows, _ = finished(environment, tmp_path / "whole", *line)
+    line += ["trainer.devices=2"]
     process = start(environment, tmp_path / "killed", *line)
     while not list((tmp_path / "killed").rglob("best.ckpt")):
         assert process.poll() is None, process.stdout.read()

@@ -6,10 +6,6 @@ L = 2 blocks, so 3 = the norm and the layer at tokens, 4 = the layer at pooled, 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,8 +14,8 @@ import torch
 from isotrain.encoders.freezing import levels
 from isotrain.training.phase_report import describe
 from isotrain.training.reach import highest_read, within_reach
+from tests.processes import train_on_ranks
 
-ROOT = Path(__file__).parents[2]
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")
 BLOCK_1 = (*TEXT, "objective.simcse.reads=[layer_1/mean]")
 LAYERS = ("isotropy=batch_norm", "site=[layer_1,layer_2,tokens,pooled]")
@@ -107,21 +103,10 @@ def test_two_processes_train_the_same_below_the_highest_read(small, tmp_path):
         *("isotropy=batch_norm", "site=[layer_2]", "optimizer._target_=torch.optim.SGD"),
         *("optimizer.lr=0.05", "~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
     ]
-    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     found = {}
     for n in (1, 2):
-        (tmp_path / str(n)).mkdir()
-        done = subprocess.run(
-            [sys.executable, "-m", "isotrain", "train", *overrides, f"trainer.devices={n}"],
-            cwd=tmp_path / str(n),
-            env={**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "in embeddings, block 1, objectives;" in done.stdout
-        (folder,) = (path.parent for path in (tmp_path / str(n)).rglob("result.json"))
+        folder, text = train_on_ranks(n, tmp_path / str(n), *overrides)
+        assert "in embeddings, block 1, objectives;" in text
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
         found[n] = json.loads((folder / "result.json").read_text()), state
     (result, one), (of_two, two) = found[1], found[2]

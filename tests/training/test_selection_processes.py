@@ -3,62 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from isotrain.row_file import read_rows
+from tests.processes import train_on_ranks
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def start(small, tmp_path):
-    """`start("name", ...)`: a run in a process of its own, under a folder of that name."""
-    kept = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    keys = [
-        *small,
-        *("task=stsb", "task.head_dropout=0", "task.form=bi", "threads=1", "encoder.dropout=0"),
-        *("data.batch_size=15", "data.eval_batch_size=11", "isotropy=mean", "metric=[isoscore]"),
-        *("trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"),
-        *("training.select=holdout", "training.patience=5", "data.holdout=0.3"),
-        *("trainer.precision=64-true", "optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
-        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
-    ]
-
-    def start_one(name, *overrides):
-        (tmp_path / name).mkdir(exist_ok=True)
-        return subprocess.Popen(
-            [sys.executable, "-m", "isotrain", "train", *keys, *overrides],
-            cwd=tmp_path / name,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    return start_one
-
-
-def finished(process, folder):
-    text = process.communicate(timeout=300)[0]
-    assert process.returncode == 0, text
-    (file,) = folder.rglob("result.json")
-    state = torch.load(file.parent / "last.ckpt", weights_only=True)["state_dict"]
-    return json.loads(file.read_text()), read_rows(file.parent / "metrics.jsonl"), state
+KEYS = (
+    *("task=stsb", "task.head_dropout=0", "task.form=bi", "threads=1", "encoder.dropout=0"),
+    *("data.batch_size=15", "data.eval_batch_size=11", "isotropy=mean", "metric=[isoscore]"),
+    *("trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"),
+    *("training.select=holdout", "training.patience=5", "data.holdout=0.3"),
+    *("trainer.precision=64-true", "optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
+    *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+)
 
 
 @pytest.mark.slow
-def test_two_processes_select_what_one_does(start, tmp_path):
+def test_two_processes_select_what_one_does(small, tmp_path):
     found = {}
     for n in (1, 2):
-        process = start(str(n), f"trainer.devices={n}")
-        found[n] = finished(process, tmp_path / str(n))
+        folder, _ = train_on_ranks(n, tmp_path / str(n), *small, *KEYS)
+        result = json.loads((folder / "result.json").read_text())
+        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        found[n] = result, read_rows(folder / "metrics.jsonl"), state
     (one, rows1, state1), (two, rows2, state2) = found[1], found[2]
     assert one["n_rows"]["holdout"] % 2, "an odd number: Lightning halves it over two processes"
     for key in ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps"):

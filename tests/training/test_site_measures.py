@@ -238,9 +238,21 @@ def test_a_layer_without_a_queue_has_no_gap(built):
     assert found == pytest.approx({"energy_kept": 0.25, "label_scatter_removed": 0.0}, abs=1e-6)
 
 
-def test_a_site_without_a_layer_has_nothing_to_tell(built):
+class Through(Halve):
+    """One that leaves rows as they are, and says so."""
+
+    changes_rows = False
+
+    def forward(self, x_ND):
+        return x_ND.clone()
+
+
+@pytest.mark.parametrize("own", [{}, {"pooled": Through()}])
+def test_a_site_without_a_layer_has_nothing_to_tell(built, own):
     """Before and after it is one cloud."""
-    assert logged(built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")) == {}
+    experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
+    experiment.module.model.transforms.update(own)
+    assert logged(experiment) == {}
 
 
 def test_queue_gap_is_nought_where_the_queue_holds_the_rows(built):

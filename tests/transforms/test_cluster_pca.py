@@ -147,12 +147,12 @@ def test_float32_is_close_to_float64_with_a_large_mean(mean):
 # --- caps, borrowing, pass-through ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [4, 5, 8, 9, 13, 32, 33])
 @pytest.mark.parametrize("rho", [0.1, 0.25, 0.5, 0.75])
-def test_a_cluster_loses_at_most_floor_rho_n_minus_one(n, rho):
-    x = cloud(n, 48, seed=n)
-    stats = fit_cluster_pca(x, 1, 12, rho=rho)
-    assert n_removed(stats) == [min(12, math.floor(rho * (n - 1)))]
+def test_a_cluster_loses_at_most_floor_rho_n_minus_one(rho):
+    for n in (4, 5, 8, 9, 13, 32, 33):
+        x = cloud(n, 48, seed=n)
+        stats = fit_cluster_pca(x, 1, 12, rho=rho)
+        assert n_removed(stats) == [min(12, math.floor(rho * (n - 1)))], n
 
 
 @pytest.mark.parametrize(("rho", "n", "expected"), [(0.7, 91, 63), (0.29, 101, 29)])
@@ -207,22 +207,16 @@ def test_an_empty_cluster_is_counted_and_borrows():
     torch.testing.assert_close(stats.centre_KD[1], x.mean(dim=0))
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 32, 1000, 8192])
 @pytest.mark.parametrize("k", [1, 4])
-def test_equal_rows_pass_through_unchanged_and_counted(n, k):
-    x = (cloud(1, 32, seed=8, mean=5.1, dtype=torch.float32)).repeat(n, 1)
-    layer = ClusterPCA(32, n_clusters=k, n_components=2, stats="batch")
-    assert torch.equal(layer(x), x)
-    assert layer.counters["rows_passed_through"].item() == n
-    assert layer.counters["rows_borrowed"].item() == 0
-
-
-@pytest.mark.parametrize("n", [7, 32, 8192])
-def test_a_cloud_that_passes_through_counts_no_removed_direction(n):
-    x = (cloud(1, 32, seed=8, mean=5.1, dtype=torch.float32)).repeat(n, 1)
-    layer = ClusterPCA(32, n_clusters=1, n_components=2, stats="batch")
-    layer(x)
-    assert layer.counters["directions_removed"].item() == 0
+def test_equal_rows_pass_through_unchanged_and_counted(k):
+    for n in (1, 2, 7, 32, 1000, 8192):
+        x = (cloud(1, 32, seed=8, mean=5.1, dtype=torch.float32)).repeat(n, 1)
+        layer = ClusterPCA(32, n_clusters=k, n_components=2, stats="batch")
+        assert torch.equal(layer(x), x), n
+        assert layer.counters["rows_passed_through"].item() == n
+        assert layer.counters["rows_borrowed"].item() == 0
+        if k == 1:
+            assert layer.counters["directions_removed"].item() == 0
 
 
 def test_zero_rows_pass_through_and_no_rows_are_no_problem():
@@ -244,15 +238,15 @@ def test_fewer_rows_than_clusters_is_finite_and_counted(n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 32, 512])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("k", "r"), [(1, 0), (1, 3), (8, 3)])
-def test_no_nan_for_any_number_of_rows(n, dtype, k, r):
-    x = cloud(n, 24, seed=n, mean=2.0, dtype=dtype)
-    layer = ClusterPCA(24, n_clusters=k, n_components=r, stats="batch")
-    y = layer(x)
-    assert y.dtype == dtype
-    assert y.shape == x.shape
-    assert bool(torch.isfinite(y).all())
+def test_no_nan_for_any_number_of_rows(n, k, r):
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        x = cloud(n, 24, seed=n, mean=2.0, dtype=dtype)
+        layer = ClusterPCA(24, n_clusters=k, n_components=r, stats="batch")
+        y = layer(x)
+        assert y.dtype == dtype
+        assert y.shape == x.shape
+        assert bool(torch.isfinite(y).all()), dtype
 
 
 @given(st.integers(1, 40), st.integers(2, 12), st.integers(1, 6), st.integers(0, 10_000))

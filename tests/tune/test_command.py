@@ -74,7 +74,7 @@ def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
 def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert tune("run") == 2
-    assert "pip install 'isotrain[tune]'" in capsys.readouterr().err
+    assert "pip install -e '.[tune]' in the clone" in capsys.readouterr().err
 
 
 def test_list_has_every_search_with_its_question(capsys, monkeypatch):

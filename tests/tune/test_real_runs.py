@@ -10,11 +10,13 @@ import time
 import pytest
 
 CODE = "import sys; from isotrain.tune.command import main; sys.exit(main(sys.argv[1:]))"
+QUICK = ("--trials", "1", "metric=[]", "+trainer.limit_val_batches=2", "trainer.max_steps=20")
+QUICK += ("trainer.val_check_interval=10", "+trainer.limit_test_batches=2")
 pytestmark = pytest.mark.slow
 
 
 def start(folder, *more):
-    line = [sys.executable, "-c", CODE, "run", "smoke", f"output_dir={folder}", *more]
+    line = [sys.executable, "-c", CODE, "run", "smoke", f"output_dir={folder}", *QUICK, *more]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -23,7 +25,7 @@ def results(folder):
 
 
 def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_path):
-    process = start(tmp_path, "--trials", "1", "trainer.devices=2")
+    process = start(tmp_path, "trainer.devices=2")
     text = process.communicate(timeout=280)[0]
     assert process.returncode == 0, text
     (result,) = results(tmp_path)  # a rank with values of its own would have another folder
@@ -34,8 +36,7 @@ def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_pa
 
 
 def test_after_a_kill_a_run_goes_on_from_its_checkpoint(tmp_path):
-    more = ("--trials", "1", "trainer.max_steps=20", "checkpoint.every_steps=2")
-    process = start(tmp_path / "killed", *more)
+    process = start(tmp_path / "killed", "checkpoint.every_steps=2")
     deadline = time.monotonic() + 200
     while not list(tmp_path.glob("killed/stsb/*/resume.ckpt")):
         assert process.poll() is None, process.stdout.read()
@@ -43,7 +44,7 @@ def test_after_a_kill_a_run_goes_on_from_its_checkpoint(tmp_path):
         time.sleep(0.02)
     process.kill()
     process.communicate()
-    again = start(tmp_path / "killed", *more)
+    again = start(tmp_path / "killed", "checkpoint.every_steps=2")
     text = again.communicate(timeout=280)[0]
     assert again.returncode == 0, text
     assert "go on with trial 0" in text

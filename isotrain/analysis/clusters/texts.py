@@ -100,7 +100,7 @@ def read_texts(
     if corpus == "ptb":
         sentences = [*dict.fromkeys(line.replace(UNKNOWN, unknown) for line in lines)]
     else:
-        sentences = read_corpus(source, corpus, splits, unknown).sentences
+        sentences = read_corpus(source, corpus, splits, unknown)
     return _drawn_sentences(tokenizer, sentences, max_length, max_tokens, seed)
 
 

@@ -222,7 +222,7 @@ class Contextuality:
     def _drawn(self, subject: Subject) -> _Drawn:
         tokenizer = subject.encoder.tokenizer
         unknown = tokenizer.unk_token or "<unk>"
-        sentences = read_corpus(subject.source, self.corpus, self.splits, unknown).sentences
+        sentences = read_corpus(subject.source, self.corpus, self.splits, unknown)
         units = Units(tokenizer, self.unit, self.punctuation)
         sample = draw_sentences(sentences, units, subject.max_length, subject.seed, self.max_rows)
         commonest = int(sample.word_N.bincount().max())

@@ -126,7 +126,7 @@ class Tails:
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
-        return read_corpus(subject.source, self.corpus, [split], unknown).sentences
+        return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:
         sentences = self._sentences(subject, self.fit_split)

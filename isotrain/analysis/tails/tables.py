@@ -160,4 +160,4 @@ def _with_error(record: Record, key: str) -> str:
 
 
 def _rounded(cell: Cell) -> Cell:
-    return round(cell, 2) if isinstance(cell, float) else cell
+    return f"{cell:.2f}" if isinstance(cell, float) else cell

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.whitening import apply_whitening
 from isotrain.transforms.cut_tails import apply_cut_tails, fit_cut_tails
-from isotrain.transforms.whitening import apply_whitening, fit_whitening
+from isotrain.transforms.whitening import fit_whitening
 
 NONE, CUT, WHITENED = "none", "cut", "whitened"
 TREATMENTS = (NONE, CUT, WHITENED)

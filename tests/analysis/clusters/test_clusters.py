@@ -35,6 +35,12 @@ from tests.analysis.clusters.cluster_subjects import (
 from tests.parts import CONF
 
 
+@pytest.fixture(scope="module")
+def of_bert(tmp_path_factory):
+    """What is measured with the defaults of these tests."""
+    return measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
+
+
 @pytest.mark.parametrize(
     ("build", "n_layers"), [(tiny_bert, 3), (tiny_gpt2, 4), (tiny_gpt, 3), (tiny_distilbert, 2)]
 )
@@ -127,9 +133,8 @@ def test_layers_that_are_drawn(tmp_path):
     ]
 
 
-def test_tables_fit_a_terminal_and_name_their_method(tmp_path):
-    analysis = Clusters(**SMALL)
-    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path))
+def test_tables_fit_a_terminal_and_name_their_method(of_bert):
+    analysis, outcome = Clusters(**SMALL), of_bert
     for table in analysis.tables(outcome):
         assert all(len(row) == len(table.columns) for row in table.rows)
         cells = [[*table.columns], *([text(cell) for cell in row] for row in table.rows)]
@@ -150,10 +155,9 @@ def published():
     return read_published(OmegaConf.to_container(node)["published"])
 
 
-def test_published_figures_find_their_record(tmp_path):
-    outcome = measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path))
-    mean = of(outcome, "lid mean")[0]
-    for one in beside(published(), outcome.records, "google-bert/bert-base-uncased"):
+def test_published_figures_find_their_record(of_bert):
+    mean = of(of_bert, "lid mean")[0]
+    for one in beside(published(), of_bert.records, "google-bert/bert-base-uncased"):
         assert one.here == mean["lid_cosine_squared"]
         assert one.is_judged == (one.published.encoder == "google-bert/bert-base-uncased")
 
@@ -220,14 +224,13 @@ def test_small_clusters_are_told_beside_both_means(tmp_path):
     assert "layer 1 (2 of S_intra)" in table.notes[-1]
 
 
-def test_before_and_after_are_side_by_side(tmp_path):
-    outcome = measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path))
+def test_before_and_after_are_side_by_side(of_bert):
     both = Outcome(
-        [{**r, "weights": w} for w in ("before", "after") for r in outcome.records],
+        [{**r, "weights": w} for w in ("before", "after") for r in of_bert.records],
         {
             name.replace("as given", w): array
             for w in ("before", "after")
-            for name, array in outcome.arrays.items()
+            for name, array in of_bert.arrays.items()
         },
     )
     pictures = {p.name: p.figure for p in Clusters().pictures(both)}

@@ -509,7 +509,7 @@ def test_minilm_on_snli(subject_of):
     analysis = Contextuality(max_rows=2000, words=["beverage"])
     layers, words = (part.measure().records for part in analysis.parts(subject))
     splits = ("train", "dev", "test")
-    sentences = {one.casefold() for one in read_corpus(source, "snli", splits, "[UNK]").sentences}
+    sentences = {one.casefold() for one in read_corpus(source, "snli", splits, "[UNK]")}
     n = sum(len(re.findall(r"\bbeverage\b", one)) for one in sentences)
     assert words[0]["n"] == n >= 5
     # The cone is narrowest in the middle; the last layer was trained to be even.

@@ -23,6 +23,7 @@ from isotrain.config.compose import conf_folder
 from isotrain.encoders.minilm import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
 from isotrain.record import CannotRunError
+from isotrain.tasks.conll import entities
 from isotrain.tasks.sources import LocalSource
 from isotrain.types import EncoderOutput
 
@@ -102,9 +103,15 @@ def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tm
     assert best(with_neighbours, "random") == 1
 
 
+MEASURED = []  # once, for all tests that look at them
+
+
 @pytest.fixture
 def records(subject, vectors):
-    return measured(DataScale(static=vectors, seeds=3, smallest=16, factor=2.0), subject)
+    if not MEASURED:
+        analysis = DataScale(static=vectors, seeds=3, smallest=16, factor=2.0)
+        MEASURED.extend(measured(analysis, subject))
+    return [dict(record) for record in MEASURED]
 
 
 def test_every_kind_of_features_has_a_score_for_each_seed_and_size(records):
@@ -163,6 +170,24 @@ def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path
     everything = by_unseen(tally(examples, right), none)
     assert everything["unseen_share"] == 0
     assert everything["score_many_unseen"] is None
+
+
+def test_the_score_of_tags_is_the_harmonic_mean_of_precision_and_recall(subject, tmp_path):
+    analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
+    examples = analysis._examples(subject, "conll", ())
+    first = int(np.searchsorted(examples.example_N, examples.n_train))
+    class_n, draw = examples.label_N[first:].copy(), np.random.default_rng(0)
+    wrong_n = draw.random(len(class_n)) < 0.3
+    class_n[wrong_n] = draw.integers(len(examples.classes), size=wrong_n.sum())
+    gold, own = set(), set()
+    for e in examples.scored_E:
+        tags = [examples.classes[c] for c in class_n[examples.rows_of(np.array([e])) - first]]
+        gold |= {(e, *one) for one in entities(examples.gold_E[e])}
+        own |= {(e, *one) for one in entities(tags)}
+    precision, recall = len(gold & own) / len(own), len(gold & own) / len(gold)
+    assert 0.2 < precision != recall < 0.9
+    score = by_unseen(tally(examples, class_n), np.zeros(len(examples.scored_E)))["score"]
+    assert score == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-12)
 
 
 def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):

@@ -284,8 +284,9 @@ def test_tolerances_hold_what_the_reasons_beside_them_say(published):
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", ["sts12", "sts13", "sts15", "stsb"])
+@pytest.mark.parametrize("name", ["sts12", "sts15"])
 def test_minilm_scores_what_is_published(name, published, tmp_path):
+    """Of STS13: tests/analysis/tails/test_sts.py; of STS-B: tests/tasks/test_real_data.py."""
     folder = packaged_folder()
     if folder is None:
         pytest.skip("isotrain[demo] is not installed")

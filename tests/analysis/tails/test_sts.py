@@ -17,7 +17,7 @@ from isotrain.analysis.types import Subject
 from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.sources import LocalSource
 
-PUBLISHED = {"sts13": 80.60, "stsb": 82.03}  # of MiniLM, all pairs of a set together
+PUBLISHED = {"sts13": 80.60}  # of MiniLM, all pairs of a set together
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -176,7 +176,9 @@ def test_minilm_reaches_its_published_scores_without_treatment(tmp_path):
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ).eval()
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
-    records = measured(encoder, source, tmp_path / "rows", list(PUBLISHED))
+    # All 1,500 pairs; whitening, which is not looked at, is fitted on fewer sentences.
+    records = measured(encoder, source, tmp_path / "rows", list(PUBLISHED), most=1500)
+    assert {r["n_pairs"] for r in records} == {1500}
     last = {
         r["set"]: r["spearman"] for r in records if r["layer"] == 6 and r["treatment"] == "none"
     }
