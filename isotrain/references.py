@@ -1,6 +1,7 @@
-"""BibTeX of the papers behind encoders, isotropy layers, objectives and metrics.
+"""BibTeX of the papers behind encoders, adapters, isotropy layers, objectives, metrics, data.
 
-The entries are `references.bib`; a part is named by the module that it is defined in.
+The entries are `references.bib`; a part is named by the module that it is defined in, an adapter
+and a data set by their own names.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ KEYS = {
     "roberta": "liu2019roberta",
     "distilbert": "sanh2019distilbert",
     "gpt2": "radford2019language",
+    "xlm-roberta": "conneau2020unsupervised",
+    "camembert": "martin2020camembert",
     "minilm": "wang2020minilm",
+    # adapters
+    "lora": "hu2022lora",
+    "ia3": "liu2022ia3",
     # isotropy layers
     "one_cluster": "mu2018allbutthetop",  # cluster_pca with n_clusters=1
     "cluster_pca": "rajaee2021cluster",
+    "tuned_clusters": "rajaee2021finetuning",  # cluster_pca in a run that fine-tunes
     "batch_norm": "ioffe2015batch",
     "iso_bn": "zhou2021isobn",
     "iter_norm": "huang2019iterative",
@@ -68,6 +75,13 @@ KEYS = {
     "best_dimension_accuracy": "rudman2023outlier",
     "linear_probe_accuracy": "alain2016understanding",
     "linear_cka": "kornblith2019similarity",
+    # data sets
+    "rte": "wang2019glue",
+    "wic": "pilehvar2019wic",
+    "stsb": "cer2017semeval",
+    "sst2": "socher2013recursive",
+    "snli": "bowman2015large",
+    "wikitext-2": "merity2017pointer",
 }
 OURS = {  # no paper but this project
     *("spectral", "partition_null", "spectral_entropy", "condition", "explained_variance"),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 LIMIT = 1e-9  # largest deviation, over the rms of rows and results
+FAR = 1000  # times as far from their mean, the rows are tried too
 
 
 class Affine(NamedTuple):
@@ -48,7 +49,8 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     """The affine map that `function` is on given rows: b = f(0), row i of A = f(e_i) − b.
 
     An affine function is this one and no other, to the rounding of float64. That it is one is a
-    matter of the rows: each must be mapped as A and b say, to 1e-9 of the rms of all.
+    matter of the rows: each must be mapped as A and b say, to 1e-9 of the rms of all. So must the
+    rows 1,000 times as far from their mean: a bound that no known row reaches may clip new ones.
 
     Raises:
         NotAffineError: some rows are not; how many, by how much, and `name` are told.
@@ -64,16 +66,19 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     rows_ND = rows_ND.double()
     width = rows_ND.shape[1]
     probes_ND = torch.cat([torch.zeros_like(rows_ND[:1]), torch.eye(width, dtype=torch.float64)])
-    found_NE, own_NE = function(probes_ND), function(rows_ND)
+    found_NE = function(probes_ND)
     affine = Affine(found_NE[1:] - found_NE[0], found_NE[0])
-    deviation_N = (affine(rows_ND) - own_NE).abs().amax(dim=1)
-    rms = float(own_NE.square().mean().sqrt())
-    limit = LIMIT * max(rms, float(rows_ND.square().mean().sqrt()))
-    n_off = int((~(deviation_N <= limit)).sum())
-    if n_off:
-        raise NotAffineError(
-            f"{name} is no affine map: {n_off:,} of {len(rows_ND):,} rows of this run are not "
-            f"where the map through 0 and the unit vectors puts them, by up to "
-            f"{float(deviation_N.max()):.2g} (rms of what it gives: {rms:.2g})"
-        )
+    mean_D = rows_ND.mean(dim=0)
+    far_ND = mean_D + FAR * (rows_ND - mean_D)
+    for where, tried_ND in (("", rows_ND), (f", {FAR:,} times as far from their mean,", far_ND)):
+        own_NE = function(tried_ND)
+        deviation_N = (affine(tried_ND) - own_NE).abs().amax(dim=1)
+        rms = float(own_NE.square().mean().sqrt())
+        limit = LIMIT * max(rms, float(tried_ND.square().mean().sqrt()))
+        if n_off := int((~(deviation_N <= limit)).sum()):
+            raise NotAffineError(
+                f"{name} is no affine map: {n_off:,} of {len(rows_ND):,} rows of this run{where} "
+                "are not where the map through 0 and the unit vectors puts them, by up to "
+                f"{float(deviation_N.max()):.2g} (rms of what it gives: {rms:.2g})"
+            )
     return affine

@@ -6,39 +6,42 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from isotrain.export.card_figures import (
-    Scored,
-    isotropy_around,
-    isotropy_table,
-    score_table,
-    scored,
-)
+from isotrain.export.agreement import Agreement
+from isotrain.export.card_figures import Figures, Scored
 from isotrain.export.citations import citations
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences
 from isotrain.export.source_run import SourceRun
 from isotrain.export.usage import usage
-from isotrain.pages.readings import label
 from isotrain.pages.repeat import train_command
 from isotrain.whole_files import replace_text
 
 if TYPE_CHECKING:
     from isotrain.export.command import Format
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+
+
+class Checked(NamedTuple):
+    """What a card is made of beside the folder itself."""
+
+    run: SourceRun
+    rebuilt: Rebuilt
+    figures: Figures
+    agreed: Agreement  # with the predictions of the run
 
 
 def write_card(
-    part: Path, folder: Path, run: SourceRun, rebuilt: Rebuilt, made: Format, found: Differences
+    part: Path, folder: Path, checked: Checked, made: Format, found: Differences
 ) -> None:
     """Write the card of a folder that is filled as `part` and will be `folder`."""
-    figures = scored(run, rebuilt.task.metrics().keys())
-    head = card_data(run, rebuilt, made, figures).to_yaml(line_break="\n")
-    body = _body(folder, run, rebuilt, made, found, figures)
+    scored = checked.figures.scored
+    head = card_data(checked.run, checked.rebuilt, made, scored).to_yaml(line_break="\n")
+    body = _body(folder, checked, made, found)
     replace_text(part / "README.md", f"---\n{head}\n---\n\n{body}")
 
 
@@ -53,17 +56,18 @@ def card_data(
     run: SourceRun, rebuilt: Rebuilt, made: Format, figures: list[Scored]
 ) -> ModelCardData:
     """The head of the card. No licence: it is for whoever publishes the folder to choose one."""
-    config, data_sets = run.result["config"], rebuilt.task.data_sets
+    config, data_sets = run.config, rebuilt.task.data_sets
     ours = str(config["task"]["_target_"]).startswith("isotrain.tasks.")
     generated = str(config["source"]["_target_"]).endswith(".DemoSource")
     known = ours and not generated
     layer = str(config["isotropy"]["_target_"]).split(".")[-2]
-    evaluated = data_sets[-1]  # of contrastive tasks the scored set is the last one
+    # of contrastive tasks the scored set is the last one; a user's task may have none
+    evaluated: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
             task_type=kind_of(made),
             dataset_type=evaluated.hub_id if known else run.result.get("data", "unknown"),
-            dataset_name=evaluated.name,
+            dataset_name=str(getattr(evaluated, "name", rebuilt.task.name)),
             dataset_split="validation" if one.split == "dev" else one.split,
             metric_type=one.name,
             metric_value=one.value,
@@ -95,24 +99,12 @@ def base_model(config: Mapping[str, Any]) -> str | None:
     return name if is_id else None
 
 
-def _body(
-    folder: Path,
-    run: SourceRun,
-    rebuilt: Rebuilt,
-    made: Format,
-    found: Differences,
-    figures: list[Scored],
-) -> str:
-    result, config = run.result, run.result["config"]
+def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> str:
+    run, rebuilt, figures, agreed = checked
+    result, config = run.result, run.config
     n_rows = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
-    entries = citations(config, rebuilt.network.config.model_type)
+    entries = citations(config, rebuilt.network.config.model_type, rebuilt.task.data_sets)
     cited = "\n\n".join(entries) if entries else "% none is known for this encoder and method"
-    recorded = (
-        f" {rebuilt.n_same} of {rebuilt.n_recorded} of these rows are predicted as the run "
-        "recorded them."
-        if rebuilt.n_recorded
-        else ""
-    )
     return f"""# {rebuilt.task.name} · {result.get("arm")} · seed {result.get("seed")}
 
 {_what(run, rebuilt, made)}
@@ -123,7 +115,7 @@ def _body(
 
 ## Scores
 
-{score_table(figures)}
+{figures.score_table}
 
 One training, seed {result.get("seed")} (seed count 1). The intervals are row bootstraps: they
 say how the score of these weights would vary on other rows, and nothing of another seed.
@@ -132,7 +124,7 @@ say how the score of these weights would vary on other rows, and nothing of anot
 
 On dev, in front of the isotropy layer and behind it, before training and at its end.
 
-{isotropy_table(isotropy_around(run), label)}
+{figures.isotropy_table}
 
 ## Data and training
 
@@ -150,7 +142,9 @@ On dev, in front of the isotropy layer and behind it, before training and at its
 ## Whether it is the run
 
 The folder was loaded again as above and compared with the run on
-{len(rebuilt.batch.index)} rows of dev: {found}.{recorded}
+{len(rebuilt.batch.index)} rows of dev: {found}.
+
+Whether its weights are those that the run was scored with: {agreed}.
 
 ## Citations
 
@@ -161,11 +155,10 @@ The folder was loaded again as above and compared with the run on
 
 
 def _what(run: SourceRun, rebuilt: Rebuilt, made: Format) -> str:
-    config = run.result["config"]
     start = run.result.get("encoder")
     on = f"`{rebuilt.task.name}` (form {rebuilt.task.form})"
     text = f"{start}, fine-tuned on {on} with isotrain: {made.what}."
-    if start_of := config.get("init_from"):
+    if start_of := run.config.get("init_from"):
         text += f" The encoder started from the run {start_of}."
     return text
 
@@ -179,5 +172,5 @@ def _node(node: Mapping[str, Any]) -> str:
 
 def _command(run: SourceRun) -> str:
     if overrides := run.result.get("overrides"):
-        return train_command(overrides, run.result["config"], rerun=False)
+        return train_command(overrides, run.config, rerun=False)
     return shlex.join(["isotrain", "job", str(run.folder / "result.json")])

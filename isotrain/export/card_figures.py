@@ -60,6 +60,20 @@ def _interval(kept: Predictions, name: str) -> tuple[float | None, float | None]
     return 1 + found.low, min(1.0, 1 + found.high)
 
 
+class Figures(NamedTuple):
+    """What the card tells of the run's log."""
+
+    scored: list[Scored]
+    score_table: str
+    isotropy_table: str
+
+
+def figures_of(run: SourceRun, names: Collection[str], label: Callable[[str], str]) -> Figures:
+    """The scores of some names, and isotropy; `label` says how a metric is read."""
+    found = scored(run, names)
+    return Figures(found, score_table(found), isotropy_table(isotropy_around(run), label))
+
+
 class Isotropy(NamedTuple):
     """A metric on the rows in front of a layer or behind it, at the first and last evaluation."""
 

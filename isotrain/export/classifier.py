@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 
 from isotrain.export.affine import Affine, NotAffineError
+from isotrain.export.errors import RoundTripError
 
 LINEAR = 2.0**-13  # |x| up to here: tanh(x) is x to 2^-26/3 = 5e-9 of it
+TOLD = 3e-7  # what a bias may be off by, of the largest one or of 1
 
 
 @torch.no_grad()
@@ -61,19 +63,30 @@ def put_behind_relu(dense: nn.Linear, out: nn.Linear, affine: Affine) -> None:
 def put_without_bias(out: nn.Linear, affine: Affine, norm: nn.LayerNorm) -> None:
     """Write z = W h + b into a head out(h) that has no bias: W, and a shift of the norm behind h.
 
-    h = γ∘n + β, and with β + δ in place of β the head gives W h + W δ. δ = Wᵀ(WWᵀ)⁻¹b is the
-    smallest with W δ = b. The last hidden state of the folder is shifted by δ, the blocks are not.
+    h = γ∘n + β, and with β + δ in place of β the head gives W h + W δ. The last hidden state of the
+    folder is shifted by δ, the blocks are not.
     """
-    weight_CD = affine.matrix_DE.T
-    shift_D = torch.linalg.pinv(weight_CD) @ affine.bias_E
-    left = float((weight_CD @ shift_D - affine.bias_E).abs().max())
-    if left > 1e-9 * max(1.0, float(affine.bias_E.abs().max())):
+    out.weight.copy_(affine.matrix_DE.T.float())
+    norm.bias.copy_(shifted(affine, norm))
+
+
+@torch.no_grad()
+def shifted(affine: Affine, norm: nn.LayerNorm) -> Tensor:
+    """β + δ in float32, `[D]`: δ = Wᵀ(WWᵀ)⁻¹b is the smallest with W δ = b.
+
+    Raises:
+        NotAffineError: there is none, since rows of W depend on each other, or they do so nearly
+            and rounding a large δ costs more than `TOLD` of the logits.
+    """
+    weight_CD, before_D = affine.matrix_DE.T, norm.bias.double()
+    after_D: Tensor = (before_D + torch.linalg.pinv(weight_CD) @ affine.bias_E).float()
+    left = float((weight_CD @ (after_D.double() - before_D) - affine.bias_E).abs().max())
+    if left > TOLD * max(1.0, float(affine.bias_E.abs().max())):
         raise NotAffineError(
             "the head of GPT-2 has no bias, and weights that depend on each other cannot stand in "
             f"for it (a bias is off by {left:.2g})"
         )
-    out.weight.copy_(weight_CD.float())
-    norm.bias.copy_((norm.bias.double() + shift_D).float())
+    return after_D
 
 
 def _put_bert(model: Any, affine: Affine) -> None:
@@ -101,6 +114,7 @@ class Head(NamedTuple):
     reads: str  # first | last token
     most: float  # outputs that it has room for, over D
     put: Callable[[Any, Affine], None]
+    check: Callable[[Any, Affine], object] = lambda base, affine: None  # a NotAffineError
 
 
 HEADS = {  # by config.model_type
@@ -109,7 +123,7 @@ HEADS = {  # by config.model_type
     "xlm-roberta": Head("first", 1, _put_roberta),
     "camembert": Head("first", 1, _put_roberta),
     "distilbert": Head("first", 0.5, _put_distilbert),
-    "gpt2": Head("last", 1, _put_gpt2),
+    "gpt2": Head("last", 1, _put_gpt2, lambda base, affine: shifted(affine, base.ln_f)),
 }
 
 
@@ -145,6 +159,9 @@ def build_classifier(
     One output is a regression, several are classes. Where the token that pads is the one that
     ends a sentence (GPT-2), a pad token of its own is added: the head finds the last token as the
     last one that is no pad.
+
+    Raises:
+        RoundTripError: the encoder is a variant with other weights.
     """
     config = deepcopy(network.config)
     config.num_labels = len(names)
@@ -154,8 +171,11 @@ def build_classifier(
     auto: Any = AutoModelForSequenceClassification
     model = auto.from_config(config, dtype=torch.float32).eval()
     missing, unexpected = model.base_model.load_state_dict(network.state_dict(), strict=False)
-    assert not unexpected, unexpected
-    assert all(name.startswith("pooler.") for name in missing), missing
+    if odd := [*unexpected, *(name for name in missing if not name.startswith("pooler."))]:
+        raise RoundTripError(
+            f"the encoder must have the weights of {type(model.base_model).__name__}, and "
+            f"{', '.join(odd[:3])} {'is' if len(odd) == 1 else 'are'} in one of both alone"
+        )
     head.put(model, affine)
     tokenizer = deepcopy(tokenizer)
     if tokenizer("a")["input_ids"][-1] == tokenizer.pad_token_id:

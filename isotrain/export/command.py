@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isotrain.export.errors import CannotExportError, RoundTripError
+from isotrain.export.errors import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
 from isotrain.pages.summary import say
@@ -16,6 +16,7 @@ from isotrain.progress import working
 from isotrain.refusals import FAILED, refused, tell
 
 if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
+    from isotrain.export.card import Checked
     from isotrain.export.rebuilt import Rebuilt
     from isotrain.export.round_trip import Differences
 
@@ -63,22 +64,19 @@ def main(arguments: Sequence[str]) -> int:
             now("making the model of the run")
             rebuilt = rebuild(run)
             formats, reasons = _formats(run, rebuilt, wanted)
+            checked = _checked(run, rebuilt)
         if not formats:
             return refused(reasons)
-        _tell_run(rebuilt)
-        for made in formats:
-            _export(to / made.name, run, rebuilt, made)
+        say(f"the weights and the record of the run: {checked.agreed}")
+        kept = [_is_kept(to / made.name, checked, made) for made in formats]
         for reason in reasons:
             say(f"not written: {reason}")
     except CannotExportError as error:
         return refused(str(error))
-    except RoundTripError as error:
-        tell("the export is not kept", [str(error)])
-        return FAILED
     except OSError as error:
         tell("the export stopped, and nothing of it is kept", [f"{error}; give another --to"])
         return FAILED
-    return 0
+    return 0 if all(kept) else FAILED
 
 
 def _formats(
@@ -88,16 +86,35 @@ def _formats(
     from isotrain.export.folding import check_layers
     from isotrain.export.rebuilt import merge_adapters
 
-    check_layers(rebuilt)
-    merge_adapters(rebuilt.model)
     formats, reasons = [], []
-    for name in wanted:
-        try:
-            make = _transformers if name == "transformers" else _sentences
-            formats.append(make(run, rebuilt))
-        except CannotExportError as error:
-            reasons.append(str(error))
+    with refusing(
+        "layers and head of a run are tried on float64 rows alone and in parts, which failed; one "
+        "of your own must take them"
+    ):
+        check_layers(rebuilt)
+        merge_adapters(rebuilt.model)
+        for name in wanted:
+            try:
+                make = _transformers if name == "transformers" else _sentences
+                formats.append(make(run, rebuilt))
+            except CannotExportError as error:
+                reasons.append(str(error))
     return formats, reasons
+
+
+def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
+    """What the run recorded, read and compared before anything is written."""
+    from isotrain.export.agreement import agreement
+    from isotrain.export.card import Checked
+    from isotrain.export.card_figures import figures_of
+    from isotrain.pages.readings import label
+
+    with refusing(
+        f"scores, log and predictions in {run.folder} must be as the run wrote them; put back what "
+        "was changed, or give its command with rerun=true"
+    ):
+        figures = figures_of(run, rebuilt.task.metrics().keys(), label)
+        return Checked(run, rebuilt, figures, agreement(run, rebuilt))
 
 
 def _transformers(run: SourceRun, rebuilt: Rebuilt) -> Format:
@@ -125,7 +142,7 @@ def _transformers(run: SourceRun, rebuilt: Rebuilt) -> Format:
 def _sentences(run: SourceRun, rebuilt: Rebuilt) -> Format:
     from isotrain.export.sentence_folder import check_sentences, plan_sentences, write_sentences
 
-    plan = plan_sentences(rebuilt)
+    plan = plan_sentences(rebuilt, run.cfg.isotropy)
     what = "encoder and pooling"
     if plan.affine is None:
         what += f", the isotropy layer as a module of isotrain: {plan.reason}"
@@ -140,25 +157,27 @@ def _sentences(run: SourceRun, rebuilt: Rebuilt) -> Format:
     )
 
 
-def _tell_run(rebuilt: Rebuilt) -> None:
-    if rebuilt.n_recorded:
-        say(
-            f"the run is made again: {rebuilt.n_same} of {rebuilt.n_recorded} dev rows are "
-            "predicted as recorded"
-        )
+def _is_kept(folder: Path, checked: Checked, made: Format) -> bool:
+    """Whether what was written gives what the run gives, or it is told and gone."""
+    try:
+        _export(folder, checked, made)
+    except RoundTripError as error:
+        tell(f"{folder} is not kept", [str(error)])
+        return False
+    return True
 
 
-def _export(folder: Path, run: SourceRun, rebuilt: Rebuilt, made: Format) -> None:
+def _export(folder: Path, checked: Checked, made: Format) -> None:
     from isotrain.export.card import write_card
 
-    mark: dict[str, Any] = {"run": str(run.folder), "format": made.name, "what": made.what}
+    mark: dict[str, Any] = {"run": str(checked.run.folder), "format": made.name, "what": made.what}
     with _quiet(), working(f"writing {folder}") as now, filling(folder, mark) as part:
         made.write(part)
         now(f"comparing {folder} with the run")
         found = made.check(part)
         mark |= {"differences": found._asdict()}
-        write_card(part, folder, run, rebuilt, made, found)
-    say(f"{folder}: {made.what}; {len(rebuilt.batch.index)} dev rows, {found}")
+        write_card(part, folder, checked, made, found)
+    say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev rows, {found}")
 
 
 @contextmanager

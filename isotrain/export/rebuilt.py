@@ -5,7 +5,6 @@ B rows, P vectors per row, D width, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,16 +13,14 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from isotrain.build import data_revision, isotropic_model, made
-from isotrain.export.errors import CannotExportError
+from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
 from isotrain.model import IsotropicModel
-from isotrain.predictions import read_predictions
 from isotrain.tasks.changes import Changes, apply_changes
 from isotrain.training.data import collate
 from isotrain.types import Batch, Encoder, ModelOutput, Pooling, Source, Task
 
 N_ROWS = 64  # of dev, that are compared
-LEAST_SAME, NEAR = 0.9, 0.02  # share of predictions as recorded; scores this close are the same
 
 
 @dataclass
@@ -38,8 +35,8 @@ class Rebuilt:
     batch: Batch
     single: ModelOutput  # in float32
     double: ModelOutput
-    n_same: int  # predictions that are as the run recorded them
-    n_recorded: int
+    states: tuple[Tensor, Tensor]  # what left the encoder, in float32 and in float64
+    takes_segments: bool  # whether the encoder is given token_type_ids
 
     @property
     def network(self) -> Any:
@@ -57,7 +54,8 @@ class _Listening:
         self.options: dict[str, Any] = {}
 
     def __call__(self, *texts: list[str], **options: Any) -> Any:
-        self.texts.append(texts)
+        named = [options[name] for name in ("text", "text_pair") if options.get(name) is not None]
+        self.texts.append((*texts, *named))
         self.options = options
         return self._tokenizer(*texts, **options)
 
@@ -72,10 +70,13 @@ def rebuild(run: SourceRun) -> Rebuilt:
 
     Raises:
         CannotExportError: data or weights that are no longer what they were, an encoder that is
-            none of transformers, or predictions that the run did not record.
+            none of transformers, or parts that cannot be made or tried.
     """
     cfg = run.cfg
-    try:
+    with refusing(
+        f"the model of {run.folder} must be made again, which failed; encoder, data and task must "
+        "be as they were when it ran"
+    ):
         recorded = str(run.result.get("data")).partition("; init_from ")[0]
         if (now := data_revision(cfg)) != recorded:
             raise CannotExportError(
@@ -89,25 +90,22 @@ def rebuild(run: SourceRun) -> Rebuilt:
         heard = _Listening(tokenizer)
         rows = dev_rows(cfg, task)
         batch = collate(task.encode(rows, heard), tokenizer.pad_token_id)
-    except CannotExportError:
-        raise
-    except (ValueError, OSError) as error:
-        raise CannotExportError(str(error)) from error
-    if [len(texts[0]) for texts in heard.texts] != [len(rows)] * batch.n_sequences:
+    columns = [column for texts in heard.texts for column in texts]
+    if len(heard.texts) != batch.n_sequences or not all(
+        isinstance(column, list) and len(column) == len(rows) for column in columns
+    ):
         raise CannotExportError(
-            f"task={task.name} must give its tokenizer the texts of all rows, once for each of "
-            f"{batch.n_sequences} sequences, to be compared from text; it made "
-            f"{len(heard.texts)} calls"
+            f"task={task.name} must give its tokenizer lists with the texts of all rows, once for "
+            f"each of {batch.n_sequences} sequences, to be compared from text; it made "
+            f"{len(heard.texts)} calls for {len(rows)} rows; encode as isotrain.tasks.encoding does"
         )
-    with torch.no_grad():
-        single = model(batch)
-        double = model.double()(batch)
-        model.float()  # the weights are what they were: float64 holds them exactly
-    n_same, n_recorded = _agreement(run, task, batch, single.logits)
-    longest = min(heard.options["max_length"], model.encoder.max_positions or 10**9)
-    return Rebuilt(
-        *(model, task, tokenizer, heard.texts, longest, batch, single, double, n_same, n_recorded)
-    )
+    longest = heard.options.get("max_length") or tokenizer.model_max_length
+    longest = min(longest, model.encoder.max_positions or longest)
+    with refusing(
+        "the model of a run is tried in float32 and in float64, which failed; a layer or head of "
+        "your own must keep the dtype of what it is given"
+    ):
+        return Rebuilt(model, task, tokenizer, heard.texts, longest, batch, *_tried(model, batch))
 
 
 @torch.no_grad()
@@ -124,14 +122,35 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
     """The model of a run, with the weights that its encoder is given."""
     pooling: Pooling = made(cfg.pooling)
     encoder: Encoder = made(cfg.encoder)
-    if not hasattr(getattr(encoder, "model", None), "save_pretrained"):
+    known = hasattr(getattr(encoder, "model", None), "save_pretrained")
+    if not known or not hasattr(encoder.tokenizer, "backend_tokenizer"):
         raise CannotExportError(
-            f"an export needs a model of transformers, which {type(encoder).__name__} has not; "
-            "use an encoder such as encoder=huggingface"
+            "an export needs a model of transformers and its fast tokenizer, which "
+            f"{type(encoder).__name__} has not; use an encoder such as encoder=huggingface"
         )
     model = isotropic_model(cfg, task, pooling, encoder)
     made(cfg.peft, encoder=encoder)
     return model.eval()
+
+
+@torch.no_grad()
+def _tried(
+    model: IsotropicModel, batch: Batch
+) -> tuple[ModelOutput, ModelOutput, tuple[Tensor, Tensor], bool]:
+    """The model's output in both precisions, what left its network, whether that took segments."""
+    network: Any = model.encoder.model  # type: ignore[attr-defined]
+    calls: list[tuple[dict[str, Any], Tensor]] = []
+
+    def hear(module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+        calls.append((given, output.last_hidden_state))
+
+    listening = network.register_forward_hook(hear, with_kwargs=True)
+    single = model(batch)
+    double = model.double()(batch)
+    model.float()  # the weights are what they were: float64 holds them exactly
+    listening.remove()
+    (given, of_single), (_, of_double) = calls
+    return single, double, (of_single, of_double), "token_type_ids" in given
 
 
 def _load(model: nn.Module, run: SourceRun) -> None:
@@ -151,24 +170,3 @@ def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]
-
-
-def _agreement(run: SourceRun, task: Task, batch: Batch, logits_BC: Tensor) -> tuple[int, int]:
-    """How many predictions are those of `predictions/dev.csv`, and how many it has."""
-    recorded = read_predictions(run.folder, "dev")
-    if recorded is None:
-        return 0, 0
-    known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
-    pairs: Sequence[tuple[float, float]] = [
-        (known[i], p)
-        for i, p in zip(batch.index.tolist(), task.predictions(logits_BC).tolist(), strict=True)
-        if i in known
-    ]
-    n_same = sum(abs(a - b) <= NEAR for a, b in pairs)
-    if n_same < LEAST_SAME * len(pairs):
-        raise CannotExportError(
-            f"{run.weights} must predict what the run recorded, and {n_same} of {len(pairs)} rows "
-            "are as in predictions/dev.csv; these files are not of one run: give its command with "
-            "rerun=true"
-        )
-    return n_same, len(pairs)

@@ -17,11 +17,13 @@ from torch.nn.functional import normalize
 
 from isotrain.config.binding import OF_HYDRA
 from isotrain.export.affine import Affine, NotAffineError
-from isotrain.export.errors import CannotExportError
+from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.folding import folded, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences, differences
+from isotrain.export.tokenizer import write_tokenizer
 from isotrain.poolers import ClsPooling, LastPooling, MeanPooling
+from isotrain.refusals import install
 
 MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
 NEEDS = "sentence_transformers"
@@ -36,12 +38,12 @@ class Plan(NamedTuple):
     sites: list[str]
 
 
-def plan_sentences(rebuilt: Rebuilt) -> Plan:
+def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
     """Layers folded into one map where they are affine, else as they are.
 
     Raises:
-        CannotExportError: a run whose vectors are not those of single sentences, or the package
-            is missing.
+        CannotExportError: a run whose vectors are not those of single sentences, a layer that no
+            folder may name, or the package is missing.
     """
     if rebuilt.task.form != "bi":
         raise CannotExportError(
@@ -56,14 +58,19 @@ def plan_sentences(rebuilt: Rebuilt) -> Plan:
         )
     if find_spec(NEEDS) is None:
         raise CannotExportError(
-            "format=sentence-transformers needs the package sentence-transformers; pip install "
-            "'isotrain[export]', or give --format transformers"
+            "format=sentence-transformers needs the package sentence-transformers; "
+            f"{install('export')}, or give --format transformers"
         )
     sites = layer_sites(rebuilt)
     try:
         return Plan(MODES[kind], folded(rebuilt), "", sites)
     except NotAffineError as error:
-        return Plan(MODES[kind], None, str(error), sites)
+        reason = str(error)
+    from isotrain.export.sentence_module import layer_class
+
+    with refusing("format=sentence-transformers keeps a layer by the name of its class"):
+        layer_class(str(isotropy["_target_"]))
+    return Plan(MODES[kind], None, reason, sites)
 
 
 def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictConfig) -> None:
@@ -71,12 +78,8 @@ def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictCo
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    tokenizer = deepcopy(rebuilt.tokenizer)
-    tokenizer.model_max_length = rebuilt.max_length
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
     rebuilt.network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    write_tokenizer(folder, deepcopy(rebuilt.tokenizer), rebuilt)
     width = rebuilt.model.encoder.width
     options = {"model_kwargs": {"dtype": torch.float32, "local_files_only": True}}
     modules: list[nn.Module] = [

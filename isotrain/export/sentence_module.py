@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
+from isotrain.config.reading import is_own
 from isotrain.config.targets import is_allowed
 from isotrain.geometry.rows import put_rows, take_rows
 
@@ -23,13 +24,40 @@ QUEUE = "queue."  # rows of training, which no prediction reads
 WEIGHTS = "model.safetensors"
 
 
+def layer_class(target: str) -> type[nn.Module]:
+    """The class of a layer that a folder names; nothing is called.
+
+    Raises:
+        ValueError: it is neither below `isotrain.transforms` nor of a package in `ISOTRAIN_ALLOW`,
+            or no class of torch modules.
+
+    >>> layer_class("isotrain.transforms.zca.ZCA").__name__
+    'ZCA'
+    """
+    home, _, _ = target.rpartition(".")
+    is_ours = home.startswith("isotrain.transforms.")
+    is_allowed_one = is_own(home) and not home.startswith("isotrain.")
+    if not (is_ours or is_allowed_one) or not is_allowed(target):
+        raise ValueError(
+            "the layer must be one of isotrain.transforms, or of a package in ISOTRAIN_ALLOW, got "
+            f"{target}; name its package there if you trust it"
+        )
+    found = get_object(target)
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise ValueError(
+            f"the layer must be a class of torch modules, and {target} is none; make it a subclass "
+            "of torch.nn.Module"
+        )
+    return found
+
+
 class IsotropyLayer(Module):
     """The layer of a run behind `Pooling` (site pooled), or between encoder and it (tokens).
 
     `SentenceTransformer(folder, trust_remote_code=True)` loads it from a folder that
     `isotrain export` wrote: sentence-transformers asks for that word at every class that is not
-    its own. The folder holds no code; the class is the one of the installed isotrain, and the
-    layer's class must be one that a configuration of isotrain may name.
+    its own. The folder holds no code; the class is the one of the installed isotrain, and
+    `layer_class` judges the layer's.
 
     The statistics stay as they were frozen, in training mode too; gradients go through.
 
@@ -41,7 +69,7 @@ class IsotropyLayer(Module):
         left_out: token ids whose rows a layer at tokens leaves as they are.
 
     Raises:
-        ValueError: a class that may not be named, another site.
+        ValueError: a class that `layer_class` refuses, another site.
     """
 
     config_keys = ["target", "arguments", "width", "site", "left_out"]  # noqa: RUF012
@@ -55,19 +83,11 @@ class IsotropyLayer(Module):
         left_out: tuple[int, ...] = (),
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        if not is_allowed(target):
-            raise ValueError(
-                f"the layer must be one of isotrain, or of a package in ISOTRAIN_ALLOW, got "
-                f"{target}; name its package there if you trust it"
-            )
         if site not in ("pooled", "tokens"):
             raise ValueError(f"site must be pooled or tokens, got {site!r}")
         self.target, self.arguments = target, dict(arguments)
         self.width, self.site, self.left_out = width, site, tuple(left_out)
-        layer = get_object(target)(width=width, **self.arguments)
-        if not isinstance(layer, nn.Module):
-            raise ValueError(f"the layer must be a torch module, {target} gives none")
-        self.layer = layer.eval()
+        self.layer = layer_class(target)(width=width, **self.arguments).eval()
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The features with transformed sentence vectors, or transformed token states."""

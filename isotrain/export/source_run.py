@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
-from isotrain.config.compose import read_job
+from isotrain.config.compose import plain, read_job
 from isotrain.config.rules import mistakes_in
-from isotrain.export.errors import CannotExportError
+from isotrain.export.errors import CannotExportError, refusing
 from isotrain.files import file_mistakes
 from isotrain.results import read_result
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
+NEEDED = {"data": str, "monitor": str, "scores": dict, "n_rows": dict, "environment": dict}
 
 
 class SourceRun(NamedTuple):
@@ -22,7 +22,8 @@ class SourceRun(NamedTuple):
 
     folder: Path
     result: dict[str, Any]  # its record
-    cfg: DictConfig
+    cfg: DictConfig  # what its model is made of
+    config: dict[str, Any]  # the whole, as it was recorded
 
     @property
     def weights(self) -> Path:
@@ -34,14 +35,14 @@ def read_run(folder: Path) -> SourceRun:
     """The run of a folder; what its record names is judged as `isotrain train` judges it.
 
     Raises:
-        CannotExportError: no run, not a training run, not finished, without weights, or a
-            configuration that names what may not be called, or data or weights that are not here.
+        CannotExportError: no run, not a training run, not finished, a damaged record, without
+            weights, or a configuration that names what may not be called, or data or weights that
+            are not here.
     """
-    try:
+    path = folder / "result.json"
+    with refusing(f"{path} must be the JSON of a run; {WANTED}"):
         result = read_result(folder)
-    except ValueError as error:
-        raise CannotExportError(f"{folder}/result.json is not JSON ({error}); {WANTED}") from error
-    config = result.get("config")
+        config = result.get("config")
     if not isinstance(config, dict) or not isinstance(config.get("checkpoint"), dict):
         raise CannotExportError(f"there is no record of a training run in {folder}; {WANTED}")
     if result.get("status") != "finished":
@@ -49,15 +50,20 @@ def read_run(folder: Path) -> SourceRun:
             f"a run must be finished, that of {folder} is {result.get('status')}; give its command "
             "again until it ends"
         )
-    try:
-        cfg = read_job(folder / "result.json").cfg
+    if damaged := [key for key, kind in NEEDED.items() if not isinstance(result.get(key), kind)]:
+        raise CannotExportError(
+            f"the record of a finished run has {', '.join(NEEDED)}, and in {path} "
+            f"{', '.join(damaged)} is missing or of another type; give the command of the run with "
+            "rerun=true"
+        )
+    with refusing(f"the configuration in {path} must be one that isotrain wrote; {WANTED}"):
+        cfg = read_job(path).cfg
+        whole = plain(cfg)
         cfg.init_from, cfg.logger = None, {}  # the weights are those of the end
         mistakes = mistakes_in(cfg) or file_mistakes(cfg)
-    except (ValueError, OmegaConfBaseException) as error:
-        raise CannotExportError(f"{folder}/result.json cannot be read: {error}") from error
     if mistakes:
         raise CannotExportError("\n".join(mistakes))
-    run = SourceRun(folder, result, cfg)
+    run = SourceRun(folder, result, cfg, whole)
     if not run.weights.is_file():
         reason = "" if cfg.checkpoint.final else " (checkpoint.final=false)"
         raise CannotExportError(

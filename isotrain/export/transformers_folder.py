@@ -19,6 +19,12 @@ from isotrain.export.errors import CannotExportError, RoundTripError
 from isotrain.export.folding import folded, head_map, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences, differences
+from isotrain.export.tokenizer import write_tokenizer
+
+WAYS = (
+    "layers like isotropy=all_but_the_top and zca are one map, and format=sentence-transformers "
+    "(task.form=bi) keeps this one as it is"
+)
 
 
 class Classifier(NamedTuple):
@@ -60,18 +66,16 @@ def write_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> None:
     if plan.classifier is not None:
         names = output_names(rebuilt)
         model, tokenizer = build_classifier(model, *plan.classifier, names, tokenizer)
-    tokenizer.model_max_length = rebuilt.max_length  # a text is cut where the run cut it
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    write_tokenizer(folder, tokenizer, rebuilt)
 
 
 @torch.no_grad()
 def check_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
     """How far what is loaded from the folder is from the run, from text to the last number.
 
-    Of a classifier the logits are compared, of an encoder the states of all real tokens.
+    Of a classifier the logits are compared, of an encoder the states of all real tokens, as the
+    encoder of the run gave them before anything was merged into it.
     """
     tokenizer = AutoTokenizer.from_pretrained(folder)
     kind: Any = AutoModel if plan.classifier is None else AutoModelForSequenceClassification
@@ -88,13 +92,13 @@ def check_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Difference
     inputs = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
     if not torch.equal(inputs["input_ids"], rebuilt.batch.input_ids):
         raise RoundTripError("the tokenizer that was written gives other token ids")
-    real_AT, network = inputs["attention_mask"].bool(), rebuilt.network
-    expected_32 = network(**inputs).last_hidden_state[real_AT]
-    expected_64 = network.double()(**inputs).last_hidden_state[real_AT]
-    network.float()
-    found_32 = model(**inputs).last_hidden_state[real_AT]
-    found_64 = model.double()(**inputs).last_hidden_state[real_AT]
-    return differences((expected_32, found_32), (expected_64, found_64))
+    real_AT = rebuilt.batch.attention_mask.bool()
+    of_single_ATD, of_double_ATD = rebuilt.states
+    found_ATD = model(**inputs).last_hidden_state
+    wide_ATD = model.double()(**inputs).last_hidden_state
+    return differences(
+        (of_single_ATD[real_AT], found_ATD[real_AT]), (of_double_ATD[real_AT], wide_ATD[real_AT])
+    )
 
 
 def output_names(rebuilt: Rebuilt) -> list[str]:
@@ -102,8 +106,10 @@ def output_names(rebuilt: Rebuilt) -> list[str]:
     n_outputs = rebuilt.double.logits.shape[1]
     if n_outputs == 1:
         return ["score"]
-    classes = tuple(getattr(rebuilt.task.data_set, "classes", ()))
-    return list(classes) if len(classes) == n_outputs else [f"LABEL_{c}" for c in range(n_outputs)]
+    classes = getattr(getattr(rebuilt.task, "data_set", None), "classes", None) or ()
+    if len(classes) != n_outputs:
+        return [f"LABEL_{c}" for c in range(n_outputs)]
+    return [str(name) for name in classes]
 
 
 def _classifier(rebuilt: Rebuilt) -> Classifier:
@@ -117,4 +123,10 @@ def _classifier(rebuilt: Rebuilt) -> Classifier:
     n_outputs = rebuilt.double.logits.shape[1]
     kind, width = rebuilt.network.config.model_type, model.encoder.width
     head = head_for(kind, model.pooling.reads, width, n_outputs)
-    return Classifier(head, folded(rebuilt).then(head_map(rebuilt)))
+    try:
+        layers = folded(rebuilt)
+    except NotAffineError as error:
+        raise NotAffineError(f"{error}; {WAYS}") from error
+    affine = layers.then(head_map(rebuilt))
+    head.check(rebuilt.network, affine)
+    return Classifier(head, affine)

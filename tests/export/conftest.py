@@ -1,18 +1,111 @@
-"""Run folders made by hand: random weights of a family, fitted layers, a record; no training."""
+"""Run folders made by hand: random weights of a family, fitted layers, a record; no training.
+
+What a run gives is computed here from its record and weights, without the code of the export.
+"""
 
 from __future__ import annotations
+
+import string
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    BertTokenizer,
+    CamembertConfig,
+    CamembertModel,
+    CamembertTokenizer,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+    XLMRobertaTokenizer,
+)
 
-from isotrain.build import data_revision
-from isotrain.config.compose import plain
+from isotrain.build import data_revision, isotropic_model
+from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
 from isotrain.model import reads_labels
 from isotrain.results import write_json
 from isotrain.training.data import collate
-from tests.encoders.conftest import FAMILIES
+from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
+
+
+def sentence_pieces(tokenizer_class, config_class, model_class):
+    """Letters as pieces, words begin with ▁; positions count from behind the pad, as RoBERTa's."""
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    pieces = [*specials, "▁", *string.ascii_letters, *string.punctuation, "▁bank"]
+    tokenizer = tokenizer_class(vocab=[(piece, -1.0) for piece in pieces])
+    sizes = {**SIZES, "max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
+    return tokenizer, model_class(config_class(vocab_size=len(tokenizer), **sizes))
+
+
+def left():
+    """A BERT with segments whose tokenizer gives none by itself, and pads at the left."""
+    options = {"model_input_names": ["input_ids", "attention_mask"], "padding_side": "left"}
+    tokenizer = BertTokenizer(vocab=word_pieces().get_vocab(), do_lower_case=True, **options)
+    return tokenizer, BertModel(BertConfig(vocab_size=len(tokenizer), **SIZES))
+
+
+ALL = FAMILIES | {
+    "xlm-roberta": lambda: sentence_pieces(XLMRobertaTokenizer, XLMRobertaConfig, XLMRobertaModel),
+    "camembert": lambda: sentence_pieces(CamembertTokenizer, CamembertConfig, CamembertModel),
+    "left": left,
+}
+
+
+class Known(NamedTuple):
+    """What a run gives for its dev, in float64."""
+
+    rows: list[dict[str, Any]]
+    columns: tuple[list[str], list[str]]
+    batch: Any
+    states: Any  # what leaves the encoder
+    output: Any
+    model: Any
+
+
+@pytest.fixture
+def of_the_run():
+    """`of_the_run(folder)`: what its weights give, by the parts of the record alone."""
+
+    @torch.no_grad()
+    def compute(folder):
+        cfg = read_job(folder / "result.json").cfg
+        task, encoder = made(cfg.task), made(cfg.encoder)
+        model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
+        made(cfg.peft, encoder=encoder)
+        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        model.load_state_dict({key.removeprefix("model."): x for key, x in state.items()})
+        rows = task.load(made(cfg.source))["dev"]
+        if cfg.data.hypothesis_only:
+            rows = [{**row, "sentence1": ""} for row in rows]
+        batch = collate(task.encode(rows, encoder.tokenizer), encoder.tokenizer.pad_token_id)
+        model.eval().double()
+        columns = tuple([row[name] for row in rows] for name in ("sentence1", "sentence2"))
+        return Known(rows, columns, batch, encoder(batch, {}).last, model(batch), model)
+
+    return compute
+
+
+@pytest.fixture
+def loaded():
+    """`loaded(folder, texts, head=False)`: logits, or states of real tokens, in float64."""
+
+    @torch.no_grad()
+    def compute(folder, texts, head=True):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        kind = AutoModelForSequenceClassification if head else AutoModel
+        model = kind.from_pretrained(folder).eval().double()
+        inputs = tokenizer(*texts, truncation=True, padding=True, return_tensors="pt")
+        found = model(**inputs)
+        return found.logits if head else found.last_hidden_state[inputs["attention_mask"].bool()]
+
+    return compute
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +117,7 @@ def saved(tmp_path_factory):
         if name not in folders:
             folders[name] = folder = tmp_path_factory.mktemp(name)
             torch.manual_seed(0)
-            for part in FAMILIES[name]():
+            for part in ALL[name]():
                 part.save_pretrained(folder)
         return folders[name]
 
@@ -94,4 +187,5 @@ def record(cfg):
         "headline": ["mean_cosine"],
         "scores": {"val/accuracy": 0.5},
         "steps": 0,
+        "device": "cpu",
     }

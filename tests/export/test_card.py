@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from isotrain.export.card import base_model
@@ -14,7 +16,9 @@ from isotrain.export.card_figures import isotropy_around, isotropy_table, score_
 from isotrain.export.citations import citations
 from isotrain.export.command import main
 from isotrain.export.source_run import SourceRun
+from isotrain.export.transformers_folder import output_names
 from isotrain.predictions import Predictions, write_predictions
+from isotrain.tasks.text import Text
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def run(tmp_path):
         "n_rows": {"dev": 400, "test": 50},
         "scores": {"val/loss": 1.0, "val/own": 0.5, "val/accuracy": 0.75, "test/accuracy": 0.7},
     }
-    return SourceRun(tmp_path, result, None)
+    return SourceRun(tmp_path, result, None, {})
 
 
 def test_the_interval_of_a_score_is_that_of_its_rows(run):
@@ -83,22 +87,46 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == 0.5
     wanted = ("## Use", "seed count 1", "isotrain job", "mu2018allbutthetop", "devlin2019bert")
+    wanted += ("wang2019glue", "it kept no predictions of these rows")
     for text in (*wanted, str(folder), "largest difference", "rows: 96 train, 32 dev"):
         assert text in body
 
 
 def test_the_base_is_a_model_of_the_hub_or_none(tmp_path):
     assert base_model({"encoder": {"name": "a/b"}}) == "a/b"
+    assert base_model({"encoder": {"name": "gpt2"}}) == "gpt2"
+    assert base_model({"encoder": {"name": "../b"}}) is None
     assert base_model({"encoder": {"name": str(tmp_path)}}) is None
     assert base_model({"encoder": {"width": 16}}) is None
 
 
-def test_layers_are_cited_by_what_they_do():
+def test_parts_and_data_are_cited():
     config = {
+        "task": {"_target_": "isotrain.tasks.text.Text"},
+        "source": {"_target_": "isotrain.tasks.sources.HubSource"},
+        "peft": {"_target_": "isotrain.encoders.adapters.lora"},
         "encoder": {"_target_": "isotrain.encoders.huggingface.load_encoder"},
         "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "n_clusters": 8},
         "objective": {"simcse": {"_target_": "isotrain.objectives.simcse.SimCSE"}},
     }
-    found = citations(config, "roberta")
-    keys = [entry.partition("{")[2].partition(",")[0] for entry in found]
-    assert keys == ["liu2019roberta", "rajaee2021cluster", "gao2021simcse"]
+
+    def keys():
+        found = citations(config, "xlm-roberta", Text.data_sets)
+        return [entry.partition("{")[2].partition(",")[0] for entry in found]
+
+    method = ["rajaee2021cluster", "rajaee2021finetuning", "gao2021simcse"]
+    parts = ["conneau2020unsupervised", "hu2022lora", *method]
+    assert keys() == [*parts, "merity2017pointer", "cer2017semeval"]
+    config["source"] = {"_target_": "isotrain.tasks.demo.DemoSource"}
+    assert keys() == parts
+
+
+def test_classes_are_named_where_a_task_names_them():
+    def names(n_outputs, **task):
+        output = SimpleNamespace(logits=torch.zeros(2, n_outputs))
+        return output_names(SimpleNamespace(double=output, task=SimpleNamespace(**task)))
+
+    assert names(2) == ["LABEL_0", "LABEL_1"]
+    assert names(2, data_set=SimpleNamespace(classes=None)) == ["LABEL_0", "LABEL_1"]
+    assert names(2, data_set=SimpleNamespace(classes=(True, False))) == ["True", "False"]
+    assert names(1, data_set=SimpleNamespace(classes=("a", "b"))) == ["score"]

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +13,6 @@ from isotrain.export import transformers_folder
 from isotrain.export.command import main
 from isotrain.export.errors import CannotExportError
 from isotrain.export.target import MARK, filling
-from isotrain.predictions import Predictions, write_predictions
 from isotrain.results import read_result, write_json
 
 RTE = ("task=rte", "isotropy=mean", "metric=[]")
@@ -65,7 +63,9 @@ def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     empty.mkdir()
     assert "no record of a training run" in refused(capsys, empty)
     (empty / "result.json").write_text("{")
-    assert "is not JSON" in refused(capsys, empty)
+    assert "must be the JSON of a run" in refused(capsys, empty)
+    (empty / "result.json").write_text("[]")
+    assert "must be the JSON of a run" in refused(capsys, empty)
     (empty / "result.json").write_text('{"status": "finished", "config": {"analysis": 1}}')
     assert "no record of a training run" in refused(capsys, empty)
     changed(run, status="running")
@@ -98,11 +98,47 @@ def test_data_that_changed_are_refused(run, capsys):
     assert "was finished on another revision" in refused(capsys, run)
 
 
-def test_predictions_that_the_run_did_not_make_are_refused(run, capsys):
-    index = np.arange(32)
-    wrong = Predictions(index, index % 2, np.full(32, 7.0))
-    write_predictions(run, "dev", wrong)
-    assert "0 of 32 rows are as in predictions/dev.csv" in refused(capsys, run)
+@pytest.mark.parametrize(
+    "changes",
+    [{"scores": None}, {"n_rows": []}, {"data": 3}, {"environment": "x"}, {"monitor": None}],
+)
+def test_a_record_without_what_every_run_records_is_refused(run, capsys, changes):
+    content = {**json.loads((run / "result.json").read_text()), **changes}
+    (run / "result.json").write_text(json.dumps(content))
+    told = refused(capsys, run)
+    assert "result.json" in told
+    assert "rerun=true" in told or "give the folder of a finished run" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("predictions/dev.csv", "index,lab"),
+        ("predictions/dev.csv", "index,label,prediction\n0,1,0\n1,"),
+        ("predictions/test.csv", "\0"),
+        ("metrics.jsonl", '{"step": 0}\n{"st\n'),
+        ("metrics.jsonl", '{"isotropy/mean_cosine/pooled/after": 0.1}\n'),
+    ],
+)
+def test_files_of_a_run_that_are_damaged_are_refused(run, capsys, name, content):
+    result = read_result(run)
+    changed(run, scores={**result["scores"], "test/accuracy": 0.5})
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).write_text(content)
+    assert "must be as the run wrote them; put back what was changed" in refused(capsys, run)
+
+
+def test_weights_that_are_cut_off_are_refused(made_run, saved, tmp_path, capsys):
+    encoder = shutil.copytree(saved("bert"), tmp_path / "encoder")
+    run = made_run(*RTE, f"encoder.name={encoder}")
+    whole = (run / "last.ckpt").read_bytes()
+    (run / "last.ckpt").write_bytes(whole[: len(whole) // 2])
+    assert "does not hold the weights of this run" in refused(capsys, run)
+    (run / "last.ckpt").write_bytes(whole)
+    weights = encoder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    told = refused(capsys, run)
+    assert "must be made again, which failed; encoder, data and task must be as they were" in told
 
 
 def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):
@@ -182,7 +218,7 @@ def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
 
     monkeypatch.setattr(transformers_folder, "build_classifier", slightly_off)
     assert main([str(run), *ONE]) == 1
-    assert "the export is not kept" in capsys.readouterr().err
+    assert f"{run / 'export/transformers'} is not kept" in " ".join(capsys.readouterr().err.split())
     assert files_of(run) == before, "the earlier export stands, and nothing beside it"
     shutil.rmtree(run / "export")
     assert main([str(run), *ONE]) == 1

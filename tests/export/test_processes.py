@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from isotrain.export.command import main
-from isotrain.export.rebuilt import rebuild
-from isotrain.export.source_run import read_run
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -68,20 +66,20 @@ def in_a_process(folder, text):
 
 
 @pytest.fixture
-def exported(made_run, tmp_path):
+def exported(made_run, of_the_run, tmp_path):
     """`exported(format, overrides, family)`: a folder with `folder` and what is known of it."""
 
     def export(form, *overrides, family):
         run = made_run("metric=[]", *overrides, family=family)
         assert main([str(run), "--format", form]) == 0
-        rebuilt = rebuild(read_run(run))
+        known = of_the_run(run)
         place = tmp_path / "elsewhere"
         place.mkdir()
         (run / "export" / form).rename(place / "folder")
-        logits = (rebuilt.double if form == "transformers" else rebuilt.single).logits
-        texts = [list(column) for columns in rebuilt.texts for column in columns]
-        known = logits if form == "transformers" else logits[:, 0]
-        torch.save((texts, known), place / "known.pt")
+        with torch.no_grad():
+            cosines = known.model.float()(known.batch).logits[:, 0]
+        expected = known.output.logits if form == "transformers" else cosines
+        torch.save((list(known.columns), expected), place / "known.pt")
         return place
 
     return export

@@ -12,9 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrain.export import sentence_folder
 from isotrain.export.command import main
-from isotrain.export.rebuilt import rebuild
-from isotrain.export.sentence_module import IsotropyLayer
-from isotrain.export.source_run import read_run
+from isotrain.export.sentence_module import IsotropyLayer, layer_class
 
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
 CLUSTERS = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "isotropy.n_components=1")
@@ -23,6 +21,7 @@ BEHIND = ["Transformer", "Pooling", "IsotropyLayer"]
 BETWEEN = ["Transformer", "IsotropyLayer", "Pooling"]
 CASES = {
     "no layer": (("pooling=mean", "isotropy=none"), "bert", PLAIN),
+    "a tokenizer that pads at the left": (("pooling=last", "isotropy=none"), "left", PLAIN),
     "affine, pooled": (("pooling=mean", "isotropy=clip"), "roberta", FOLDED),
     "affine, the mean of tokens": (
         ("pooling=mean", "isotropy=zca", "site=[tokens]"),
@@ -46,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_vectors_and_the_score_are_those_of_the_run(made_run, case):
+def test_the_vectors_and_the_score_are_those_of_the_run(made_run, of_the_run, case):
     overrides, family, modules = CASES[case]
     run = made_run(*STSB, *overrides, family=family)
     assert main([str(run), "--format", "sentence-transformers"]) == 0
@@ -55,14 +54,19 @@ def test_the_vectors_and_the_score_are_those_of_the_run(made_run, case):
     assert [entry["type"].rpartition(".")[2] for entry in written] == modules
     trusted = "IsotropyLayer" in modules
     model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trusted)
-    rebuilt = rebuild(read_run(run))
-    (first,), (second,) = rebuilt.texts
+    assert model.tokenizer.padding_side == "right"
+    known = of_the_run(run)
     with torch.no_grad():
-        u, v = (model.encode(texts, convert_to_tensor=True) for texts in (first, second))
-        cosines = torch.cosine_similarity(u, v)
-    torch.testing.assert_close(cosines, rebuilt.single.logits[:, 0], rtol=0, atol=1e-6)
-    labels = rebuilt.batch.labels
-    scores = [spearmanr(c, labels).statistic for c in (cosines, rebuilt.single.logits[:, 0])]
+        u, v = (model.encode(texts, convert_to_tensor=True) for texts in known.columns)
+        found = torch.cosine_similarity(u, v)
+        cosines = known.model.float()(known.batch).logits[:, 0]
+    torch.testing.assert_close(found, cosines, rtol=0, atol=1e-6)
+    model.double()
+    u, v = (model.encode(texts, convert_to_tensor=True) for texts in known.columns)
+    wide = torch.cosine_similarity(u, v)
+    torch.testing.assert_close(wide, known.output.logits[:, 0], rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.stack([u, v], 1), known.output.pooled, rtol=1e-6, atol=1e-6)
+    scores = [spearmanr(c, known.batch.labels).statistic for c in (found, cosines)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)  # ties of float32 may fall otherwise
 
 
@@ -106,6 +110,37 @@ def test_the_module_saves_what_it_loaded(written, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("subprocess.Popen", "must be one of isotrain.transforms"),
+        ("torch.optim.SGD", "must be one of isotrain.transforms"),
+        ("isotrain.tasks.rte.RTE", "must be one of isotrain.transforms"),
+        ("isotrain.heads.LinearHead", "must be one of isotrain.transforms"),
+        ("isotrain.transforms.zca.torch.nn.Linear", "must be one of isotrain.transforms"),
+        ("isotrain.transforms.cut_tails.fit_cut_tails", "must be a class of torch modules"),
+        ("isotrain.transforms.cut_tails.CutTailsStats", "must be a class of torch modules"),
+        ("named_layers.make", "must be a class of torch modules"),
+        ("named_layers.Layer", None),
+    ],
+)
+def test_only_classes_of_layers_may_be_named_and_none_is_called(
+    tmp_path, monkeypatch, target, told
+):
+    source = "import torch\ndef make(width): raise SystemExit\nclass Layer(torch.nn.Module): pass\n"
+    (tmp_path / "named_layers.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    if told is None:
+        with pytest.raises(ValueError, match=r"isotrain\.transforms.*ISOTRAIN_ALLOW"):
+            layer_class(target)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", "named_layers")
+    if told is None:
+        assert layer_class(target).__name__ == "Layer"
+    else:
+        with pytest.raises(ValueError, match=told):
+            layer_class(target)
+
+
 def test_a_folder_cannot_name_what_is_no_layer(written):
     path = written / "2_IsotropyLayer" / "config.json"
     config = json.loads(path.read_text())
@@ -142,4 +177,4 @@ def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
     run = made_run(*STSB, "pooling=mean")
     monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
     assert main([str(run), "--format", "sentence-transformers"]) == 2
-    assert "pip install 'isotrain[export]'" in capsys.readouterr().err
+    assert "pip install -e '.[export]'" in capsys.readouterr().err

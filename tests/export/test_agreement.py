@@ -1,0 +1,98 @@
+"""Whether what is exported is the run that was scored, and what is written is what was exported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from isotrain.export.agreement import same
+from isotrain.export.command import main
+from isotrain.export.errors import RoundTripError
+from isotrain.export.round_trip import differences
+from isotrain.predictions import Predictions, write_predictions
+from isotrain.results import read_result, write_json
+from isotrain.tasks.rte import RTE
+from isotrain.tasks.snli import SNLI
+from isotrain.tasks.stsb import STSB
+
+STSB_RUN = ("task=stsb", "task.form=bi", "pooling=mean", "isotropy=zca", "metric=[]")
+
+
+def record(run, known, scores, **changes):
+    """Keep predictions as a run does, and change its record."""
+    labels = known.batch.labels.numpy()
+    found = Predictions(known.batch.index.numpy(), labels, scores.double().numpy())
+    write_predictions(run, "dev", found)
+    write_json(run / "result.json", {**read_result(run), **changes})
+
+
+def exported(run, capsys):
+    """The exit code, and what is told on one line."""
+    code = main([str(run), "--format", "transformers"])
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).split())
+
+
+def test_every_row_must_be_predicted_as_recorded(made_run, of_the_run, capsys):
+    run = made_run(*STSB_RUN)
+    known = of_the_run(run)
+    scores = known.output.logits[:, 0]
+    record(run, known, scores + 5e-5)
+    code, told = exported(run, capsys)
+    assert code == 0
+    assert "32 of 32 rows are predicted as the run recorded them (logits to 0.0001;" in told
+    assert "32 of 32 rows" in (run / "export/transformers/README.md").read_text()
+    scores[7] += 1e-3
+    record(run, known, scores)
+    code, told = exported(run, capsys)
+    assert code == 2
+    assert "31 of 32 rows are predicted as the run recorded them" in told
+    record(run, known, scores, device="cuda:0")
+    code, told = exported(run, capsys)
+    assert code == 0
+    assert "logits to 0.02; it computed on cuda:0" in told
+
+
+def test_a_run_in_bfloat16_is_exported(made_run, of_the_run, loaded, capsys):
+    run = made_run(*STSB_RUN, "trainer.precision=bf16-mixed")
+    known = of_the_run(run)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        scores = known.model.float()(known.batch).logits[:, 0]
+    off = (scores - known.output.logits[:, 0]).abs().max()
+    assert off > 1e-4, "it is not the same in float32"
+    record(run, known, scores)
+    code, told = exported(run, capsys)
+    assert code == 0, told
+    assert "it computed on cpu, precision bf16-mixed" in told
+
+
+def test_rows_of_classes_count_as_one_where_two_logits_are_as_good_as_equal():
+    logits = torch.tensor([[2.0, 2.0001, 0.0], [2.0, 2.1, 0.0], [1.0, 0.0, 5.0]])
+    for recorded, expected in (
+        ([1, 1, 2], [True, True, True]),
+        ([0, 0, 2], [True, False, True]),
+        ([2, 2, 1], [False, False, False]),
+    ):
+        found = same(SNLI(), logits, torch.tensor(recorded), 1e-4)
+        assert found.tolist() == expected
+    assert same(RTE(), logits[:0, :2], torch.zeros(0), 1e-4).tolist() == []
+
+
+def test_scores_are_the_same_within_the_tolerance_of_their_scale():
+    logits = torch.tensor([[0.5], [40.0]])
+    recorded = torch.tensor([0.5039, 40.0041], dtype=torch.float64)
+    assert same(STSB(), logits, recorded, 1e-4).tolist() == [True, False]
+    assert not same(STSB(), logits, torch.full((2,), np.nan), 1e-4).any()
+
+
+def test_differences_are_judged_in_float32_and_in_float64():
+    exact = torch.linspace(-1.0, 1.0, 20, dtype=torch.float64)[:, None]
+    single = exact.float()
+    assert differences((single, single + 9e-6), (exact, exact + 9e-7)).n_rows == 20
+    with pytest.raises(RoundTripError, match="differs from the run"):
+        differences((single, single), (exact, exact + 1.1e-6))
+    with pytest.raises(RoundTripError, match=r"in float32, .* 2e-05 \(limit 1e-05\)"):
+        differences((single, single + 2e-5), (exact, exact))
+    rounded = single + 1e-5  # the run itself is as far off in float32
+    assert differences((rounded, rounded + 2e-5), (exact, exact)).single_limit > 9e-5
