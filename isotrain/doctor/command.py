@@ -90,7 +90,7 @@ def _whole(part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
     try:
         yield from part()
     except ImportError as error:
-        fix = "pip install -e . in the checkout, or pip install isotrain"
+        fix = "pip install -e . in the clone of isotrain"
         yield Line(part.__name__, "import", str(error), fix, stops=True)
     except OSError as error:
         fix = "give this user the right to look there, or choose another place"

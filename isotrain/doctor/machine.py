@@ -11,6 +11,7 @@ from pathlib import Path
 
 from isotrain.devices import VISIBLE, cuda_devices
 from isotrain.doctor.line import Line
+from isotrain.refusals import install
 
 LEAST_MEMORY, LEAST_DISK = 2.0, 1.0  # GiB, below which a line says so
 GIB = 1 << 30
@@ -97,7 +98,7 @@ def slurm() -> Iterator[Line]:
         yield Line("machine", "Slurm", f"inside job {job}, {tasks} tasks")
     elif shutil.which("sbatch"):
         here = find_spec("submitit") is not None
-        fix = "" if here else "for sweeps as Slurm jobs: pip install 'isotrain[sweep]'"
+        fix = "" if here else f"for sweeps as Slurm jobs: {install('sweep')}"
         yield Line("machine", "Slurm", "sbatch is here", fix)
     else:
         yield Line("machine", "Slurm", "not here")

@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from isotrain.doctor.line import Line
+from isotrain.refusals import install
 
 OLDEST = (3, 11)
 SHOWN = ("torch", "pytorch-lightning", "transformers", "datasets", "hydra-core", "wandb")
@@ -24,7 +25,7 @@ ENABLES = {  # by extra
     "export": "isotrain export for sentence-transformers",
     "dev": "make check",
 }
-CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"  # in a checkout
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"  # in a clone
 
 
 def packages() -> Iterator[Line]:
@@ -36,7 +37,7 @@ def packages() -> Iterator[Line]:
         yield Line("packages", "isotrain", version("isotrain"))
         required = [Requirement(text) for text in requires("isotrain") or ()]
     except PackageNotFoundError:
-        fix = "pip install -e . in the checkout: without it requirements are unknown"
+        fix = "pip install -e . in the clone: without it requirements are unknown"
         yield Line("packages", "isotrain", "a folder, not installed", fix)
         return
     tested = proven_versions()
@@ -54,7 +55,7 @@ def packages() -> Iterator[Line]:
 
 
 def proven_versions(file: Path = CONSTRAINTS) -> dict[str, str]:
-    """The versions that the tests ran on, by package; none outside of a checkout."""
+    """The versions that the tests ran on, by package; none outside of a clone."""
     if not file.is_file():
         return {}
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -85,7 +86,7 @@ def _extras(required: list[Requirement]) -> Iterator[Line]:
     for extra, wanted in by_extra.items():
         missing = [one.name for one in wanted if not _is_met(one)]
         found = f"lacks {', '.join(missing)}" if missing else "installed"
-        offer = f"; pip install 'isotrain[{extra}]'" if missing else ""
+        offer = f"; {install(extra)}" if missing else ""
         yield Line("extras", extra, f"{found}: {ENABLES[extra]}{offer}")
 
 

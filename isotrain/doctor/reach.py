@@ -14,15 +14,16 @@ from omegaconf import OmegaConf
 from isotrain.config.reading import class_calls
 from isotrain.config.several_runs import names, shipped
 from isotrain.doctor.line import Line
-from isotrain.encoders.on_disk import is_on_disk, packaged_folder
+from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
+from isotrain.refusals import install
 from isotrain.switches import HUB_OFF, is_on
 from isotrain.tasks.sources import SPLITS, DataSet, HubSource, LocalSource
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 TIMEOUT_S = 3.0  # of the hub
 NO_WEIGHTS = "run once with network access, or encoder=huggingface encoder.name=<its folder>"
-NO_PACKAGE = "pip install 'isotrain[demo]'"
-NO_HUB = "use a machine with network access, or source=local, encoder=minilm (isotrain[demo])"
+NO_PACKAGE = install("demo")
+NO_HUB = f"use a machine with network access, or source=local encoder=minilm ({NO_PACKAGE})"
 
 
 def data() -> Iterator[Line]:
@@ -69,14 +70,14 @@ def encoders() -> Iterator[Line]:
         name = content.get("name")
         if not name or OmegaConf.is_missing(content, "name"):
             continue
-        if folder is not None and str(content["_target_"]).endswith(".load_minilm"):
+        is_minilm = content["_target_"] == MINILM
+        if folder is not None and is_minilm:
             yield Line("encoders", option, f"in {folder}")
         elif is_on_disk(name, content.get("revision")):
             yield Line("encoders", option, f"{name}, in the cache of the hub")
         elif is_off:
             found = f"{name} is not on disk, and the hub is switched off"
-            is_packaged = str(content["_target_"]).endswith(".load_minilm")
-            yield Line("encoders", option, found, NO_PACKAGE if is_packaged else NO_WEIGHTS)
+            yield Line("encoders", option, found, NO_PACKAGE if is_minilm else NO_WEIGHTS)
         else:
             yield Line("encoders", option, f"{name} is fetched from the hub at its first use")
 

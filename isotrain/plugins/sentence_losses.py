@@ -26,9 +26,11 @@ class SentenceLoss(nn.Module):
 
     The columns of an example are its P vectors: `sentence_embedding` of each, `[B, P, D]`. An
     objective of two views gets two forward passes, which dropout sets apart in training. Several
-    objectives share the passes, and each is logged by its name. With several processes they read
-    the rows of all, as in a run of isotrain; the Trainer's averaged gradient is then that of one
-    process. An objective remembers the rows of a training batch when the next one comes.
+    objectives share the passes, and each is logged by its name; what one left out of a batch is in
+    its `counters`, which are not logged: the Trainer adds up all that a loss returns. With several
+    processes they read the rows of all, as in a run of isotrain; the Trainer's averaged gradient is
+    then that of one process. An objective remembers the rows of a training batch when the next one
+    comes.
 
     Args:
         model: the SentenceTransformer; the Trainer puts its wrapped one in its place.

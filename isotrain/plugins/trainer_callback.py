@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,7 +50,6 @@ class IsotropyTrainerCallback(TrainerCallback):
         batch_size: rows of a forward pass.
         max_length: tokens of a text at most.
         tokenizer: of texts; None = that of the Trainer or of the SentenceTransformer.
-        of_sentences: metrics of groups whose groups are sentences, not words.
 
     Raises:
         ValueError: weights that are sharded over processes, no transformers model, an unknown
@@ -68,7 +67,6 @@ class IsotropyTrainerCallback(TrainerCallback):
         batch_size: int = 32,
         max_length: int = 128,
         tokenizer: Any = None,
-        of_sentences: Collection[str] = ("intra_sentence_similarity",),
     ) -> None:
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError(
@@ -87,7 +85,7 @@ class IsotropyTrainerCallback(TrainerCallback):
         self.trainer, self.views, self.max_rows = trainer, tuple(views), max_rows
         self.examples, self.has_segments = examples_of(rows, own, max_length, labels)
         self.batch_size = batch_size
-        self.measure = Measurement(functions, of_sentences)
+        self.measure = Measurement(functions)
         self._parts()  # or this model is refused now
         self._reference: dict[str, Tensor] = {}
         self._measured_at: int | None = None

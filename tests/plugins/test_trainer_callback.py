@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import nullcontext
 from copy import deepcopy
+from statistics import mean
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cosine_similarity
 from transformers import BertForSequenceClassification, GPT2Config, GPT2Model
 
 from isotrain.keys import place_of
@@ -160,12 +163,47 @@ def test_drift_is_from_the_first_step_and_absent_when_resumed(bert, tokenizer, t
     assert not any("drift" in key for key in trainer.logged[-1])
 
 
-def test_metrics_of_labels_words_and_sentences_get_theirs(bert, tokenizer, texts):
-    names = ["scatter_ratio", "self_similarity", "intra_sentence_similarity"]
-    values = values_of(bert, tokenizer, texts, metrics=names, labels=[0, 1] * 3)
-    places = {place_of(key)[:3] for key in values}
-    for name, view in zip(names, ("cls", "tokens", "tokens"), strict=True):
-        assert any(p[0].startswith(name) and p[1:] == ("layer_01", view) for p in places), name
+def of_pairs(rows):
+    """Mean cosine of two of the rows."""
+    pairs = itertools.combinations(rows, 2)
+    return mean(cosine_similarity(a, b, dim=0).item() for a, b in pairs)
+
+
+def of_their_mean(rows):
+    """Mean cosine of the rows with their mean."""
+    return mean(cosine_similarity(row, rows.mean(dim=0), dim=0).item() for row in rows)
+
+
+def test_metrics_of_groups_get_words_or_sentences_as_their_signature_says(
+    bert, tokenizer, texts, clouds
+):
+    names, groups_of = ["self_similarity", "intra_sentence_similarity"], ("words", "sentences")
+    values = values_of(bert, tokenizer, texts, metrics=names)
+    ids = tokenizer(texts)["input_ids"]
+    groups = {
+        "words": [word for sentence in ids for word in sentence],
+        "sentences": [number for number, sentence in enumerate(ids) for _ in sentence],
+    }
+    for name, kind, of_group, least in zip(
+        names, groups_of, (of_pairs, of_their_mean), (5, 2), strict=True
+    ):
+        rows, group_N = clouds["layer_01/tokens"], torch.tensor(groups[kind])
+        found = [rows[group_N == g] for g in group_N.unique()]
+        expected = mean(of_group(own) for own in found if len(own) >= least)
+        assert values[f"isotropy/{name}_value/layer_01/tokens"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_metrics_of_labels_get_those_that_are_given(bert, tokenizer, texts, clouds):
+    labels = torch.tensor([0, 1] * 3)
+    values = values_of(
+        bert, tokenizer, texts, metrics=["scatter_ratio"], labels=labels.tolist(), views=["cls"]
+    )
+    x = clouds["layer_02/cls"]
+    means = torch.stack([x[labels == c].mean(dim=0) for c in labels])
+    between = (means - x.mean(dim=0)).square().sum()
+    expected = between / (x - x.mean(dim=0)).square().sum()
+    value = values["isotropy/scatter_ratio_share/layer_02/cls"]
+    assert value == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_a_causal_model_is_recorded_block_by_block():

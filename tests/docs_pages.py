@@ -1,0 +1,48 @@
+"""README and docs: their blocks, and the commands in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = re.compile(r"((?:init_from|from_run)=)?runs/\w+/\w+-0123456789")  # of somebody's own
+ACTIONS = {
+    "study": ("list", "run", "status", "report"),
+    "tune": ("list", "run", "status", "report"),
+}
+STARTS = {"isotrain ": [], "python train.py ": ["train"]}
+# Commands that stand in a sentence alone. Others there are a name, or one of a block again.
+IN_A_SENTENCE = re.compile(r"`isotrain\s+((?:analyze|collect|export|train)\s[^`<…]+)`")
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def fences(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands():
+    """The words behind `isotrain` of every command, with the page it stands on, as parameters."""
+    found = []
+    for page in PAGES:
+        own = []
+        for block in fences(page, ""):
+            for line in block.replace("\\\n", " ").splitlines():
+                for start, words in STARTS.items():
+                    if line.startswith(start):
+                        own.append(words + shlex.split(line.removeprefix(start), comments=True))
+        if "decisions" not in page.parts:
+            own += map(shlex.split, IN_A_SENTENCE.findall(page.read_text()))
+        found += [
+            pytest.param(words, id=f"{name_of(page)}: {' '.join(words)}")
+            for words in own
+            if words != ["train", "-m"]  # a name of sweeps
+        ]
+    return found

@@ -1,0 +1,183 @@
+"""Every command of README and docs, run in a small form: its words, less those that make it long.
+
+The encoder is a random one, the data are 96 rows of the real layout, a run has two steps; folders
+of somebody's own runs are one small run. Commands that become one command so are run once. What is
+not run here is run in small by another test (`ELSEWHERE`); docs/extending.md, whose command needs
+the files of the page, by tests/test_extension.py; `isotrain demo` by tests/test_demo.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain import cli
+from isotrain.config.compose import compose_run
+from isotrain.run import run
+from tests.docs_pages import ACTIONS, ROOT, RUN, commands, fences
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # of libraries, at first use
+
+TINY = ("encoder=tiny", "encoder.width=16", "source=local", "threads=1")
+TRAIN = (
+    *TINY,
+    *("trainer.accelerator=cpu", "trainer.max_epochs=1", "trainer.max_steps=2"),
+    *("data.batch_size=8", "data.eval_batch_size=32", "monitor.max_rows=64", "report=false"),
+)
+SWEEP = (*TRAIN, "seed=0", "site=[pooled]", "optimizer.lr=1e-3")
+ANALYZE = (*TINY, "device=cpu")
+FIGURE = (  # any value will do: what is tried is that it is looked for, and judged
+    "{encoder: isotrain.encoders.tiny.build_tiny, where: {setting: none, aggregate: all}, "
+    "column: spearman, value: 0, tolerance: 1000, source: nobody}"
+)
+OF_ANALYSIS = {
+    "contextuality": ("analysis.max_rows=600", "analysis.words=[the]"),
+    "offline_isotropy": (
+        *("analysis.n_clusters=3", "analysis.n_components=1", "analysis.n_resamples=50"),
+        f"analysis.published=[{FIGURE}]",
+    ),
+}
+ELSEWHERE = {  # words of commands whose processes another test starts: which, and by what word
+    "hydra/launcher=joblib": ("tests/test_sweeps.py", "hydra/launcher=joblib"),
+    "hydra/launcher=submitit_local": ("tests/test_sweeps.py", "hydra/launcher=submitit_local"),
+    "hydra/launcher=submitit_slurm": ("tests/test_sweeps.py", "SlurmLauncher"),  # without Slurm
+    "hydra/launcher=ray": ("tests/test_sweeps.py", "launcher=ray"),  # without Ray
+    "trainer.devices=2": ("tests/training/test_processes.py", "trainer.devices=2"),
+}
+COMMANDS = {param.id: param.values[0] for param in commands()}
+
+
+def elsewhere(words):
+    return [test for word, test in ELSEWHERE.items() if word in words]
+
+
+def with_own(words, small):
+    """The words, but those of keys that `small` has, and `small`."""
+    own = {text.partition("=")[0] for text in small}
+    return [text for text in words if text.partition("=")[0] not in own] + list(small)
+
+
+def small_form(words):
+    """The words of a short command, RUN in place of a folder of somebody's own."""
+    command, *rest = (RUN.sub(r"\1RUN", text) for text in words)
+    if command == "train" and "--help" not in rest:
+        return [command, *with_own(rest, SWEEP if "-m" in rest else TRAIN)]
+    if command == "analyze" and "=" in rest[0]:
+        own = OF_ANALYSIS[rest[0].removeprefix("analysis=")]
+        of_run = any(text.startswith("from_run=") for text in rest)  # which has an encoder
+        given = [t for t in (*ANALYZE, *own) if not (of_run and t.startswith("encoder"))]
+        return [command, *with_own(rest, given)]
+    places = {"NAME": "contextuality", "DIR": "runs", "runs/wic": "runs"}
+    return [command, *(places.get(text, text) for text in rest)]
+
+
+ONCE = {  # by what is run: the first place where it stands
+    tuple(small_form(words)): place
+    for place, words in reversed(COMMANDS.items())
+    if words[0] not in ACTIONS and not elsewhere(words)
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, data_dir):
+    """Where commands are typed, with a finished run, a study and a search to be small."""
+    place = tmp_path_factory.mktemp("commands")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
+        run(compose_run([*TRAIN, "task=rte", "isotropy=zca"]), "zca")
+    return place
+
+
+@pytest.fixture
+def typed(folder, data_dir, monkeypatch, capsys):
+    """`typed("doctor")`: what a command prints, which must end with exit code 0."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (made,) = folder.glob("runs/rte/zca-*")
+
+    def call(*words):
+        monkeypatch.setattr(cli, "failures", [])
+        words = [re.sub(r"\bRUN$", str(made.relative_to(folder)), text) for text in words]
+        monkeypatch.setattr(sys, "argv", ["isotrain", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr()
+        assert not ended.value.code, told.err
+        return told.out
+
+    return call
+
+
+def test_what_is_run_elsewhere_is_named_there():
+    away = [words for words in COMMANDS.values() if elsewhere(words)]
+    assert len(away) == len(ELSEWHERE)
+    for words in away:
+        ((file, word),) = elsewhere(words)
+        assert word in (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("words", [pytest.param(w, id=place) for w, place in ONCE.items()])
+def test_a_command_does_what_it_says(words, typed, folder):
+    before = set(folder.rglob("result.json"))
+    told = typed(*words)
+    assert told.strip()
+    made = [json.loads(file.read_text()) for file in set(folder.rglob("result.json")) - before]
+    assert all(result.get("status", "finished") == "finished" for result in made)
+    if "-m" in words:
+        assert ("2 jobs, 0 failed" if "isotropy=none,clip" in words else "1 jobs, 0 failed") in told
+    elif words[0] == "train" and "--help" not in words:
+        assert len(made) == 1
+
+
+def several(group):
+    """The commands of studies or searches, each once, in the order in which one would type them."""
+    found = {tuple(words[1:]) for words in COMMANDS.values() if words[0] == group}
+    return sorted(found, key=lambda words: (ACTIONS[group].index(words[0]), words))
+
+
+def shorter(group, name, folder):
+    """The file of a study or search, with one task and seed, or trial, and its name."""
+    content = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / group / f"{name}.yaml"))
+    content["seeds"] = content["seeds"][:1]
+    if group == "study":
+        first = next(iter(content["tasks"]))
+        content["tasks"] = {first: content["tasks"][first]}
+    else:
+        content["n_trials"] = 1
+    OmegaConf.save(OmegaConf.create(content), folder / f"{name}.yaml")
+    return f"{name}.yaml"
+
+
+@pytest.mark.parametrize(
+    ("group", "ended"),
+    [
+        ("study", r"2 of 2 runs finished|2 runs, 2 finished"),
+        ("tune", r"1 (of 1 )?trials.* 1 (complete|degenerate)"),
+    ],
+)
+def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
+    """As they are shipped they are listed, and so planned; the one with a report is run, cut short.
+
+    `list FILE` has the file that stands in docs/studies.md. Runs of processes that fail, are
+    stopped and go on: tests/study, tests/tune.
+    """
+    (folder / "mine.yaml").write_text(fences(ROOT / "docs" / "studies.md", "yaml")[0])
+    shown = {words[1] for words in several(group) if words[0] in ("status", "report")}
+    for action, *rest in several(group):
+        if action == "list":
+            assert len(typed(group, action, *rest).splitlines()) > 1
+            continue
+        name, *options = rest
+        keys = [text for text in options if "=" in text]
+        here = ("encoder=tiny", "source=demo")  # a search looks for them before it is shown
+        assert name in typed(group, "list", name, *with_own(keys, here))
+        if name in shown:
+            file = shorter(group, name, folder)
+            assert re.search(ended, typed(group, action, file, *with_own(options, TRAIN)))
+    assert shown
