@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 demo: venv
 	$(BIN)/isotrain demo
 
-# Two processes of one thread each: twice as fast on two cores as one of two.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two processes of one thread each: twice as fast on two cores as one of two. Compiled modules are
+# kept: tests start hundreds of processes that would compile them again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: venv
 	$(PYTEST)
