@@ -1,4 +1,4 @@
-"""Commands: `isotrain train | study | demo`. Nothing heavy is imported before a command runs."""
+"""The commands of `isotrain`. Nothing heavy is imported before one runs."""
 
 from __future__ import annotations
 
