@@ -165,19 +165,19 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ("metric=[alignment]",),
-        ("metric.alignment.needs=positives", "a run has rows, labels, groups", "leave the metric"),
+        ("metric=alignment does not exist; there are alpha_req",),
     ),
     Case(
         ("metric=[s_inter]", "~metric.s_inter.groups"),
-        ("metric.s_inter.groups must be words or sentences where needs=groups", "got None"),
+        ("metric.s_inter.groups must be words", "got None", "write groups: words"),
     ),
     Case(
         ("metric=[s_inter]", "metric.s_inter.groups=paragraphs"),
-        ("metric.s_inter.groups must be words or sentences", "got 'paragraphs'"),
+        ("metric.s_inter.groups must be words", "got paragraphs"),
     ),
     Case(
         ("metric=[isoscore]", "+metric.isoscore.groups=words"),
-        ("metric.isoscore.groups", "left out otherwise; got 'words'"),
+        ("metric.isoscore.groups", "takes no groups; leave it out"),
     ),
     Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
     Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),

@@ -38,7 +38,7 @@ from isotrain.training.isotropy_monitor import IsotropyMonitor
 from isotrain.training.kept_predictions import KeptPredictions
 from isotrain.training.optim import count_parameters
 from isotrain.training.phases import check_plan, ever, reached
-from isotrain.training.plan_rules import check_effects, check_fresh_blocks, check_head
+from isotrain.training.plan_rules import check_effects, check_fresh_blocks, warn_of_head
 from isotrain.training.progress import Progress
 from isotrain.training.reach import freeze_above, highest_read, within_reach
 from isotrain.training.same_config import SameConfig, process_rank
@@ -145,7 +145,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         prefill_batches=options.prefill_batches,
         refit_rows=options.refit_rows,
     )
-    check_head(module)
+    warn_of_head(module)
     data = TaskData(
         task,
         made(cfg.source),

@@ -6,6 +6,7 @@ They are forked from a server that has the imports done, which would take second
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -45,7 +46,12 @@ def server_with_imports() -> ForkServerContext:
 
 def _start(work: Callable[..., Any], n: int, *arguments: Any) -> None:
     server_with_imports()
-    multiprocessing.start_processes(work, arguments, nprocs=n, start_method="forkserver")
+    by_value = (work, pickle.dumps(arguments))  # tensors would go by file descriptors, 255 at most
+    multiprocessing.start_processes(_started, by_value, nprocs=n, start_method="forkserver")
+
+
+def _started(rank: int, work: Callable[..., Any], arguments: bytes) -> None:
+    work(rank, *pickle.loads(arguments))
 
 
 def _free_port() -> int:

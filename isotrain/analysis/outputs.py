@@ -67,7 +67,8 @@ def published_table(compared: Sequence[Beside], encoder: str) -> Table:
         if one.here is None:
             verdict = "not measured"
         letter = sources.setdefault((figure.encoder, figure.source), _letter(len(sources)))
-        cells = (figure.value, letter, one.here, figure.tolerance, verdict)
+        tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
+        cells = (f"{figure.value:g}", letter, one.here, tolerance, verdict)  # digits as published
         rows.append([described(figure), *cells])
     return Table(
         "published",
@@ -113,13 +114,13 @@ def csv_text(rows: Sequence[Sequence[Cell]]) -> str:
 def text(cell: Cell) -> str:
     """A cell to read; a dash where nothing is defined.
 
-    >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text(1.5e-7)
-    ('0.1235', '80.60', '1234', '3', '–', '1.500e-07')
+    >>> text(0.123456), text(80.6), text(999.96), text(1234.5), text(3), text(None), text(1.5e-7)
+    ('0.1235', '80.60', '1000', '1234', '3', '–', '1.500e-07')
     """
     if _is_nothing(cell):
         return "–"
     if isinstance(cell, float):
-        return f"{cell:#.{DIGITS}g}" if abs(cell) < 1000 else f"{cell:.0f}"
+        return f"{cell:#.{DIGITS}g}".rstrip(".") if abs(cell) < 1000 else f"{cell:.0f}"
     return str(cell)
 
 

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from isotrain.config.analysis import SECTIONS as ANALYSIS_SECTIONS
 from isotrain.config.analysis import mistakes_in_analysis, register_analysis
 from isotrain.config.any_root import missing_keys
-from isotrain.config.binding import nearest
+from isotrain.config.binding import SUPPLIED, nearest
 from isotrain.config.compose import conf_folder
 from isotrain.config.reading import signature
 from isotrain.config.rules import mistakes_in
@@ -258,6 +258,8 @@ def _no_key(key: str, cfg: DictConfig) -> str:
         if below is None:
             target = str(node.get("_target_"))
             bound = signature(target) if is_allowed(target) else None
+            if part in SUPPLIED.get(key.partition(".")[0], ()):
+                return f"{key} is set by isotrain itself; leave it out"
             if bound and part in bound.arguments:
                 return f"no key {key}; {target} takes it, so add it: +{key}=..."
             known = [str(k) for k in node if not str(k).startswith("_")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any
 
 from isotrain.config.reading import signature
 from isotrain.config.targets import is_allowed
-from isotrain.keys import EXTRAS, metric_of
+from isotrain.keys import EXTRAS, grouped_by, metric_of
 
 OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
 
@@ -69,17 +68,10 @@ def _unlike_its_function(name: str, node: dict[str, Any]) -> list[str]:
         )
     if takes != "groups" and "groups" in node:
         mistakes.append(f"metric.{name}.groups: {target} takes no groups; leave it out")
-    elif takes == "groups" and node.get("groups") != (own := _grouped_by(bound.arguments[takes])):
+    elif takes == "groups" and node.get("groups") != (own := grouped_by(bound.arguments[takes])):
         mistakes.append(
             f"metric.{name}.groups must be {own}, which {target} takes, got {node.get('groups')}; "
             f"write groups: {own} (a function takes words, unless it says groups: "
             "Annotated[Tensor, 'sentences'])"
         )
     return mistakes
-
-
-def _grouped_by(annotation: ast.expr | None) -> str:
-    """As `isotrain.metrics.suite.grouped_by`, of the source."""
-    parts = ast.walk(annotation) if annotation is not None else ()
-    said = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return "sentences" if "sentences" in said else "words"

@@ -35,7 +35,9 @@ class Rebuilt:
     batch: Batch
     single: ModelOutput  # in float32
     double: ModelOutput
-    states: tuple[Tensor, Tensor]  # what left the encoder, in float32 and in float64
+    states: list[
+        Tensor
+    ]  # what left the encoder, in float32 and in float64; each time it was called
     takes_segments: bool  # whether the encoder is given token_type_ids
 
     @property
@@ -136,21 +138,23 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
 @torch.no_grad()
 def _tried(
     model: IsotropicModel, batch: Batch
-) -> tuple[ModelOutput, ModelOutput, tuple[Tensor, Tensor], bool]:
+) -> tuple[ModelOutput, ModelOutput, list[Tensor], bool]:
     """The model's output in both precisions, what left its network, whether that took segments."""
     network: Any = model.encoder.model  # type: ignore[attr-defined]
-    calls: list[tuple[dict[str, Any], Tensor]] = []
+    states: list[Tensor] = []
+    takes_segments = False
 
     def hear(module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
-        calls.append((given, output.last_hidden_state))
+        nonlocal takes_segments
+        takes_segments |= given.get("token_type_ids") is not None
+        states.append(getattr(output, "last_hidden_state", torch.empty(0)))
 
     listening = network.register_forward_hook(hear, with_kwargs=True)
     single = model(batch)
     double = model.double()(batch)
     model.float()  # the weights are what they were: float64 holds them exactly
     listening.remove()
-    (given, of_single), (_, of_double) = calls
-    return single, double, (of_single, of_double), "token_type_ids" in given
+    return single, double, states, takes_segments
 
 
 def _load(model: nn.Module, run: SourceRun) -> None:

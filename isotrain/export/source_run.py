@@ -60,6 +60,7 @@ def read_run(folder: Path) -> SourceRun:
         cfg = read_job(path).cfg
         whole = plain(cfg)
         cfg.init_from, cfg.logger = None, {}  # the weights are those of the end
+        cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured
         mistakes = mistakes_in(cfg) or file_mistakes(cfg)
     if mistakes:
         raise CannotExportError("\n".join(mistakes))

@@ -57,6 +57,11 @@ def plan_transformers(rebuilt: Rebuilt) -> Plan:
             "lack the layer at tokens; train with site=[pooled], or with task.form=bi for "
             "--format sentence-transformers"
         )
+    if [state.ndim for state in rebuilt.states] != [3, 3]:  # once in each precision
+        raise CannotExportError(
+            f"format=transformers has no place for this run: {reason}; and the encoder alone must "
+            "call its network once a batch, for states [batch, tokens, width]; it does not"
+        )
     return Plan(None, reason)
 
 
@@ -93,7 +98,7 @@ def check_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Difference
     if not torch.equal(inputs["input_ids"], rebuilt.batch.input_ids):
         raise RoundTripError("the tokenizer that was written gives other token ids")
     real_AT = rebuilt.batch.attention_mask.bool()
-    of_single_ATD, of_double_ATD = rebuilt.states
+    of_single_ATD, of_double_ATD = rebuilt.states  # `plan_transformers` saw two
     found_ATD = model(**inputs).last_hidden_state
     wide_ATD = model.double()(**inputs).last_hidden_state
     return differences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from isotrain import keys
 from isotrain.geometry.cloud import Cloud, shared
 from isotrain.keys import EXTRAS
 
@@ -141,7 +143,9 @@ def grouped_by(function: Callable[..., Any]) -> str:
     >>> grouped_by(find("self_similarity")), grouped_by(find("intra_sentence_similarity"))
     ('words', 'sentences')
     """
-    annotation = inspect.signature(function, eval_str=True).parameters["groups"].annotation
+    annotation = inspect.signature(function).parameters["groups"].annotation
+    if isinstance(annotation, str):  # as it is written, whose names may not be there
+        return keys.grouped_by(ast.parse(annotation, mode="eval").body)
     return "sentences" if "sentences" in getattr(annotation, "__metadata__", ()) else "words"
 
 

@@ -32,13 +32,17 @@ def newest_step(file: Path) -> int | None:
     return int(found[-1]) if found else None
 
 
-def n_steps(trainer: Mapping[str, Any], n_rows: int, batch_size: int) -> int | None:
+def n_steps(
+    trainer: Mapping[str, Any], n_rows: int, batch_size: int, n_processes: int | None = None
+) -> int | None:
     """Optimizer steps of a whole training of `n_rows` rows, at most; None without a limit.
+
+    `n_processes` None: as many as `devices` asks for.
 
     >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
     8
     """
-    world = number_asked_for(trainer.get("devices", 1)) or 1
+    world = n_processes or number_asked_for(trainer.get("devices", 1)) or 1
     _, steps = training_steps(trainer, batches_of(n_rows, batch_size, world))
     return None if math.isinf(steps) else int(steps)
 
@@ -46,7 +50,9 @@ def n_steps(trainer: Mapping[str, Any], n_rows: int, batch_size: int) -> int | N
 def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
     """`n_steps` of a run; None, too, where its record does not have its rows yet."""
     n_rows = (record.get("n_rows") or {}).get("train")
-    return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size)) if n_rows else None
+    if not n_rows:
+        return None
+    return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size), record.get("n_processes"))
 
 
 def checkpoint_step(file: Path) -> int | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from inspect import Parameter, signature
+
+from pytorch_lightning.utilities import rank_zero_warn
 
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.heads import CosineHead
@@ -74,27 +76,27 @@ def check_effects(
         )
 
 
-def check_head(module: FineTuning) -> None:
-    """Refuse options of a head that has nothing for them to act on, as a cosine.
+def warn_of_head(module: FineTuning) -> None:
+    """Warn of options of a head that has nothing for them to act on, as a cosine.
 
-    Raises:
-        ValueError: a learning rate for what trains beside the encoder, and nothing does (a layer or
-            an objective may have parameters, too), or dropout in front of a cosine.
+    A learning rate for what trains beside the encoder, and nothing does (a layer or an objective
+    may have parameters, too), or dropout in front of a cosine. No error: studies and sweeps give
+    one command to several tasks and arms.
     """
     task, factor = module.task, module.head_lr_factor
     given = f"task={task.name} form={task.form}"
     groups = parameter_groups(module, module.model.encoder)
     if factor != 1 and not any(group["is_head"] for group in groups):
-        raise ValueError(
-            f"training.head_lr_factor={factor} sets the rate of what trains beside the encoder, "
-            f"and with {given} nothing does; use training.head_lr_factor=1 (in a study, give it "
-            "with the tasks that have a head)"
+        rank_zero_warn(
+            f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
+            f"beside the encoder, and with {given} nothing does"
         )
     dropout = getattr(task, "head_dropout", 0.0)
     default = signature(type(task)).parameters.get("head_dropout")
-    is_asked = dropout != 0 and default is not None and dropout != default.default
+    usual = Parameter.empty if default is None else default.default
+    is_asked = usual is not Parameter.empty and dropout not in (0, usual)
     if is_asked and isinstance(module.model.head, CosineHead):
-        raise ValueError(
-            f"task.head_dropout={dropout} acts in front of a linear head, and with {given} a "
-            "cosine is the score; leave it out"
+        rank_zero_warn(
+            f"task.head_dropout={dropout} changes nothing: it acts in front of a linear head, and "
+            f"with {given} a cosine is the score"
         )

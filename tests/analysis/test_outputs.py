@@ -70,8 +70,8 @@ def test_a_table_comes_back_from_markdown():
 
 @pytest.mark.parametrize(
     ("cell", "shown"),
-    [(0.0, "0"), (-1e-9, "-1e-09"), (999.96, "1000"), (123456.7, "123457"), (True, "True"),
-     (math.inf, "–"), (math.nan, "–"), ("", ""), (7, "7")],
+    [(0.0, "0.000"), (-1e-9, "-1.000e-09"), (0.74, "0.7400"), (999.96, "1000"),
+     (123456.7, "123457"), (True, "True"), (math.inf, "–"), (math.nan, "–"), ("", ""), (7, "7")],
 )  # fmt: skip
 def test_cells_to_read(cell, shown):
     assert text(cell) == shown
@@ -128,7 +128,7 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
     }
     assert (tmp_path / "words.csv").read_text() == "word,value\nx,0.0\nx,1.0\n"
     printed = capsys.readouterr().out
-    for wanted in ("| x    | 1     |", "N = 3.", "agrees", str(tmp_path / "analysis.html")):
+    for wanted in ("| x    | 1.000 |", "N = 3.", "agrees", str(tmp_path / "analysis.html")):
         assert wanted in printed
     page = (tmp_path / "analysis.html").read_text()
     assert "isotrain analyze analysis=mine &#39;analysis.words=[a,b c]&#39;" in page  # for a shell

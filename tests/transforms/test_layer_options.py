@@ -363,7 +363,8 @@ def test_a_cluster_that_borrows_follows_the_mean_and_directions_of_all(strength)
 @pytest.mark.parametrize("grad", ["levels", "detach"])
 def test_levels_alone_pass_gradcheck_where_no_direction_is_removed(grad):
     """An offset cut to the bulk level: exact with grad=levels, a constant cut without."""
-    layer = layer_of(3, **{**FULL, "n_components": 0, "centre": "shrink", "grad": grad})
+    options = {**FULL, "n_components": 0, "rho": 0.25, "centre": "shrink", "grad": grad}
+    layer = layer_of(3, **options)
     x = cloud(12, 3).requires_grad_()
     assert (grad == "levels") == torch.autograd.gradcheck(layer, x, raise_exception=False)
 
