@@ -64,7 +64,7 @@ def published_table(compared: Sequence[Beside], encoder: str) -> Table:
     for one in compared:
         figure = one.published
         verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None
-        if one.here is None:
+        if one.here is None and one.of_this_encoder:
             verdict = "not measured"
         letter = sources.setdefault((figure.encoder, figure.source), _letter(len(sources)))
         tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"

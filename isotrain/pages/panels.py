@@ -19,6 +19,7 @@ from isotrain.pages.rows import Rows, Series, isotropy_places, layers_of, n_rows
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 BRIGHTEST = 0.88  # of the colour map of layers: yellow is too faint on white
+LEAST_SHOWN = 1e-3  # height of an axis over its largest value
 LONG_TITLE = 44  # characters, above which it is set smaller
 FEW_POINTS = 12  # of a line, up to which each is marked
 
@@ -154,6 +155,11 @@ def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
                 axis.set_xlim(max(low - 1, -0.05), high + 1)
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.yaxis.set_major_locator(MaxNLocator(5))
+        if axis.get_yscale() == "linear":
+            low, high = axis.dataLim.intervaly
+            least = LEAST_SHOWN * max(abs(low), abs(high))
+            if 0 < high - low < least:  # rounding is no curve, and ticks would need an offset
+                axis.set_ylim((low + high - least) / 2, (low + high + least) / 2)
 
 
 def joined(*parts: str) -> str:

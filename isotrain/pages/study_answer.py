@@ -148,15 +148,17 @@ def _without(content: StudyContent) -> str:
     if not content.rows_without_degenerate:
         return "Without them there is nothing to compare."
     others = {(row.task, row.score, row.arm): row for row in content.rows_without_degenerate}
-    changed, words = [], {"untested": "not tested", "no claim": "without a claim"}
+    changed, words = [], {"untested": "not tested"}
     for task in content.tasks:
         for row in _compared(content, task.name):
             other = others.get((row.task, row.score, row.arm))
             before, after = verdict(row), verdict(other) if other else "untested"
             if before != after:
                 ends = words.get(after, after), words.get(before, before)
-                changed.append(f"{row.arm} on {row.task} is {ends[0]} instead of {ends[1]}")
-    return f"Without them {_listed(changed)}." if changed else "Without them no verdict changes."
+                changed.append(f"{row.arm} on {row.task} “{ends[0]}” in place of “{ends[1]}”")
+    if not changed:
+        return "Without them no verdict changes."
+    return f"Without them the verdict is, for {_listed(changed)}."
 
 
 def _score_items(content: StudyContent, task: str) -> list[str]:

@@ -24,6 +24,7 @@ from isotrain.pages.rows import (
     minus,
     series,
 )
+from isotrain.pages.verdict import unlike_training
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -97,6 +98,11 @@ def print_summary(
     they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
     """
     remarks, end = _remarks(result), end_of(result, rows).step
+    remarks += [
+        f"the layer at {site} is frozen by other rows than dev's (queue_gap {gap:.2g}, "
+        f"queue_spread {spread:.2g}): isotropy.eval_stats=refit, or less dropout"
+        for site, gap, spread in unlike_training(result, rows)
+    ]
     losses, places = _losses(result, rows), isotropy_places(rows)
     names = headline(result, measured(places))[:MOST_METRICS]
     shown = _shown(places, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -33,6 +33,8 @@ CAUTION = (
     "takes several seeds against a baseline (isotrain study run)."
 )
 FEW_ROWS = 1000  # below, scores are told to be read with care
+FAR = 2.0  # between the rows of a queue and those of dev, above which it is told
+GAP, SPREAD = "/queue_gap", "/queue_spread"
 FEW_OF_WIDTH = 10  # N over D below which isotropy is
 Z = NormalDist().inv_cdf(0.975)
 
@@ -102,6 +104,7 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
     if (share := _limit(result)) is not None:
         found.append(f"Only a part of dev was evaluated (trainer.limit_val_batches = {share}).")
+    found += [_unlike(layer) for layer in unlike_training(result, rows)]
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
         found.append(_chance_of_score(result, rows, n_dev))
@@ -109,6 +112,39 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     if not places:
         found.append("No isotropy was measured in this run.")
     return found
+
+
+class Unlike(NamedTuple):
+    """A layer whose queue has other rows than those it was last evaluated on."""
+
+    site: str
+    gap: float  # between their means, in rms distances of the evaluated rows
+    spread: float  # of the queue, over that of the evaluated rows
+
+
+def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
+    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse.
+
+    >>> row = {"step": 9, "val/pooled/queue_gap": 8.27, "val/pooled/queue_spread": 62.5}
+    >>> unlike_training({"steps": 9}, [row])
+    [Unlike(site='pooled', gap=8.27, spread=62.5)]
+    """
+    end = end_of(result, rows).step
+    found = []
+    for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
+        gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
+        if gap > FAR or spread > FAR or spread < 1 / FAR:  # no NaN is
+            found.append(Unlike(site, gap, spread))
+    return found
+
+
+def _unlike(layer: Unlike) -> str:
+    return (
+        f"The layer at {layer.site} is frozen by other rows than those it is evaluated on: the "
+        f"mean of its queue is {number(layer.gap)} rms distances from that of dev (0 = alike), its "
+        f"spread {number(layer.spread)} times theirs (1 = alike). It is not the map of training. "
+        "Dropout of training rows does that: isotropy.eval_stats=refit, or less dropout."
+    )
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

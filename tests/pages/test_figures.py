@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from isotrain.keys import Place
 from isotrain.pages.cloud_figures import maps, spectra
@@ -18,7 +19,7 @@ from isotrain.pages.figures import (
     score_curve,
     site_curves,
 )
-from isotrain.pages.panels import layer_colours
+from isotrain.pages.panels import finish, layer_colours
 from isotrain.pages.readings import view_titles
 from isotrain.pages.rows import End
 from isotrain.pages.svg import inline, svg_text
@@ -99,6 +100,19 @@ def test_the_name_of_a_heatmap_stands_clear_of_its_numbers():
     numbers = [text.get_window_extent() for text in bar.get_ticklabels() if text.get_text()]
     assert max(box.x1 for box in numbers) < name.get_window_extent().x0
     assert name.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_rounding_is_not_drawn_as_a_curve():
+    axis = Figure().subplots()
+    axis.plot([0, 10], [0.49640, 0.49641])
+    finish(axis, "flat")
+    low, high = axis.get_ylim()
+    assert high - low == pytest.approx(1e-3 * 0.49641)
+    assert low < 0.49640 < 0.49641 < high
+    axis = Figure().subplots()
+    axis.plot([0, 10], [0.4, 0.5])
+    finish(axis, "not flat")
+    assert axis.get_ylim() == pytest.approx((0.395, 0.505), abs=1e-3)
 
 
 def test_score_and_loss():

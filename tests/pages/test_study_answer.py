@@ -192,9 +192,9 @@ def test_faults_of_a_study(runs):
         ((row("a", -0.03, 0.01),), "Without them no verdict changes."),
         (
             (row("a", -0.01, 0.2),),
-            "Without them a on wic is undecided instead of lower.",
+            "Without them the verdict is, for a on wic “undecided” in place of “lower”.",
         ),
-        ((base(),), "Without them a on wic is not tested instead of lower."),
+        ((base(),), "Without them the verdict is, for a on wic “not tested” in place of “lower”."),
         ((), "Without them there is nothing to compare."),
     ],
 )

@@ -30,6 +30,19 @@ def test_warnings(tmp_path, more, wanted):
     assert any(wanted in text for text in warnings(result | more, rows))
 
 
+@pytest.mark.parametrize(
+    ("gap", "spread", "is_told"),
+    [(0.2, 1.1, False), (2.1, 1.0, True), (0.0, 2.1, True), (0.0, 0.4, True), (None, None, False)],
+)
+def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spread, is_told):
+    own = {} if gap is None else {"val/pooled/queue_gap": gap, "val/pooled/queue_spread": spread}
+    rows = [{"step": 0, "val/pooled/queue_gap": 9.0, "val/pooled/queue_spread": 9.0}]
+    rows.append({"step": 8, "val/accuracy": 0.5, **own})  # the first evaluation does not count
+    found = [text for text in warnings({"steps": 8}, rows) if "The layer at pooled" in text]
+    assert len(found) == is_told
+    assert not is_told or (f"queue is {gap:g}" in found[0] and "refit" in found[0])
+
+
 def test_n_of_a_score_is_what_was_evaluated(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False)
     rows = [*read_rows(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
