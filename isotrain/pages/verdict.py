@@ -142,9 +142,9 @@ def _unlike(layer: Unlike) -> str:
     return (
         f"The layer at {layer.site} is frozen by other rows than those it is evaluated on: the "
         f"mean of its queue is {number(layer.gap)} rms distances from that of dev (0 = alike), its "
-        f"spread {number(layer.spread)} times theirs (1 = alike). So its map does not fit them, and "
-        "what is measured behind it says little about it. Dropout of training rows does that: use "
-        "less of it, or statistics of rows without it (isotropy.eval_stats=refit)."
+        f"spread {number(layer.spread)} times theirs (1 = alike). So its map does not fit "
+        "them, and what is measured behind it says little about it. Dropout of training rows does "
+        "that: use less of it, or statistics of rows without it (isotropy.eval_stats=refit)."
     )
 
 
