@@ -8,6 +8,7 @@ values: its runs go on from their checkpoints.
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,15 +107,17 @@ def next_trial(study: optuna.Study, plan: Plan) -> Taken | None:
     grid a new trial has the first point that no trial has.
     """
     with held(main_lock(plan)):
-        trials = study.get_trials(deepcopy=False)
-        for old in trials:
-            if old.state == TrialState.RUNNING:
-                lock = take(trial_lock(plan, old.number))
-                if lock is not None:
+        for old in still_running(study):
+            lock = take(trial_lock(plan, old.number))
+            if lock is not None:
+                # Its process may have ended it since it was looked up, and given the lock back.
+                if any(one.number == old.number for one in still_running(study)):
                     study.sampler = sampler_of(plan.search, old.number)
                     # The one way to report to a trial that another process asked for.
                     trial = Trial(study, old._trial_id)
                     return Taken(trial, _values(trial, plan.search.space), lock, is_new=False)
+                os.close(lock)
+        trials = study.get_trials(deepcopy=False)
         waiting = any(trial.state == TrialState.WAITING for trial in trials)
         if plan.is_grid and not waiting:
             tried = set(map(_point_of, trials))

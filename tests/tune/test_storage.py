@@ -11,6 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from isotrain.locks import take
+from isotrain.tune import storage
 from isotrain.tune.definition import Search
 from isotrain.tune.storage import next_trial, opened, sampler_of, still_running, trial_lock
 
@@ -87,6 +88,27 @@ def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluatio
         taken.trial.report(0.6, 2)
         assert not taken.trial.should_prune(), "one complete trial has evaluation 2"
         os.close(taken.lock)
+
+
+def test_a_trial_that_ends_while_it_is_looked_at_is_not_taken_up_again(fake, monkeypatch):
+    """Its process tells its end, and gives the lock back, behind the look at what is running."""
+    fake.says(n_trials=2)
+    plan = fake.plan()
+    with opened(plan) as study:
+        first = next_trial(study, plan)
+
+        def ended_meanwhile(path):
+            if path == trial_lock(plan, 0) and not study.trials[0].state.is_finished():
+                study.tell(first.trial, 0.5)
+                os.close(first.lock)
+            return take(path)
+
+        monkeypatch.setattr(storage, "take", ended_meanwhile)
+        second = next_trial(study, plan)
+        assert (second.trial.number, second.is_new) == (1, True)
+        study.tell(second.trial, 0.6)
+        os.close(second.lock)
+        os.close(take(trial_lock(plan, 0)))  # given back
 
 
 def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):
