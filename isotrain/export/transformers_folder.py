@@ -60,7 +60,8 @@ def plan_transformers(rebuilt: Rebuilt) -> Plan:
     if [state.ndim for state in rebuilt.states] != [3, 3]:  # once in each precision
         raise CannotExportError(
             f"format=transformers has no place for this run: {reason}; and the encoder alone must "
-            "call its network once a batch, for states [batch, tokens, width]; it does not"
+            "call its network once a batch, for states [batch, tokens, width], which this one does "
+            "not; use an encoder such as encoder=huggingface"
         )
     return Plan(None, reason)
 

@@ -89,7 +89,7 @@ def warn_of_head(module: FineTuning) -> None:
     if factor != 1 and not any(group["is_head"] for group in groups):
         rank_zero_warn(
             f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
-            f"beside the encoder, and with {given} nothing does"
+            f"beside the encoder, and with {given} nothing does; leave it out"
         )
     dropout = getattr(task, "head_dropout", 0.0)
     default = signature(type(task)).parameters.get("head_dropout")
@@ -98,5 +98,5 @@ def warn_of_head(module: FineTuning) -> None:
     if is_asked and isinstance(module.model.head, CosineHead):
         rank_zero_warn(
             f"task.head_dropout={dropout} changes nothing: it acts in front of a linear head, and "
-            f"with {given} a cosine is the score"
+            f"with {given} a cosine is the score; leave it out"
         )

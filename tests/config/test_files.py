@@ -236,31 +236,21 @@ def test_a_task_of_a_users_package_is_left_to_itself(package, monkeypatch, tmp_p
     assert file_mistakes(cfg) == []
 
 
-def test_a_task_of_a_users_package_with_a_data_set_is_looked_for(package, monkeypatch, tmp_path):
-    module = package(
-        """
-        from isotrain.tasks.sources import DataSet
-        DATA = DataSet(name="mine", fields={"a": str}, target="a", hub_id="x/y",
-                       hub_config=None, hub_revision="0")
-        class Mine:
-            data_set = DATA
-            def __init__(self): ...
-        """
-    )
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
-    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
-    cfg.task = {"_target_": f"{module}.Mine"}
-    (mistake,) = file_mistakes(cfg)
-    assert str(tmp_path / "mine") in mistake
-
-
-def test_a_data_set_that_cannot_be_read_from_the_source_is_left_to_itself(
-    package, monkeypatch, tmp_path
+@pytest.mark.parametrize(
+    ("arguments", "is_read"),
+    [
+        ('name="mine", fields={"a": str}, target="a", hub_id="x/y", hub_config=None, '
+         'hub_revision="0"', True),
+        ('"mine", {"a": str}, "a", "x/y", None, "0"', False),  # the source does not tell which
+    ],
+)  # fmt: skip
+def test_the_data_set_of_a_users_task_is_looked_for_where_its_source_names_it(
+    package, monkeypatch, tmp_path, arguments, is_read
 ):
     module = package(
-        """
+        f"""
         from isotrain.tasks.sources import DataSet
-        DATA = DataSet("mine", {"a": str}, "a", "x/y", None, "0")
+        DATA = DataSet({arguments})
         class Mine:
             data_set = DATA
             def __init__(self): ...
@@ -269,7 +259,8 @@ def test_a_data_set_that_cannot_be_read_from_the_source_is_left_to_itself(
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
     cfg.task = {"_target_": f"{module}.Mine"}
-    assert file_mistakes(cfg) == []
+    mistakes = file_mistakes(cfg)
+    assert [str(tmp_path / "mine") in mistake for mistake in mistakes] == [True] * is_read
 
 
 @pytest.mark.parametrize("key", ["encoder.name", "encoder.revision", "encoder._target_"])
