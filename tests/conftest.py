@@ -19,12 +19,19 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import settings
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import conf_folder
 from isotrain.config.schema import register
 
-torch.set_num_threads(1)  # tiny tensors: two threads only wait for each other
+# Tiny tensors: two threads only wait for each other. Set the variable to test with more.
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+# The same examples every time, so that a failure is a change; --hypothesis-seed draws others.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("drawn", deadline=None)
+settings.load_profile("repeatable")
 
 SIZES = {"train": 96, "dev": 32, "test": 32}
 ANIMALS = ("dog", "cat", "horse", "bird")
@@ -45,6 +52,11 @@ def wait_until(condition):
 def eventually():
     """`wait_until`."""
     return wait_until
+
+
+def pytest_configure(config):
+    if config.getoption("--hypothesis-seed") is not None:
+        settings.load_profile("drawn")
 
 
 def pytest_collection_modifyitems(items):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from isotrain.curve_summary import curve_summary
 
-PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
+PROFILE = settings(max_examples=60)
 POINTS = st.dictionaries(
     st.integers(0, 500), st.floats(-1e3, 1e3, width=32), min_size=1, max_size=8
 ).map(lambda found: list(found.items()))

@@ -23,7 +23,7 @@ from isotrain.keys import (
     table,
 )
 
-light = settings(max_examples=60, deadline=None, derandomize=True)
+light = settings(max_examples=60)
 
 METRICS = ("isoscore", "isoscore_corrected", "lid_value", "partition", "mine_2")
 words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)

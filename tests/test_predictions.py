@@ -26,7 +26,7 @@ def threads():
 
 
 @given(st.dictionaries(st.integers(0, 2**24), st.tuples(floats, floats), min_size=1, max_size=9))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
     index = np.array(list(rows))
     label, prediction = np.array(list(rows.values()), dtype=np.float32).T

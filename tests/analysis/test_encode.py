@@ -275,7 +275,7 @@ def test_many_sentences_are_tokenised_as_one_by_one(tokenizer, monkeypatch):
     assert tokens.n_cut == sum(one.n_cut for one in one_by_one) > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_means_of_spans_against_a_loop(data):
     a, t, d = (data.draw(st.integers(1, most)) for most in (4, 6, 3))

@@ -296,13 +296,17 @@ def test_auto_has_the_folder_of_the_device_that_it_takes(cfg_of, monkeypatch):
 
 @pytest.fixture
 def finished_run(cfg_of, tmp_path, tiny_encoder):
-    """`finished_run(seed, …)`: a run folder whose encoder was drawn with seed, then trained."""
+    """`finished_run(seed, …)`: a run folder whose encoder was drawn with seed, then trained.
 
-    def write(seed=5, name="run", init_from=None, reinit_blocks=0, shift=0.5):
+    Weights are scaled: a sum added to all of them would be a mean that the norms subtract again,
+    and rounding is 20 times larger there.
+    """
+
+    def write(seed=5, name="run", init_from=None, reinit_blocks=0, scale=1.5):
         folder = tmp_path / name
         folder.mkdir()
         encoder = tiny_encoder(seed=99)
-        state = {f"{ENCODER}{key}": value + shift for key, value in encoder.state_dict().items()}
+        state = {f"{ENCODER}{key}": value * scale for key, value in encoder.state_dict().items()}
         torch.save(
             {"state_dict": {**state, "model.head.weight": torch.zeros(2)}}, folder / "last.ckpt"
         )
@@ -350,7 +354,7 @@ def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(
     found = arrays_of(folder)
     np.testing.assert_allclose(found["before"], states_of(tiny_encoder(seed=5)), atol=1e-5)
     trained = tiny_encoder(seed=99)
-    trained.load_state_dict({k: v + 0.5 for k, v in trained.state_dict().items()})
+    trained.load_state_dict({k: v * 1.5 for k, v in trained.state_dict().items()})
     np.testing.assert_allclose(found["after"], states_of(trained), atol=1e-5)
     assert np.abs(found["after"] - found["before"]).max() > 0.1
     text = (folder / "tables.md").read_text()
@@ -370,9 +374,9 @@ def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run, tiny
 
 
 def test_before_a_run_that_started_from_another_is_the_end_of_that_one(cfg_of, finished_run):
-    first = finished_run(name="first", shift=0.2)
+    first = finished_run(name="first", scale=1.2)
     record = {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
-    second = finished_run(name="second", shift=0.4, init_from=record)
+    second = finished_run(name="second", scale=1.4, init_from=record)
     of_first, _ = analyze(cfg_of(f"from_run={first}"))
     of_second, _ = analyze(cfg_of(f"from_run={second}"))
     np.testing.assert_array_equal(arrays_of(of_second)["before"], arrays_of(of_first)["after"])

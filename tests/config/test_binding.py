@@ -162,7 +162,7 @@ def test_every_one_letter_slip_of_an_argument_is_told_with_the_argument(target):
 
 
 @given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=10), max_size=5))
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50)
 def test_a_hint_names_a_legal_name_or_all(text, legal):
     hint = nearest(text, legal)
     assert any(name in hint for name in legal) if legal else hint == "it has none"
@@ -175,7 +175,7 @@ def test_a_hint_names_a_legal_name_or_all(text, legal):
         max_leaves=5,
     )
 )
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50)
 def test_no_value_raises(value):
     for key in ("lr", "fused", "betas", "params", "x", ""):
         assert isinstance(binding_mistakes("optimizer", {**ADAMW, key: value}), list)

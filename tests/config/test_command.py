@@ -559,7 +559,7 @@ def test_there_are_keys_to_slip_on():
 
 
 @given(slips())
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 @example(("objective.cosreg.weight", "cosreg", "objective.cosrg.weight"))
 def test_a_slip_of_one_letter_is_told_with_the_right_word(slip):
     _key, word, slipped = slip
@@ -570,7 +570,7 @@ def test_a_slip_of_one_letter_is_told_with_the_right_word(slip):
 
 
 @given(slips([key for key in KEYS if key.startswith(("data.", "optimizer.", "trainer."))]))
-@settings(max_examples=15, derandomize=True, deadline=None)
+@settings(max_examples=15)
 def test_a_slip_behind_a_plus_is_told_with_the_right_word(slip):
     key, word, slipped = slip
     assume(key.partition(".")[0] == slipped.partition(".")[0])
@@ -585,7 +585,7 @@ JUNK = st.text(
 
 
 @given(JUNK, st.booleans())
-@settings(max_examples=30, derandomize=True, deadline=None)
+@settings(max_examples=30)
 @example("~=3", False)
 @example("~=3", True)
 def test_junk_raises_nothing(text, multirun):
@@ -594,7 +594,7 @@ def test_junk_raises_nothing(text, multirun):
 
 
 @given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++"]), JUNK, st.booleans())
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 @example("isotropy.rho", "", "x", False)
 def test_junk_as_a_value_raises_nothing(key, prefix, text, multirun):
     found = mistakes(f"{prefix}{key}={text}", base=FULL, multirun=multirun)
@@ -602,7 +602,7 @@ def test_junk_as_a_value_raises_nothing(key, prefix, text, multirun):
 
 
 @given(st.sampled_from(KEYS))
-@settings(max_examples=15, derandomize=True, deadline=None)
+@settings(max_examples=15)
 @example("data")
 def test_deleting_any_key_raises_nothing(key):
     assert all(isinstance(mistake, str) for mistake in mistakes(f"~{key}", base=FULL))
@@ -621,7 +621,7 @@ def test_the_cases_that_are_combined_exist():
 
 
 @given(st.lists(st.sampled_from(sorted(INDEPENDENT)), min_size=2, unique=True))
-@settings(max_examples=15, derandomize=True, deadline=None)
+@settings(max_examples=15)
 def test_mistakes_of_different_keys_do_not_hide_each_other(commands):
     """What bad command lines are told apart is told together."""
     found = mistakes(*(text for command in commands for text in command))

@@ -122,7 +122,7 @@ def test_writing_a_job_leaves_the_configuration_alone(tmp_path):
 
 
 @given(st.text(max_size=20))
-@settings(max_examples=30, derandomize=True, deadline=None)
+@settings(max_examples=30)
 def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
     if "${" in text:
         return

@@ -15,7 +15,7 @@ from isotrain.config.redaction import HIDDEN, SHORTEST, redacted
 
 SECRET = "Zq7-secret-Value/9+x=="
 TEXT = st.text(alphabet=string.ascii_lowercase + " _-/:.", max_size=12)
-PROFILE = settings(max_examples=40, derandomize=True, deadline=None)
+PROFILE = settings(max_examples=40)
 
 
 def nested(leaf):

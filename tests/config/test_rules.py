@@ -85,7 +85,7 @@ def told(cfg, batch, k, min_rows, rho, n_components, form):
 
 
 @given(**sizes)
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 def test_a_batch_is_refused_exactly_where_the_arithmetic_says_so(layered, **keys):
     found = told(layered, **keys)
     assert (found == []) == is_enough(**keys), found
@@ -97,7 +97,7 @@ def test_a_batch_is_refused_exactly_where_the_arithmetic_says_so(layered, **keys
 
 
 @given(**sizes)
-@settings(max_examples=40, derandomize=True, deadline=None, phases=[Phase.generate])
+@settings(max_examples=40, phases=[Phase.generate])
 def test_the_batch_size_that_is_told_is_enough_and_the_smallest(layered, **keys):
     """With min_rows the size that is told can be refused in turn (published: 4, 8, 10)."""
     found = told(layered, **keys)

@@ -52,7 +52,7 @@ def hard(test):
 
 
 @hard
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(VALUES)
 def test_hydra_reads_what_was_written(value):
     override = OverridesParser.create().parse_override(f"a.b={written(value)}")
@@ -60,7 +60,7 @@ def test_hydra_reads_what_was_written(value):
     same(plain(override.value()), value)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(VALUES, min_size=2, max_size=4))
 @example(["a,b", "it's"])
 @example([["a"], [["b", "true"], None]])

@@ -104,7 +104,7 @@ def test_gradual(encoder, family, unit, factor, every):
 
 
 @given(every=st.integers(1, 50), epoch=st.integers(1, 500), unit=st.sampled_from(["epoch", "step"]))
-@settings(max_examples=30, derandomize=True, deadline=None)
+@settings(max_examples=30)
 def test_gradual_only_ever_adds(tiny, every, epoch, unit):
     plan = unfreeze_gradually(tiny, epoch, every=every, unit=unit)
     assert len(plan) == tiny.n_blocks + 1

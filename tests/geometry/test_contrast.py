@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.contrast import contrast, ranking
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 numbers = st.floats(-30, 30, allow_nan=False, width=32)
 
 

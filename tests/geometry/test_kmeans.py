@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 
 from isotrain.geometry.kmeans import cluster_means, kmeans, nearest_centroid
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def seeded(seed):

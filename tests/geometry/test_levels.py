@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.levels import bulk_level, capped_basis, energy_kept, rms_distance, root
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 over_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 

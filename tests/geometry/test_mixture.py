@@ -17,7 +17,7 @@ from isotrain.geometry import mixture as module
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def seeded(seed):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.moments import Moments, merged, no_rows
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def rows(n, d, seed=0, mean_norm=0.0):

@@ -13,7 +13,7 @@ from isotrain.geometry.levels import bulk_level
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.removal import removal_matrix
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 SHAPES = [(12, 5), (6, 12), (6, 6), (40, 7), (7, 40)]
 both_ways = pytest.mark.parametrize("clip", [False, True])
 

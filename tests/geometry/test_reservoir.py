@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from isotrain.geometry.reservoir import Reservoir
 from isotrain.geometry.rows import hash_ids
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def rows_of(ids, g=0, width=3):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.row_queue import RowQueue
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def firsts(queue):

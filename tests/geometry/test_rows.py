@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.rows import check_cloud, hash_ids, put_rows, row_ids
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 WORD = (1 << 64) - 1
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.scatter import class_ids, class_scatter, stratified_folds
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

@@ -17,7 +17,7 @@ from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, kept_share, spared_coordinates
 from isotrain.geometry.spherical import spherical_kmeans
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def seeded(seed):

@@ -12,7 +12,7 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def seeded(seed):

@@ -19,7 +19,7 @@ from isotrain.geometry.whitening import (
     whole_groups,
 )
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 SHAPES = [(2, 3), (5, 5), (6, 5), (9, 32), (200, 12)]
 
 

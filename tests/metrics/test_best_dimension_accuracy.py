@@ -11,7 +11,7 @@ from isotrain.geometry.scatter import stratified_folds
 from isotrain.metrics import best_dimension_accuracy as module
 from isotrain.metrics.best_dimension_accuracy import best_dimension_accuracy
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

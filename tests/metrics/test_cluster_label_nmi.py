@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from isotrain.geometry.kmeans import kmeans
 from isotrain.metrics.cluster_label_nmi import _ari, _nmi, cluster_label_nmi
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

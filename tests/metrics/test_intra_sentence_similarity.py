@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isotrain.geometry.groups import hashed_order
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 FORMS = ["published", "leave_one_out"]
 
 

@@ -11,7 +11,7 @@ from IsoScore.IsoScore import IsoScore
 
 from isotrain.metrics.isoscore import isoscore
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 SHAPES = [(2, 2), (5, 3), (16, 64), (64, 16), (33, 32), (32, 33), (500, 4)]
 
 

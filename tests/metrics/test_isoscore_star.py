@@ -11,7 +11,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.isoscore_star import isoscore_star, isoscore_star_of_rows
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 SHAPES = [(2, 2), (5, 3), (7, 20), (20, 7), (20, 20), (300, 4)]
 ZETAS = [0.0, 0.2, 0.75, 1.0]
 

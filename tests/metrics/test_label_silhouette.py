@@ -10,7 +10,7 @@ from isotrain.geometry.silhouette import silhouette_values
 from isotrain.metrics import label_silhouette as module
 from isotrain.metrics.label_silhouette import label_silhouette
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

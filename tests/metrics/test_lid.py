@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.lid import lid, lid_estimate
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 
 
 def cloud(n, d, seed=0):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.linear_cka import linear_cka
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 SHAPES = [(2, 1, 1), (5, 3, 4), (30, 8, 8), (10, 40, 60), (40, 100, 3), (200, 5, 20)]
 
 

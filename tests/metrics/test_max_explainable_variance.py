@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def words(n, d, n_words, seed=0, mean=0.5):

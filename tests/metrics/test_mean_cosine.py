@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.mean_cosine import mean_cosine
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

@@ -9,7 +9,7 @@ from scipy.stats import kurtosis as scipy_kurtosis
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.outlier_dims import outlier_dims
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.3):

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from isotrain.metrics import partition as module
 from isotrain.metrics.partition import partition
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0, scale=1.0):

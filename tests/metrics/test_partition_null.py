@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import TABLE, Band, gaussian_null, partition_null
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def gaussian(n, d, rms, seed):

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from isotrain.metrics.removed_label_scatter import removed_label_scatter
 from isotrain.metrics.scatter_ratio import scatter_ratio
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

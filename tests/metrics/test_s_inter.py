@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.s_inter import s_inter
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def types(n, d, n_types, seed=0, mean=0.5, noise=1.0):

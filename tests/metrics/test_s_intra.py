@@ -12,7 +12,7 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.s_intra import s_intra
 from isotrain.metrics.self_similarity import self_similarity
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 ADJUST = ["none", "centre", "cluster"]
 
 

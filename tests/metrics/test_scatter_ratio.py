@@ -11,7 +11,7 @@ from scipy.stats import f_oneway
 
 from isotrain.metrics.scatter_ratio import scatter_ratio
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

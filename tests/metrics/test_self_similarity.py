@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.self_similarity import self_similarity
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def words(n, d, n_words, seed=0, mean=0.5, noise=1.0):

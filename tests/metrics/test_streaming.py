@@ -13,7 +13,7 @@ from isotrain.geometry.rows import hash_ids
 from isotrain.metrics.streaming import StreamingSuite
 from isotrain.metrics.suite import suite
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 MOMENTS = (
     "isoscore",
     "isoscore_corrected",

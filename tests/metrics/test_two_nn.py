@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.two_nn import two_nn
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 
 
 def cloud(n, d, seed=0):

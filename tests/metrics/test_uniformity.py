@@ -11,7 +11,7 @@ from scipy.special import hyp0f1
 
 from isotrain.metrics.uniformity import uniformity, uniformity_estimate
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0):

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.losses import GlobalOrthogonalRe
 
 from isotrain.objectives.gor import GOR, gor
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 SHAPES = [(2, 2), (2, 9), (12, 5), (5, 12), (30, 3)]
 
 

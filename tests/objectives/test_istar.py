@@ -14,7 +14,7 @@ from IsoScore import IsoScore
 from isotrain.metrics.isoscore import isoscore
 from isotrain.objectives.istar import IStar, istar
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 SHAPES = [(3, 2), (7, 20), (20, 7), (20, 20), (200, 5)]
 ZETAS = [0.0, 0.2, 0.75, 1.0]
 

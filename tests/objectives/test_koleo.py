@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from isotrain.objectives.koleo import KoLeo, koleo
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 
 
 def cloud(n, d, seed=0, mean=0.3):

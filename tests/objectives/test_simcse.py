@@ -15,7 +15,7 @@ from isotrain.objectives.simcse import SimCSE, simcse
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.types import Batch, ModelOutput
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(*shape, seed=0, dtype=torch.float64):

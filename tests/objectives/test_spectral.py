@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from isotrain.metrics.isoscore import isoscore
 from isotrain.objectives.spectral import Spectral, spectral
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 
 
 def cloud(n, d, seed=0, mean=1.0):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isotrain.metrics.uniformity import uniformity as measured
 from isotrain.objectives.uniformity import Uniformity, uniformity
 
-light = settings(max_examples=20, deadline=None, derandomize=True)
+light = settings(max_examples=20)
 
 
 def cloud(n, d, seed=0, mean=0.5):

@@ -21,7 +21,7 @@ def turned(points, angle, mirrored):
     return points @ turn @ np.diag([1, -1 if mirrored else 1])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.floats(0, 6.3), st.booleans(), st.integers(2, 30))
 def test_a_turned_or_mirrored_map_comes_back(seed, angle, mirrored, m):
     points = np.random.default_rng(seed).normal(size=(m, 2))

@@ -16,7 +16,7 @@ from isotrain.reporting.statistics import Comparison, compare_paired, seeds_need
 SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3
 )
-FEW = settings(max_examples=25, derandomize=True, deadline=None)
+FEW = settings(max_examples=25)
 
 
 def by_counting(differences):

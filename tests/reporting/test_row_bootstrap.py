@@ -15,7 +15,7 @@ from isotrain.reporting import row_bootstrap
 from isotrain.reporting.row_bootstrap import SCORES, row_interval, same_rows
 from isotrain.reporting.statistics import compare_paired
 
-FEW = settings(max_examples=25, derandomize=True, deadline=None)
+FEW = settings(max_examples=25)
 ACCURACY, SPEARMAN = SCORES["accuracy"], SCORES["spearman"]
 
 

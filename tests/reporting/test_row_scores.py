@@ -10,7 +10,7 @@ from scipy import stats
 
 from isotrain.reporting.row_bootstrap import SCORES
 
-FEW = settings(max_examples=25, derandomize=True, deadline=None)
+FEW = settings(max_examples=25)
 
 
 @FEW

@@ -16,7 +16,7 @@ from isotrain.reporting.statistics import compare_paired, holm, seeds_needed, su
 SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3
 )
-FEW = settings(max_examples=25, derandomize=True, deadline=None)
+FEW = settings(max_examples=25)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])

@@ -64,7 +64,7 @@ def test_names(key, value, name):
     assert [own for own, _ in grid_arms({key: [value]})] == [name]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(PLAIN | st.lists(PLAIN, max_size=3))
 def test_hydra_reads_the_value_that_the_grid_has(value):
     ((name, (override,)),) = grid_arms({"a.b": [value]})

@@ -74,7 +74,7 @@ def ragged_examples(draw):
 
 
 @given(ragged_examples())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_ragged_lists_come_back(tmp_path_factory, examples):
     file = tmp_path_factory.mktemp("ragged") / "file"
     token_cache._write(file, examples)

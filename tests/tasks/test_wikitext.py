@@ -49,7 +49,7 @@ tokens = st.sampled_from([*'.!?"()[],', "A", "b", "3", "<unk>", "Mr.", "..."])
 
 
 @given(st.lists(tokens, max_size=30))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_nothing_is_lost_and_ends_are_ends(words):
     sentences = list(split_sentences(" ".join(words)))
     assert " ".join(sentences).split() == words
@@ -64,7 +64,7 @@ def test_nothing_is_lost_and_ends_are_ends(words):
 
 
 @given(st.lists(tokens, max_size=30).filter(lambda w: not {'"', *"()[]"} & {*w}))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_without_quotes_and_brackets_each_end_mark_splits_before_a_capital(words):
     expected = sum(
         one in (".", "!", "?") and not two[0].islower() and two[0] not in ".,!?"
@@ -119,7 +119,7 @@ def test_ordinary_text(sentence, text):
 
 
 @given(st.lists(tokens, max_size=20))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_only_spaces_go(words):
     sentence = " ".join(words)
     assert as_written(sentence).replace(" ", "") == sentence.replace(" ", "")

@@ -21,7 +21,7 @@ from isotrain.training.degenerate import Variety, class_counts, degenerate, scor
 numbers = st.lists(st.floats(-5, 5, width=32), min_size=2, max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from([torch.float32, torch.float64]), st.integers(1, 39))
 def test_the_spread_is_that_of_numpy_from_any_two_batches(data, dtype, cut):
     p = data.draw(numbers)
@@ -39,7 +39,7 @@ def test_equal_labels_have_no_spread_to_compare_with():
     assert float(spread(score_sums(torch.full((4,), 0.3), torch.rand(4)))) < 1e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30))
 def test_counts_are_those_of_a_loop(predicted):
     assert class_counts(torch.tensor(predicted), 4).tolist() == [

@@ -1,4 +1,10 @@
-"""20 steps of a small run give the stored losses and isotropy."""
+"""20 steps of a small run give the stored losses and isotropy.
+
+Between seven settings of the CPU (ATEN_CPU_CAPABILITY default and avx2, MKL and oneDNN held to AVX2,
+MKL_CBWR=COMPATIBLE alone and with ATEN_CPU_CAPABILITY=default, two threads, none of these) the
+stored values differ by at most 3e-7 in a loss and by 2.7e-5 of a measure. The bounds are ten times
+that.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +31,9 @@ def test_twenty_steps(regenerate, write_fixture_data, tmp_path):
     # metrics and n_rows × places, scores, share of one class, rows, what the layers did
     assert len(stored["last"]) == 4 * (3 * 3 + 2 * 2) + 4 + 3 + 4
     found = regenerate.measure(tmp_path, write_fixture_data)
-    assert found["losses"] == pytest.approx(stored["losses"], rel=1e-3)
+    assert found["losses"] == pytest.approx(stored["losses"], abs=3e-6)
     for when in ("first", "last"):
         assert set(found[when]) == set(stored[when])
-        assert found[when] == pytest.approx(stored[when], rel=1e-3, abs=1e-5)
-    assert stored["losses"][0] != pytest.approx(stored["losses"][-1], rel=1e-2)
+        assert found[when] == pytest.approx(stored[when], rel=3e-4, abs=1e-6)
+    assert max(stored["losses"]) - min(stored["losses"]) > 0.01
     assert stored["first"] != pytest.approx(stored["last"], rel=1e-2)

@@ -65,7 +65,7 @@ def of_level(module, *wanted):
 @given(
     steps=st.sets(st.integers(1, 40), max_size=6), step=st.integers(0, 60), end=st.integers(0, 60)
 )
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 def test_what_is_in_force(steps, step, end):
     plan = {first: frozenset([str(first)]) for first in {0} | steps}
     newest = 0

@@ -18,7 +18,7 @@ from isotrain.snapshots import read_snapshots
 from isotrain.training.snapshot_arrays import N_CLUSTERS, cloud_arrays
 from tests.dev_rows import NO_WORD, dev_passes, monitor_of, rows_of, validated
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, scale=1.0, offset=0.0, dtype=torch.float32):

@@ -22,7 +22,7 @@ from isotrain.transforms.cluster_pca import (
     fit_cluster_pca,
 )
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def seeded(seed):

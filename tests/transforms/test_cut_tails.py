@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from isotrain.transforms.cut_tails import CutTails, CutTailsStats, apply_cut_tails, fit_cut_tails
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, dtype=torch.float64, tails=True):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from isotrain.transforms.iso_bn import IsoBn, IsoBnStats, apply_iso_bn, fit_iso_bn
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=2.0, dtype=torch.float64):

@@ -17,7 +17,7 @@ from isotrain.geometry.levels import rms_distance
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.zca import ZCA
 
-light = settings(max_examples=12, deadline=None, derandomize=True)
+light = settings(max_examples=12)
 
 
 def seeded(seed):

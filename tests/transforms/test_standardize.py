@@ -16,7 +16,7 @@ from isotrain.transforms.standardize import (
     fit_standardize,
 )
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=2.0, dtype=torch.float64):

@@ -18,7 +18,7 @@ from isotrain.transforms.iter_norm import IterNorm
 from isotrain.transforms.whitening import Whitening, fit_whitening
 from isotrain.transforms.zca import ZCA
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 every_layer = pytest.mark.parametrize("kind", [ZCA, Whitening, IterNorm, GroupWhitening])
 
 

@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.transforms.zca import ZCA, fit_zca
 
-light = settings(max_examples=25, deadline=None, derandomize=True)
+light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0, dtype=torch.float64, decay=0.8):

@@ -50,7 +50,7 @@ def test_a_condition_on_a_conditional_parameter_brings_both():
     assert not any("c" in p and p.get("b") != "2" for p in corners(space))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     low=st.integers(-50, 50),
     step=st.integers(1, 9),
