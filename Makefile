@@ -3,7 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench venv clean
+# Tests of numbers, which .ci/run repeats as an older CPU would compute.
+NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objectives tests/geometry \
+	tests/metrics tests/transforms tests/objectives tests/analysis tests/reporting tests/plugins \
+	tests/training/test_golden.py
+
+.PHONY: demo test numeric campaign check bench venv clean
 
 demo: venv
 	$(BIN)/isotrain demo
@@ -13,14 +18,22 @@ demo: venv
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: venv
-	$(PYTEST)
+	$(PYTEST) -m "not campaign"
+
+numeric: venv
+	$(PYTEST) -m "not campaign and not slow" $(NUMERIC)
+
+# The long ones: kill points, launchers, a wheel in an empty environment, commands of the docs.
+# SAMPLE=10 runs ten of them, drawn by the commit.
+campaign: venv
+	$(PYTEST) -m campaign $(if $(SAMPLE),--sample $(SAMPLE))
 
 check: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not campaign and not slow"
 
 bench: venv
 	$(BIN)/python benchmarks/bench_training.py

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import subprocess
 import time
 from copy import deepcopy
 from pathlib import Path
@@ -59,8 +60,19 @@ def pytest_configure(config):
         settings.load_profile("drawn")
 
 
-def pytest_collection_modifyitems(items):
-    """Tests of the real data sets need their folder; nothing else is ever skipped."""
+def pytest_addoption(parser):
+    parser.addoption("--sample", type=int, metavar="N", help="N of the tests, drawn by the commit")
+
+
+@pytest.hookimpl(trylast=True)  # behind -m, which selects what is drawn from
+def pytest_collection_modifyitems(config, items):
+    """Draw a sample. Tests of the real data sets need their folder; nothing else is skipped."""
+    n = config.getoption("--sample")
+    if n is not None and n < len(items):
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True)
+        drawn = set(random.Random(commit.stdout).sample(range(len(items)), n))
+        config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i not in drawn])
+        items[:] = [x for i, x in enumerate(items) if i in drawn]
     if not os.environ.get("ISOTRAIN_DATA_DIR"):
         for item in items:
             if item.get_closest_marker("real_data"):

@@ -144,6 +144,7 @@ def own_package(tmp_path):
     return tmp_path
 
 
+@pytest.mark.campaign
 def test_own_parts_beside_an_installed_isotrain(own_package, small):
     found = train(
         str(ROOT / "train.py"),
@@ -178,7 +179,7 @@ def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
     assert not (own_package / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     """One python file and one yaml each; every existing file stays as it is."""
     for name in ("isotrain", "conf"):
@@ -220,7 +221,7 @@ def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package
     assert not (own_package / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
     """`docs/extending.md`: five parts in a package of one's own, and the command that runs them."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

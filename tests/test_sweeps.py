@@ -547,7 +547,7 @@ def train(folder, *arguments, **environment):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("options", "rates"),
     [
@@ -574,7 +574,7 @@ def test_every_launcher_runs_a_process_a_job_and_a_failure_stops_none(
     assert [path.name for path in tmp_path.iterdir()] == ["my runs"]
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_checkpoints(tmp_path, small, number):
     """At Ctrl-C at once; where its first process is killed, by those that miss it."""
@@ -600,7 +600,7 @@ def test_a_sweep_that_is_stopped_leaves_checkpoints(tmp_path, small, number):
     assert len(list(tmp_path.glob("my runs/rte/*/resume.ckpt"))) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_each_trial_of_a_search_over_two_devices_has_one_set_of_values(toy_search, tmp_path, small):
     """Were a rank to sweep for itself, the two would train with other seeds, or never meet."""
     line = [*small, "hydra/sweeper=toy", "task=rte", "metric=[]", "trainer.devices=2"]

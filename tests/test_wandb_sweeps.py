@@ -108,7 +108,7 @@ def test_a_misspelt_key_is_told(agent_command):
     assert mistake.startswith("no key optimizer.rl")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_run_of_a_sweep_logs_the_metric_that_it_asks_for(agent_command, tmp_path):
     """Offline, without an agent; the service gives a run its name, so the folder says nothing."""
     sweep = load(FILES[0])

@@ -26,7 +26,7 @@ COMMANDS = (
     "analyze analysis=contextuality encoder=tiny source=demo analysis.max_rows=600",
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from isotrain.results import read_result
 from isotrain.tasks.demo import DemoSource
 from tests.export.test_processes import WITHOUT, in_a_process
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 SCORE = """
 import json

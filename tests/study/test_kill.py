@@ -66,7 +66,7 @@ def results(folder):
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", os.devnull)  # tables name the code, which may change meanwhile
     disturbed, undisturbed = tmp_path / "a", tmp_path / "b"

@@ -221,6 +221,7 @@ def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually
     assert fake.noted("start") == [*ORDER[:2], *ORDER[1:]]
 
 
+@pytest.mark.campaign
 def test_after_a_kill_runs_still_at_work_are_waited_for_not_doubled(fake, monkeypatch, eventually):
     monkeypatch.setenv("HOLD", ORDER[1])
     parent = fake.parent()

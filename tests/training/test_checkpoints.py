@@ -37,7 +37,7 @@ def kill_points():
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "configuration",
     [

@@ -324,7 +324,7 @@ def test_what_is_spared_is_the_axis_of_the_classes(built, eval_stats, rare):
 WHOLE = {}  # runs that nothing stopped
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("eval_stats", "method", "at", "reaction"),
     [

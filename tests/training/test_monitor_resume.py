@@ -58,6 +58,7 @@ def cut(cfg, monkeypatch, method, at, number):
             run(cfg, "arm")
 
 
+@pytest.mark.campaign
 def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
     composed, overrides, tmp_path, monkeypatch
 ):

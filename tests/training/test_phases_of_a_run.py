@@ -56,6 +56,7 @@ def finished(cfg):
     return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
 
 
+@pytest.mark.campaign
 def test_a_run_killed_in_every_phase_ends_the_same(
     composed, overrides, tmp_path, monkeypatch, capsys
 ):

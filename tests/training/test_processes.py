@@ -162,7 +162,7 @@ def test_two_processes_keep_the_snapshots_of_one(one_and_two):
                 np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5 * one.max())
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     environment, overrides, tmp_path
 ):
@@ -194,7 +194,7 @@ def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
         assert {**row1, "time_s": 0} == {**row2, "time_s": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_processes_started_with_different_configurations_stop(environment, overrides, tmp_path):
     """As a launcher would that gives each rank its own command line."""
     processes = []

@@ -262,7 +262,7 @@ STOPPING = ("training.patience=3",)  # with the scores below: after step 20
 ACCUMULATING = ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("more", "method", "at", "reaction", "step"),
     [

@@ -146,7 +146,7 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     assert told in out or (how == "refuses" and "still be written to disk" in err)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_pictures_and_summary_are_on_disk_when_the_service_is_lost_before_them(
     service, begin, tmp_path, capsys
 ):
@@ -173,7 +173,7 @@ print("closed", time.time(), flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_the_process_ends_at_once_when_nothing_answers(service, tmp_path):
     """W&B's reports about itself would hold it for another 20 s."""
     service.silent = True

@@ -135,7 +135,7 @@ def test_compiling_comes_to_an_end(built_layer, name, allowed):
     assert counter.frame_count - warm <= allowed
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # in its imports
 @pytest.mark.parametrize(("name", "training"), [("batch_norm", True), ("cluster_pca", False)])

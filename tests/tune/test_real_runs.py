@@ -12,7 +12,7 @@ import pytest
 CODE = "import sys; from isotrain.tune.command import main; sys.exit(main(sys.argv[1:]))"
 QUICK = ("--trials", "1", "metric=[]", "+trainer.limit_val_batches=2", "trainer.max_steps=20")
 QUICK += ("trainer.val_check_interval=10", "+trainer.limit_test_batches=2")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 def start(folder, *more):

@@ -8,7 +8,7 @@ import signal
 import pytest
 from optuna.trial import TrialState
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 DONE = [f"trial-{number}-seed0" for number in range(4)]
 
 
