@@ -57,8 +57,11 @@ def fit_anchors(
     anchors = Anchors(found.centroid_KD, none_ZD, none_ZD[:, 0], x_ND.new_ones(()), assign)
     if not soft:
         return anchors, found.assignment_N
-    own_N = _energy(x_ND, anchors).gather(1, found.assignment_N[:, None])
-    return anchors._replace(unit=own_N.mean()), found.assignment_N
+    energy_NK = _energy(x_ND, anchors)
+    unit = energy_NK.gather(1, found.assignment_N[:, None]).mean()
+    # Where every row is on its anchor only rounding is left, of either sign: that is zero.
+    rounding = 64 * torch.finfo(x_ND.dtype).eps * energy_NK.max()
+    return anchors._replace(unit=torch.where(unit > rounding, unit, 0.0)), found.assignment_N
 
 
 def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:

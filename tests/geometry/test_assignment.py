@@ -91,6 +91,15 @@ def test_a_row_is_in_the_cluster_of_least_energy(assign, n, d, k, seed):
     np.testing.assert_allclose(again, own, atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.parametrize("assign", ["kmeans", "spherical"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_on_their_anchors_have_no_unit_whatever_the_rounding(assign, dtype, scale, seed):
+    anchors, _ = anchors_of(scale * blobs(4, 6, 4, seed, dtype=dtype), 4, assign, seed)
+    assert float(anchors.unit) == 0.0
+
+
 @over_ways
 def test_one_cluster_holds_all_rows_and_draws_nothing(assign):
     x = blobs()
@@ -130,8 +139,8 @@ def test_memberships_are_the_softmax_of_energies(assign, softness, n, d, k, seed
     energy = slow_energies(x, anchors) / (softness * unit)
     expected = np.exp(energy.min(axis=1, keepdims=True) - energy)
     expected /= expected.sum(axis=1, keepdims=True)
-    # An energy is a difference of squares, so it is known to about eps times the largest of them.
-    # The softmax divides that by softness * unit: with every row on its anchor nothing is left.
+    # An energy is a difference of squares, so it is known to about eps times the largest of them,
+    # and the softmax divides that by softness * unit.
     largest = max(float(x.square().sum(dim=1).max()), np.abs(energy).max() * softness * unit)
     rounding = 64 * np.finfo(np.float64).eps * largest / (softness * unit)
     np.testing.assert_allclose(found, expected, atol=1e-12 + rounding)
