@@ -52,17 +52,19 @@ def test_fitting_on_train_needs_sts_b(tmp_path):
     write(tmp_path, "sst2", "train", labelled_rows(0, 12))
     write(tmp_path, "sst2", "dev", labelled_rows(1, 12))
     source = LocalSource(str(tmp_path))
-    assert OfflineIsotropy(sets=["sts12"]).missing(source) == []
+    assert OfflineIsotropy(sets=["sts12"], fit_on="test").missing(source) == []
     assert OfflineIsotropy(sets=["sst2"], fit_on="train").missing(source) == []
-    missing = OfflineIsotropy(sets=["sts12"], fit_on="train").missing(source)
+    missing = OfflineIsotropy(sets=["sts12"]).missing(source)
     assert len(missing) == 1
     assert missing[0].startswith("fit_on=train needs the train split of STS-B")
+    assert missing[0].endswith("or use analysis.fit_on=test")
 
 
 def test_the_data_that_is_recorded_is_all_that_is_read(root):
     source = LocalSource(str(root))
-    assert list(OfflineIsotropy(sets=["sts12"]).data_sets(source)) == [sts.STS["sts12"]]
-    found = list(OfflineIsotropy(sets=["sts12"], fit_on="train").data_sets(source))
+    of_test = OfflineIsotropy(sets=["sts12"], fit_on="test")
+    assert list(of_test.data_sets(source)) == [sts.STS["sts12"]]
+    found = list(OfflineIsotropy(sets=["sts12"]).data_sets(source))
     assert found == [sts.STS["sts12"], sts.STS["stsb"]]
 
 

@@ -85,7 +85,7 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
     overlapping = write_sets(tmp_path / "overlapping")
     both = pair_rows(1, 30) + pair_rows(2, 30)[:10]  # of dev and of test, beside its own
     write(overlapping, "stsb", "train", pair_rows(0, 30) + both)
-    choices = {"sets": ["stsb"], "fit_on": "train", "transforms": ["none", "mean"]}
+    choices = {"sets": ["stsb"], "transforms": ["none", "mean"]}
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 5000}, **choices)
     n_fitted = [
         of(outcome_of(analysis, subject(own, name)), kind="cloud", setting="mean")[0]["n_fitted"]
@@ -100,7 +100,7 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
 def test_nothing_left_to_fit_on(root, subject, tmp_path):
     same = write_sets(tmp_path / "same")
     write(same, "stsb", "train", pair_rows(2, 30))
-    analysis = OfflineIsotropy(**SMALL, sets=["stsb"], fit_on="train")
+    analysis = OfflineIsotropy(**SMALL, sets=["stsb"])
     with pytest.raises(ValueError, match="every sentence of stsb train is scored in stsb"):
         outcome_of(analysis, subject(same))
 
@@ -121,6 +121,16 @@ def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
         for key in {"cloud": ("isoscore", "ln_partition"), "head": ("accuracy",)}[kind]:
             values = ([r[key] for r in own] for own in (before, after))
             np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
+
+
+def test_fitted_on_train_unless_it_is_said(root, subject):
+    for choice, split in (({}, "stsb train"), ({"fit_on": "test"}, "stsb dev")):
+        analysis = OfflineIsotropy(**SMALL, sets=["stsb_dev"], **choice)
+        found = outcome_of(analysis, subject(root, split.replace(" ", "_")))
+        fitted = [r for r in found.records if r.get("setting") not in (None, "own_pooling", "none")]
+        assert {r["fitted_on"] for r in fitted} == {split}
+        note = next(iter(analysis.tables(found))).notes[-4]
+        assert ("the published protocol" in note) == (split == "stsb dev")
 
 
 def test_a_split_without_gold_is_not_scored(root, subject, tmp_path):
