@@ -50,10 +50,10 @@ def _correlations(main: Sequence[Record]) -> Iterator[Table]:
     title = "Spearman correlation of cosine and gold, times 100"
     yield _by_layer("spearman", title, main, _value("spearman"))
     gained = [record for record in main if record["setting"] != NONE]
-    title = "Gain in Spearman over none, times 100, ± its standard error"
+    title = "Gain in Spearman over none, times 100, with its 95 % CI"
     note = (
-        "Standard errors are paired: both settings on the same resampled pairs. The mean has "
-        "none: STS-B holds pairs of the other sets."
+        "CIs (± 1.96 standard errors) are paired: both settings on the same resampled pairs. The "
+        "mean has none: STS-B holds pairs of the other sets."
     )
     yield _by_layer("gains", title, gained, _gain, notes=[note])
     title = "Pearson correlation of cosine and gold, times 100"
@@ -144,7 +144,7 @@ def _value(column: str) -> Callable[[Record], Cell]:
 def _gain(record: Record) -> Cell:
     error = _number(record, "spearman_gain_error")
     gain = f"{_number(record, 'spearman_gain'):+.2f}"
-    return gain if math.isnan(error) else f"{gain} ± {error:.2f}"
+    return gain if math.isnan(error) else f"{gain} ± {1.96 * error:.2f}"
 
 
 def _with_gain(record: Record) -> Cell:
