@@ -38,7 +38,7 @@ OF_ANALYSIS = {
     "contextuality": ("analysis.max_rows=600", "analysis.words=[the]"),
     "offline_isotropy": (
         *("analysis.n_clusters=3", "analysis.n_components=1", "analysis.n_resamples=50"),
-        f"analysis.published=[{FIGURE}]",
+        *("analysis.sets=[stsb]", f"analysis.published=[{FIGURE}]"),
     ),
 }
 ELSEWHERE = {  # words of commands whose processes another test starts: which, and by what word

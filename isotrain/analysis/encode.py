@@ -145,6 +145,13 @@ def encode_rows(
     return rows_LND
 
 
+def drop_rows(subject: Subject, name: str) -> None:
+    """Remove what `encode_rows` left on disk under a name; nothing where there is none."""
+    path = subject.folder / f"{name}.npy"
+    path.unlink(missing_ok=True)
+    _note(path).unlink(missing_ok=True)
+
+
 def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
     """L + 1 hidden states `[A, T, D]` of tokenised sentences, padded on the right.
 

@@ -52,17 +52,19 @@ def test_fitting_on_train_needs_sts_b(tmp_path):
     write(tmp_path, "sst2", "train", labelled_rows(0, 12))
     write(tmp_path, "sst2", "dev", labelled_rows(1, 12))
     source = LocalSource(str(tmp_path))
-    assert OfflineIsotropy(sets=["sts12"]).missing(source) == []
+    assert OfflineIsotropy(sets=["sts12"], fit_on="test").missing(source) == []
     assert OfflineIsotropy(sets=["sst2"], fit_on="train").missing(source) == []
-    missing = OfflineIsotropy(sets=["sts12"], fit_on="train").missing(source)
+    missing = OfflineIsotropy(sets=["sts12"]).missing(source)
     assert len(missing) == 1
     assert missing[0].startswith("fit_on=train needs the train split of STS-B")
+    assert missing[0].endswith("or use analysis.fit_on=test")
 
 
 def test_the_data_that_is_recorded_is_all_that_is_read(root):
     source = LocalSource(str(root))
-    assert list(OfflineIsotropy(sets=["sts12"]).data_sets(source)) == [sts.STS["sts12"]]
-    found = list(OfflineIsotropy(sets=["sts12"], fit_on="train").data_sets(source))
+    of_test = OfflineIsotropy(sets=["sts12"], fit_on="test")
+    assert list(of_test.data_sets(source)) == [sts.STS["sts12"]]
+    found = list(OfflineIsotropy(sets=["sts12"]).data_sets(source))
     assert found == [sts.STS["sts12"], sts.STS["stsb"]]
 
 
@@ -110,9 +112,9 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
     assert "stsb/test has no row with gold" in found.absent["stsb"]
     with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
         readable_sets(source, ["stsb", "sts12"])
-    analysis = OfflineIsotropy(**SMALL, transforms=["none"], n_iterations=1)
+    analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
     parts = [*analysis.parts(subject_on(tiny_encoder(), root, tmp_path / "rows"))]
-    assert [part.name for part in parts] == ["sets", "sts12", "stsb_dev", "sst2"]
+    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records
 

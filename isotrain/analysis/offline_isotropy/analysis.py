@@ -1,48 +1,59 @@
-"""Transforms of frozen token rows, and what they do to sentence similarity and to isotropy."""
+"""Transforms of frozen token embeddings: their effect on sentence similarity and isotropy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
+from isotrain.analysis.encode import drop_rows
+from isotrain.analysis.offline_isotropy.cloud import token_clouds
 from isotrain.analysis.offline_isotropy.figures import score_pictures
 from isotrain.analysis.offline_isotropy.maps import map_pictures
-from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pairs
-from isotrain.analysis.offline_isotropy.sst2 import measure_sst2
+from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pairs, train_sentences
+from isotrain.analysis.offline_isotropy.sst2 import measure_sst2, read_examples
 from isotrain.analysis.offline_isotropy.tables import MEANINGS, result_tables
 from isotrain.analysis.offline_isotropy.transforms import NONE, RECIPES, Fitting, Numbers
-from isotrain.analysis.sts_sets import PLACES, SST2, check_sets, chosen_sets, readable_sets
+from isotrain.analysis.sts_sets import (
+    PLACES,
+    SST2,
+    Pairs,
+    check_sets,
+    chosen_sets,
+    readable_sets,
+)
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
 from isotrain.arguments import Bounds, checked
 from isotrain.record import CannotRunError
 from isotrain.types import Source
 
-FitOn = Literal["test", "train"]
+FitOn = Literal["train", "test"]
+ALL = "all"
 
 
 class OfflineIsotropy:
-    """Transforms of token rows, then mean pooling, cosine and its correlation with gold.
+    """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
-    A row is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
+    Each layer is transformed and scored on its own; the sentences are encoded once for all. A row
+    is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
     the settings, `own_pooling` is the mean over all tokens with CLS and SEP, as the encoder's
     users take it; `none` leaves those two out, and gains are over it. Each different sentence
     counts once in the cloud. Statistics are fitted on one split alone and frozen: with
-    `fit_on=test` on the sentences that are scored (transductive: their gold is not used, their
-    rows are), with `train` on those of STS-B's train split, less the sentences that are scored.
-    For SST-2, whose features a linear head reads, they always come from its train split.
+    `fit_on=train` on STS-B's train split, less the sentences that are scored; with `test` on the
+    scored sentences themselves, the published protocol (transductive: gold is not used). For
+    SST-2, whose features a linear head reads, they always come from its train split.
 
     Args:
         sets: `available`, or names out of sts12 to sts16, stsb, sickr (test splits), stsb_dev and
             sst2; a named set that the source lacks is refused.
         transforms: settings, `none` among them.
-        layer: 0 is the embedding output; None is the last.
+        layers: `all`, or their numbers, 0 the embedding output.
         n_clusters: K of k-means and of the Gaussian mixture.
         n_components: directions that each cluster loses.
         n_directions: directions that all rows lose, in `mean_pca`.
         n_iterations: rounds of k-means, and of EM, at most.
         rho: a cluster of n rows loses at most rho·(n − 1) directions.
-        fit_on: test | train.
+        fit_on: train | test.
         max_rows: rows that statistics, and measures of isotropy, are taken from; transforms are
             applied to all.
         aggregates: correlations over all pairs of a set, mean over its subsets, or weighted by
@@ -54,13 +65,13 @@ class OfflineIsotropy:
         published: figures to show beside.
 
     Raises:
-        ValueError: an unknown name, or transforms without `none`.
+        ValueError: an unknown name, transforms without `none`, or layers other than numbers.
 
     Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021, section 3.
     """
 
     name = "offline_isotropy"
-    question = "What do transforms of frozen token rows do to sentence similarity and isotropy?"
+    question = "What do transforms of frozen token embeddings do to STS scores and isotropy?"
 
     @checked
     def __init__(
@@ -75,13 +86,13 @@ class OfflineIsotropy:
             "kmeans_mean_pca",
             "gmm_mean_pca",
         ),
-        layer: Annotated[int | None, Bounds(0)] = None,
+        layers: str | Sequence[int] = ALL,
         n_clusters: Annotated[int, Bounds(2)] = 27,
         n_components: Annotated[int, Bounds(1)] = 12,
         n_directions: Annotated[int, Bounds(1)] = 12,
         n_iterations: Annotated[int, Bounds(1)] = 10,
         rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
-        fit_on: FitOn = "test",
+        fit_on: FitOn = "train",
         max_rows: Annotated[int, Bounds(100)] = 50_000,
         aggregates: Sequence[str] = ("all", "mean", "weighted"),
         n_resamples: Annotated[int, Bounds(50)] = 200,
@@ -91,6 +102,7 @@ class OfflineIsotropy:
         published: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         check_sets(sets)
+        _check_layers(layers)
         _check_names("transforms", transforms, RECIPES)
         _check_names("aggregates", aggregates, MEANINGS)
         if NONE not in transforms:
@@ -98,7 +110,7 @@ class OfflineIsotropy:
         self.sets = sets if isinstance(sets, str) else tuple(sets)
         self.settings, self.aggregates = tuple(transforms), tuple(aggregates)
         self.numbers = Numbers(n_clusters, n_components, n_directions, n_iterations, rho)
-        self.layer, self.fit_on, self.max_rows = layer, fit_on, max_rows
+        self.layers, self.fit_on, self.max_rows = layers, fit_on, max_rows
         self.n_resamples, self.map_rows = n_resamples, map_rows
         self.max_train, self.l2, self.published = max_train, l2, published
 
@@ -107,7 +119,10 @@ class OfflineIsotropy:
         names, absent = chosen_sets(source, self.sets)
         lacking = [*absent.values()] if not (names and isinstance(self.sets, str)) else []
         if self._fits_on_train(names) and (problem := source.missing(PLACES[TRAIN].data_set)):
-            lacking.append(f"fit_on=train needs the train split of STS-B: {problem}")
+            lacking.append(
+                f"fit_on=train needs the train split of STS-B: {problem}; or use "
+                "analysis.fit_on=test"
+            )
         return list(dict.fromkeys(lacking))
 
     def data_sets(self, source: Source) -> Iterable[Any]:
@@ -117,42 +132,31 @@ class OfflineIsotropy:
         return [*found, PLACES[TRAIN].data_set] if self._fits_on_train(names) else found
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """What is absent, then each set."""
-        layer = self._layer(subject)
+        """What is absent, then each set at each layer."""
+        layers = self._layers(subject)
         names, pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
         ]
         yield Part("sets", lambda: Found(left_out))
-        fitting = Fitting(self.settings, self.numbers, self.max_rows, subject.seed, subject.tell)
-        scoring = Scoring(self.aggregates, self.n_resamples, subject.seed)
         mapped = TRAIN if TRAIN in names else next((n for n in names if n != SST2), None)
         for name in names:
             if name == SST2:
-                measure = partial(measure_sst2, max_train=self.max_train, l2=self.l2)
-                yield Part(name, partial(measure, subject, layer, fitting))
-                continue
-            yield Part(
-                name,
-                partial(
-                    measure_pairs,
-                    subject,
-                    name,
-                    pairs[name],
-                    layer,
-                    fitting,
-                    self.fit_on == "train",
-                    scoring,
-                    self.map_rows if name == mapped else 0,
-                ),
-            )
+                measure = self._of_sst2(subject, layers)
+            else:
+                map_rows = self.map_rows if name == mapped else 0
+                measure = self._of_pairs(subject, layers, name, pairs[name], map_rows)
+            for layer in layers:
+                yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
+            for on_disk in (name, f"{name}_fit"):  # every part of the set has been measured
+                drop_rows(subject, on_disk)
 
     def tables(self, outcome: Outcome) -> Iterator[Table]:
         """Correlations, gains, isotropy and accuracy by set and setting."""
         where = (
-            "the sentences that are scored, without their gold (transductive)"
-            if self.fit_on == "test"
-            else "STS-B train, less the sentences that are scored"
+            "STS-B train, less the sentences that are scored"
+            if self.fit_on == "train"
+            else "the sentences that are scored, without their gold (the published protocol)"
         )
         numbers = self.numbers
         notes = (
@@ -170,22 +174,56 @@ class OfflineIsotropy:
         yield from score_pictures(outcome.records)
         yield from map_pictures(outcome, self.settings)
 
+    def _of_pairs(
+        self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs, map_rows: int
+    ) -> Callable[[int], Found]:
+        encoded = partial(token_clouds, subject, layers=layers)
+        clouds, train_clouds = cache(partial(encoded, name, pairs.sentences)), None
+        if self.fit_on == "train":
+            left = train_sentences(subject.source, name, pairs)
+            train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
+        scoring = Scoring(self.aggregates, self.n_resamples, subject.seed)
+        fitting = self._fitting(subject)
+        return partial(measure_pairs, name, pairs, clouds, train_clouds, fitting, scoring, map_rows)
+
+    def _of_sst2(self, subject: Subject, layers: Sequence[int]) -> Callable[[int], Found]:
+        examples = read_examples(subject.source, self.max_train, subject.seed)
+        clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
+        return partial(measure_sst2, examples, clouds, self._fitting(subject), self.l2)
+
+    def _fitting(self, subject: Subject) -> Fitting:
+        return Fitting(self.settings, self.numbers, self.max_rows, subject.seed, subject.tell)
+
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
 
-    def _layer(self, subject: Subject) -> int:
+    def _layers(self, subject: Subject) -> list[int]:
         encoder, most = subject.encoder, max(self.numbers.n_components, self.numbers.n_directions)
-        layer = encoder.n_blocks if self.layer is None else self.layer
-        if layer > encoder.n_blocks:
+        every = range(encoder.n_blocks + 1)
+        layers = [*every] if isinstance(self.layers, str) else [*self.layers]
+        if set(layers) - {*every}:
             raise CannotRunError(
-                f"analysis.layer must be 0 to {encoder.n_blocks} for this encoder, got {layer}"
+                f"analysis.layers must be {ALL} or numbers from 0 to {encoder.n_blocks} for this "
+                f"encoder, got {layers}"
             )
         if most >= encoder.width:
             raise CannotRunError(
                 f"n_components and n_directions must be below {encoder.width}, the width of the "
                 f"rows, got {most}"
             )
-        return layer
+        return layers
+
+
+def _check_layers(layers: str | Sequence[int]) -> None:
+    if layers == ALL:
+        return
+    numbers = layers if isinstance(layers, Sequence) and not isinstance(layers, str) else []
+    are_layers = all(type(number) is int and number >= 0 for number in numbers)
+    if not numbers or not are_layers or len({*numbers}) < len(numbers):
+        raise ValueError(
+            f"layers must be {ALL}, or a list of numbers from 0 such as [3, 4], each once; got "
+            f"{layers}"
+        )
 
 
 def _check_names(argument: str, given: Sequence[str], known: Iterable[str]) -> None:

@@ -1,11 +1,11 @@
-"""Token rows of sentences on disk: a sample of them for statistics, all of them pooled.
+"""Token embeddings of sentences on disk: a sample of them for statistics, all of them pooled.
 
 N rows (tokens, special ones too), D dimensions, U sentences, M rows of a sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ Transform = Callable[[Tensor], Tensor]
 
 
 class TokenCloud(NamedTuple):
-    """Every token of some sentences as a row."""
+    """Every token of some sentences as a row, at one layer."""
 
     rows_ND: np.ndarray  # of a file on disk
     sentence_N: np.ndarray
@@ -31,6 +31,10 @@ class TokenCloud(NamedTuple):
     special_N: np.ndarray  # whether a row is CLS, SEP or the like
     n_sentences: int
     n_cut: int  # sentences that were longer than `max_length`
+
+
+Clouds = Callable[[], Mapping[int, TokenCloud]]
+"""The cloud of each layer; the sentences are encoded at the first call."""
 
 
 class Sample(NamedTuple):
@@ -41,17 +45,17 @@ class Sample(NamedTuple):
     n_sentences: int
 
 
-def token_cloud(
+def token_clouds(
     subject: Subject,
     name: str,
     sentences: Sequence[str],
-    layer: int,
+    layers: Sequence[int],
     most: int | None = None,
-) -> TokenCloud:
-    """The tokens of sentences at a layer, pads never among them; streamed to `<name>.npy`.
+) -> dict[int, TokenCloud]:
+    """The tokens of sentences at each layer, pads never among them; streamed to `<name>.npy`.
 
-    With `most`, only the tokens of whole sentences that are drawn until so many ordinary ones
-    are together.
+    One forward pass gives all layers. With `most`, only the tokens of whole sentences that are
+    drawn until so many ordinary ones are together.
     """
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
@@ -61,15 +65,14 @@ def token_cloud(
         chosen_U = drawn(n_ordinary_U, most, subject.seed)
     sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
     start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
-    rows = encode_rows(subject, name, tokens, Spans(sentence_N, start_N, start_N + 1), [layer])
-    return TokenCloud(
-        rows[0],
-        sentence_N,
-        np.concatenate([tokens.ids[i] for i in chosen_U]).astype(np.int64),
-        np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool),
-        len(sentences),
-        tokens.n_cut,
-    )
+    spans = Spans(sentence_N, start_N, start_N + 1)
+    rows_LND = encode_rows(subject, name, tokens, spans, layers)
+    token_N = np.concatenate([tokens.ids[i] for i in chosen_U]).astype(np.int64)
+    special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
+    return {
+        layer: TokenCloud(rows_ND, sentence_N, token_N, special_N, len(sentences), tokens.n_cut)
+        for layer, rows_ND in zip(layers, rows_LND, strict=True)
+    }
 
 
 def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:

@@ -1,13 +1,16 @@
-"""Correlation and isotropy of all settings as figures."""
+"""Correlation and isotropy of all settings over layers, as figures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from isotrain.analysis.offline_isotropy.tables import distinct, of_kind, sets_of
+from isotrain.analysis.offline_isotropy.tables import distinct, of_kind, with_means
 from isotrain.analysis.offline_isotropy.transforms import RECIPES
 from isotrain.analysis.types import Picture, Record
 from isotrain.pages.panels import COLOURS
@@ -16,72 +19,81 @@ LOOKS = {  # the same in every figure; a palette has seven colours
     name: (mark, colour)
     for name, mark, colour in zip(RECIPES, "Pos^DvX<", (*COLOURS, "#888888"), strict=True)
 }
-WIDTH = 0.7  # of the places of a set that its settings stand at
+COLUMNS = 3
 
 
 def score_pictures(records: Sequence[Record]) -> Iterator[Picture]:
-    """Spearman with its error by set, and ln I(W) beside what chance gives it."""
+    """Spearman of each set over layers, and ln I(W) beside what chance gives it."""
     similar = [r for r in of_kind(records, "similarity") if r["aggregate"] == "all"]
     if similar:
         yield Picture(
             "spearman",
-            "Spearman correlation by set and setting",
-            _by_set(similar, "spearman", "Spearman × 100, all pairs", error="spearman_error"),
-            "Spearman correlation of cosine and gold over all pairs of each set, a mark a setting; "
-            "bars are ± 1.96 standard errors over pairs.",
+            "Spearman correlation by layer",
+            _over_layers(with_means(similar), "spearman", "Spearman × 100"),
+            "Spearman correlation of cosine and gold over all pairs, a panel a set, a line a "
+            "setting, layer 0 the embedding output; bars are ± 1.96 standard errors over pairs.",
         )
     clouds = of_kind(records, "cloud")
     if clouds:
         yield Picture(
             "partition",
-            "Partition isotropy of the token rows by set and setting",
-            _by_set(clouds, "ln_partition", "ln I(W), 0 = isotropic", chance="chance"),
-            "ln I(W) of the token rows of each set, a mark a setting; a short line is what "
-            "Gaussian rows of the same number and norm have.",
+            "Partition isotropy of the token embeddings by layer",
+            _over_layers(clouds, "ln_partition", "ln I(W)"),
+            "ln I(W) of the token embeddings (0 = isotropic), a panel a set, a line a setting; "
+            "thin dotted lines are what Gaussian rows of the same number and norm have.",
         )
 
 
-def _by_set(
-    own: Sequence[Record],
-    column: str,
-    ylabel: str,
-    error: str | None = None,
-    chance: str | None = None,
-) -> Figure:
-    """A panel for each of the weights: sets along, a mark a setting."""
-    weights, sets, settings = distinct(own, "weights"), sets_of(own), distinct(own, "setting")
-    figure = Figure(figsize=(7.2, 0.6 + 2.9 * len(weights)), layout="constrained")
-    panels = figure.subplots(len(weights), 1, sharey=True, squeeze=False)[:, 0]
-    for axis, weight in zip(panels, weights, strict=True):
-        for s, setting in enumerate(settings):
-            shift = WIDTH * ((s + 0.5) / len(settings) - 0.5)
-            mine = {r["set"]: r for r in own if (r["weights"], r["setting"]) == (weight, setting)}
-            at = [i + shift for i, name in enumerate(sets) if name in mine]
-            found = [mine[name] for name in sets if name in mine]
-            axis.errorbar(
-                at,
-                [_number(r, column) for r in found],
-                yerr=None if error is None else [1.96 * _number(r, error) for r in found],
-                fmt=LOOKS[setting][0],
-                color=LOOKS[setting][1],
-                markersize=4,
-                linewidth=1,
-                label=setting,
-            )
-            if chance is not None:
-                half = 0.5 * WIDTH / len(settings)
-                levels = [_number(r, chance) for r in found]
-                axis.hlines(levels, [x - half for x in at], [x + half for x in at], color="0.4")
-        axis.set_xticks(range(len(sets)), sets, fontsize=8)
-        axis.set_ylabel(ylabel, fontsize=8)
-        axis.tick_params(labelsize=8)
-        axis.grid(axis="y", alpha=0.25)
+def _over_layers(own: Sequence[Record], column: str, ylabel: str) -> Figure:
+    """A panel a set, a line a setting; lines of the weights before training are dashed."""
+    sets, settings = distinct(own, "set"), distinct(own, "setting")
+    weights = distinct(own, "weights")
+    n_lines = -(-len(sets) // COLUMNS)
+    n_columns = min(COLUMNS, len(sets))
+    figure = Figure(figsize=(7.2, 0.8 + 2.3 * n_lines), layout="constrained")
+    panels = figure.subplots(n_lines, n_columns, sharey=True, squeeze=False).ravel()
+    for axis, name in zip(panels, sets, strict=False):
+        for weight, setting in product(weights, settings):
+            where = (name, weight, setting)
+            mine = [r for r in own if (r["set"], r["weights"], r["setting"]) == where]
+            _draw(axis, sorted(mine, key=lambda r: _number(r, "layer")), setting, column)
+        axis.set_title(name, fontsize=9)
+        axis.set_xlabel("layer", fontsize=8)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-        if len(weights) > 1:
-            axis.set_title(weight, fontsize=9)
+    for axis in panels[len(sets) :]:
+        axis.set_visible(False)
+    for axis in panels[::n_columns]:
+        axis.set_ylabel(ylabel, fontsize=8)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+    shown = dict(zip(names, handles, strict=True))
+    figure.legend(
+        shown.values(), shown, loc="outside lower center", ncols=4, fontsize=7, frameon=False
+    )
     return figure
+
+
+def _draw(axis: Axes, own: Sequence[Record], setting: str, column: str) -> None:
+    layers = [_number(r, "layer") for r in own]
+    is_before = any(r["weights"] == "before" for r in own)
+    mark, colour = LOOKS[setting]
+    axis.errorbar(
+        layers,
+        [_number(r, column) for r in own],
+        yerr=[1.96 * _number(r, f"{column}_error") for r in own],
+        fmt=mark,
+        linestyle="--" if is_before else "-",
+        color=colour,
+        markersize=3,
+        linewidth=1,
+        elinewidth=0.6,
+        label=f"{setting}, before" if is_before else setting,
+    )
+    if column == "ln_partition":
+        chance = [_number(r, "chance") for r in own]
+        axis.plot(layers, chance, color=colour, linestyle=":", linewidth=0.8)
 
 
 def _number(record: Record, column: str) -> float:

@@ -1,4 +1,7 @@
-"""Maps of token rows in two dimensions, before and after transforms. M rows, D dimensions."""
+"""Maps of token embeddings in two dimensions, before and after transforms.
+
+M rows, D dimensions.
+"""
 
 from __future__ import annotations
 
@@ -56,20 +59,18 @@ def principal_map(x_MD: Tensor, at_n: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def map_pictures(outcome: Outcome, settings: Sequence[str]) -> Iterator[Picture]:
-    """The rows of one set, a panel a transform, one picture for each of the weights."""
-    mapped = {key.partition("/")[0] for key in outcome.arrays}
-    for weights in sorted(mapped, reverse=True):  # before, then after
-        own = {
-            key.partition("/")[2]: array
-            for key, array in outcome.arrays.items()
-            if key.startswith(f"{weights}/")
-        }
+    """The rows of one set, a panel a transform; one picture for each layer and weights."""
+    mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for key, array in outcome.arrays.items():
+        weights, layer, name = key.split("/")
+        mapped.setdefault((weights, layer), {})[name] = array
+    for (weights, layer), own in mapped.items():
         shown = [setting for setting in settings if f"map_{setting}" in own]
         yield Picture(
-            f"rows_{weights}".replace(" ", "_"),
-            f"Token rows in two dimensions, weights {weights}",
+            f"rows_{weights}_{layer}".replace(" ", "_"),
+            f"Token embeddings in two dimensions, {layer}, weights {weights}",
             _maps(own, shown),
-            f"{len(own['frequency']):,} token rows on the two dominant directions of each cloud, "
+            f"{len(own['frequency']):,} tokens on the two dominant directions of each cloud, "
             "all to one scale, coloured by how often the token occurs.",
         )
 

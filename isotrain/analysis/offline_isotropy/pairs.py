@@ -1,4 +1,4 @@
-"""One set of sentence pairs: its rows transformed, pooled, compared and scored.
+"""One set of sentence pairs at one layer: embeddings transformed, pooled, compared and scored.
 
 N rows (tokens), P pairs, S settings.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isotrain.analysis.offline_isotropy.cloud import Sample, pooled, sample, token_cloud
+from isotrain.analysis.offline_isotropy.cloud import Clouds, pooled, sample
 from isotrain.analysis.offline_isotropy.maps import row_maps
 from isotrain.analysis.offline_isotropy.scores import (
     Floats,
@@ -21,7 +21,8 @@ from isotrain.analysis.offline_isotropy.scores import (
 )
 from isotrain.analysis.offline_isotropy.transforms import NONE, OWN_POOLING, Fitting, shapes
 from isotrain.analysis.sts_sets import PLACES, Pairs, read_pairs
-from isotrain.analysis.types import Cell, Found, Record, Subject
+from isotrain.analysis.types import Cell, Found, Record
+from isotrain.types import Source
 
 TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
 
@@ -35,27 +36,27 @@ class Scoring(NamedTuple):
 
 
 def measure_pairs(
-    subject: Subject,
     name: str,
     pairs: Pairs,
-    layer: int,
+    clouds: Clouds,
+    train_clouds: Clouds | None,
     fitting: Fitting,
-    of_train: bool,
     scoring: Scoring,
-    map_rows: int = 0,
+    map_rows: int,
+    layer: int,
 ) -> Found:
-    """Records of the cloud and of the correlations of a set; maps of its rows, if asked for.
+    """Records of the cloud and of the correlations of a set at a layer; `map_rows` points of maps.
 
-    Statistics come from the rows of the set itself, or `of_train` from rows of STS-B's train split.
+    Statistics come from `train_clouds`, or where there are none from the scored sentences.
     """
     data_set, split = PLACES[name]
-    cloud = token_cloud(subject, name, pairs.sentences, layer)
+    cloud = clouds()[layer]
     rows = sample(cloud, fitting.max_rows, fitting.seed)
-    if of_train:
-        train_MD = train_rows(subject, name, pairs, layer, fitting).x_MD
-        fits = fitting.fits(train_MD, f"{TRAIN} train")
-    else:
+    if train_clouds is None:
         fits = fitting.fits(rows.x_MD, f"{data_set.name} {split}")
+    else:
+        train = sample(train_clouds()[layer], fitting.max_rows, fitting.seed)
+        fits = fitting.fits(train.x_MD, f"{TRAIN} train")
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
     records: list[Record] = []
     for record in shapes(rows.x_MD, fits, facts):
@@ -70,18 +71,19 @@ def measure_pairs(
             for setting, transform in fits.items()
         ]
     )
-    subject.tell(f"{name}: scoring {len(pairs.gold_P):,} pairs")
+    fitting.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
     facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
     known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
     records += (
         {**record, **known.get(str(record.get("setting")), {})}
         for record in scores(pairs, cosine_SP, [*fits], scoring, facts)
     )
-    return Found(records, row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {})
+    maps = row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {}
+    return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
 
 
-def train_rows(subject: Subject, name: str, pairs: Pairs, layer: int, fitting: Fitting) -> Sample:
-    """Token rows of STS-B's train split, without the sentences that are scored.
+def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
+    """The sentences of STS-B's train split, without those that are scored.
 
     STS-B was selected from STS12 to STS17, so that its train split has sentences of their tests.
 
@@ -89,14 +91,13 @@ def train_rows(subject: Subject, name: str, pairs: Pairs, layer: int, fitting: F
         ValueError: nothing is left.
     """
     scored = set(pairs.sentences)
-    train = read_pairs(subject.source, PLACES[TRAIN].data_set, "train").sentences
+    train = read_pairs(source, PLACES[TRAIN].data_set, "train").sentences
     left = [text for text in train if text not in scored]
     if not left:
         raise ValueError(
             f"fit_on=train: every sentence of {TRAIN} train is scored in {name}; use fit_on=test"
         )
-    cloud = token_cloud(subject, f"{name}_fit", left, layer, fitting.max_rows)
-    return sample(cloud, fitting.max_rows, fitting.seed)
+    return left
 
 
 def scores(

@@ -1,54 +1,77 @@
-"""SST-2 with frozen features: rows transformed, pooled, and read by a linear head.
+"""SST-2 at one layer: frozen embeddings transformed, pooled, and read by a linear head.
 
 N rows, U sentences, D dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from isotrain.analysis.linear_probe import fit_logistic
-from isotrain.analysis.offline_isotropy.cloud import pooled, sample, token_cloud
+from isotrain.analysis.offline_isotropy.cloud import Clouds, pooled, sample
 from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, Fitting, shapes
 from isotrain.analysis.sts_sets import SST2
-from isotrain.analysis.types import Cell, Found, Record, Subject
+from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 from isotrain.record import CannotRunError
 from isotrain.tasks.sources import load_split
 from isotrain.tasks.sst2 import DATA
+from isotrain.types import Source
 
 
-def measure_sst2(
-    subject: Subject, layer: int, fitting: Fitting, max_train: int, l2: float
-) -> Found:
-    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+class Examples(NamedTuple):
+    """The examples of each split."""
 
-    Transforms and head are fitted on the training rows alone, `max_train` of them at most.
+    sentences: list[str]  # the different ones
+    sentence: Mapping[str, Tensor]  # number of the sentence of each example
+    label: Mapping[str, Tensor]
+
+
+def read_examples(source: Source, max_train: int, seed: int) -> Examples:
+    """Dev, test, and `max_train` training examples at most, drawn from the seed.
+
+    Raises:
+        CannotRunError: the training examples are of one class.
     """
-    splits = {split: load_split(subject.source, DATA, split) for split in ("train", "dev", "test")}
-    order = hashed_order(len(splits["train"]), fitting.seed)[:max_train].tolist()
+    splits = {split: load_split(source, DATA, split) for split in ("train", "dev", "test")}
+    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
     splits["train"] = [splits["train"][i] for i in order]
     texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
-    number = dict.fromkeys(text for own in texts.values() for text in own)
-    number = {text: i for i, text in enumerate(number)}
+    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
+    number = {text: i for i, text in enumerate(sentences)}
     at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
-    cloud = token_cloud(subject, SST2, list(number), layer)
-    rows = sample(cloud, fitting.max_rows, fitting.seed, among_U=np.unique(at["train"].numpy()))
-    fits = fitting.fits(rows.x_MD, f"{SST2} train")
-    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
-    records: list[Record] = []
-    for record in shapes(rows.x_MD, fits, facts):
-        records.append({**record, "n_sentences": rows.n_sentences})
     label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
     if len(set(label["train"].tolist())) < 2:
         raise CannotRunError(
             f"a linear head needs rows of two classes, and {len(label['train'])} training rows of "
             f"{SST2} have one; set analysis.max_train higher"
         )
+    return Examples(sentences, at, label)
+
+
+def measure_sst2(
+    examples: Examples, clouds: Clouds, fitting: Fitting, l2: float, layer: int
+) -> Found:
+    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+
+    Transforms and head are fitted on the training examples alone.
+    """
+    _, at, label = examples
+    cloud = clouds()[layer]
+    rows = sample(cloud, fitting.max_rows, fitting.seed, among_U=np.unique(at["train"].numpy()))
+    fits = fitting.fits(rows.x_MD, f"{SST2} train")
+    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
+    records: list[Record] = []
+    for record in shapes(rows.x_MD, fits, facts):
+        records.append({**record, "n_sentences": rows.n_sentences})
     for setting, transform in fits.items():
-        subject.tell(f"{SST2}: fitting a head on {setting}")
+        fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
         x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
         head = next(fit_logistic(x_UD[at["train"]], label["train"], [l2], one_scale=True))
         for split in ("dev", "test"):

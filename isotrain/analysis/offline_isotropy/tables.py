@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from isotrain.analysis.offline_isotropy.transforms import NONE
 from isotrain.analysis.sts_sets import PLACES, TEST_SETS
 from isotrain.analysis.types import Cell, Record, Table
 
-CLOUD = ("n_fitted", "n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance")
+CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance")
+MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
+MEAN = ("spearman", "pearson", "spearman_gain")  # what a mean over sets is taken of
 MEANINGS = {
     "all": "all: one correlation over all pairs of a set",
     "mean": "mean: over the subsets of a set, each counting once",
@@ -18,35 +20,44 @@ MEANINGS = {
 
 
 def result_tables(records: Sequence[Record], notes: Sequence[str]) -> Iterator[Table]:
-    """Spearman by set and aggregate; Pearson and gains of the first one; clouds, heads, subsets."""
-    own = of_kind(records, "similarity")
+    """Scores and isotropy by layer at a glance; then every set, cloud, head and subset."""
+    own, clouds = of_kind(records, "similarity"), of_kind(records, "cloud")
     told = [*(_scored(own) if own else ()), *_left_out(records), *notes]
+    first = [record for record in own if record["aggregate"] == own[0]["aggregate"]]
+    main = with_means(first)
     if own:
-        columns, rows = _by_set(own, "spearman")
-        title = "Spearman correlation of cosine and gold, times 100"
-        yield Table("spearman", title, columns, rows, told)
-        first = own[0]["aggregate"]
-        main = [record for record in own if record["aggregate"] == first]
-        columns, rows = _by_set(main, "pearson")
-        title = "Pearson correlation of cosine and gold, times 100"
-        yield Table("pearson", title, columns, rows)
-        main = [record for record in main if record["setting"] != NONE]
-        columns, rows = _by_set(main, "spearman_gain")
-        yield Table(
-            "gains",
-            "Gain in Spearman over none, times 100, ± its standard error",
-            columns,
-            rows,
-            (
-                "Standard errors are paired: both settings on the same resampled pairs. The mean "
-                "has none: STS-B holds pairs of the other sets.",
-            ),
-        )
-    yield _clouds(of_kind(records, "cloud"), () if own else told)
+        shown = [record for record in main if record["set"] in _main_sets(main)]
+        title = "Spearman × 100 by layer, with the gain over none"
+        yield _by_layer("layers", title, shown, _with_gain, notes=told)
+    yield _untransformed(clouds)
+    if own:
+        yield from _correlations(main)
+    if other := [record for record in own if record["aggregate"] != own[0]["aggregate"]]:
+        title = "Spearman of the other aggregates, times 100"
+        keys = ("aggregate", "set", "layer")
+        yield _by_layer("aggregates", title, with_means(other), _value("spearman"), keys)
+    yield _clouds(clouds, () if own else told)
     if heads := of_kind(records, "head"):
         yield _heads(heads)
     if subsets := of_kind(records, "subset"):
-        yield _subsets(subsets)
+        title = "Spearman of each subset, times 100"
+        of_subset = ("set", "subset", "n_pairs", "layer")
+        yield _by_layer("subsets", title, subsets, _value("spearman"), of_subset)
+
+
+def _correlations(main: Sequence[Record]) -> Iterator[Table]:
+    """Spearman, its gains and Pearson of every set."""
+    title = "Spearman correlation of cosine and gold, times 100"
+    yield _by_layer("spearman", title, main, _value("spearman"))
+    gained = [record for record in main if record["setting"] != NONE]
+    title = "Gain in Spearman over none, times 100, with its 95 % CI"
+    note = (
+        "CIs (± 1.96 standard errors) are paired: both settings on the same resampled pairs. The "
+        "mean has none: STS-B holds pairs of the other sets."
+    )
+    yield _by_layer("gains", title, gained, _gain, notes=[note])
+    title = "Pearson correlation of cosine and gold, times 100"
+    yield _by_layer("pearson", title, main, _value("pearson"))
 
 
 def of_kind(records: Sequence[Record], kind: str) -> list[Record]:
@@ -65,38 +76,86 @@ def sets_of(records: Sequence[Record]) -> list[str]:
     return [name for name in PLACES if name in found]
 
 
-def _by_set(own: Sequence[Record], column: str) -> tuple[list[str], list[list[Cell]]]:
-    """Settings down, sets across, and the mean over test sets where there are several."""
+def with_means(own: Sequence[Record]) -> list[Record]:
+    """The records, behind their means over the test sets where there are several of these.
+
+    An aggregate that some test set lacks has no mean: it would be one over other sets.
+    """
+    tests = [name for name in sets_of(own) if name in TEST_SETS]
+    groups: dict[tuple[Cell, ...], list[Record]] = {}
+    for record in own:
+        if record["set"] in tests:
+            key = (record["weights"], record["aggregate"], record["layer"], record["setting"])
+            groups.setdefault(key, []).append(record)
+    means: list[Record] = [
+        {
+            **dict(zip(("weights", "aggregate", "layer", "setting"), key, strict=True)),
+            "set": f"mean of {len(tests)} test sets",
+            **{name: sum(_number(one, name) for one in group) / len(group) for name in MEAN},
+        }
+        for key, group in groups.items()
+        if len(group) == len(tests) > 1
+    ]
+    return [*means, *own]
+
+
+def _main_sets(main: Sequence[Record]) -> list[Cell]:
+    """The mean over test sets, and STS-B or else the first set."""
+    names = list(dict.fromkeys(record["set"] for record in main))
+    return [name for name in names if name not in PLACES] + [_main_set(main)]
+
+
+def _main_set(own: Sequence[Record]) -> str:
     sets = sets_of(own)
-    tests = [name for name in sets if name in TEST_SETS]
-    keys = ["aggregate", "setting", "weights"][: 2 + (len(distinct(own, "weights")) > 1)]
-    value = {tuple(str(record[key]) for key in (*keys, "set")): record for record in own}
-    order = {key: n for n, key in enumerate(dict.fromkeys(found[:2] for found in value))}
-    rows: list[list[Cell]] = []
-    for key in sorted(dict.fromkeys(found[:-1] for found in value), key=lambda k: order[k[:2]]):
-        found = {name: value.get((*key, name)) for name in sets}
-        known = [_number(record, column) for name in tests if (record := found[name])]
-        cells: list[Cell] = [_cell(found[name], column) for name in sets]
-        if len(tests) > 1:
-            mean = sum(known) / len(known) if len(known) == len(tests) else None
-            is_gain = column.endswith("_gain")
-            cells.append(f"{mean:+.2f}" if is_gain and mean is not None else mean)
-        rows.append([*key, *cells])
-    last = [f"mean of {len(tests)} test sets"] if len(tests) > 1 else []
-    return [*keys, *sets, *last], rows
+    return MAIN if MAIN in sets else sets[0]
 
 
-def _cell(record: Record | None, column: str) -> Cell:
-    if record is None:
-        return None
-    value = _number(record, column)
-    if not column.endswith("_gain"):
-        return value
-    return f"{value:+.2f} ± {_number(record, f'{column}_error'):.2f}"
+def _by_layer(
+    name: str,
+    title: str,
+    own: Sequence[Record],
+    cell: Callable[[Record], Cell],
+    keys: Sequence[str] = ("set", "layer"),
+    notes: Sequence[str] = (),
+) -> Table:
+    """Sets and layers down, settings across."""
+    settings, several = distinct(own, "setting"), len(distinct(own, "weights")) > 1
+    rows: dict[tuple[Cell, ...], dict[str, Cell]] = {}
+    for record in own:
+        key = (*(record[key] for key in keys), record["weights"])
+        rows.setdefault(key, {})[str(record["setting"])] = cell(record)
+    order = {key: n for n, key in enumerate(dict.fromkeys(key[:-1] for key in rows))}
+    return Table(
+        name,
+        title,
+        [*keys, *(["weights"] if several else []), *settings],
+        [
+            [*(key if several else key[:-1]), *(rows[key].get(setting) for setting in settings)]
+            for key in sorted(rows, key=lambda key: order[key[:-1]])
+        ],
+        notes,
+    )
+
+
+def _value(column: str) -> Callable[[Record], Cell]:
+    return lambda record: _number(record, column)
+
+
+def _gain(record: Record) -> Cell:
+    error = _number(record, "spearman_gain_error")
+    gain = f"{_number(record, 'spearman_gain'):+.2f}"
+    return gain if math.isnan(error) else f"{gain} ± {1.96 * error:.2f}"
+
+
+def _with_gain(record: Record) -> Cell:
+    value = _number(record, "spearman")
+    if record["setting"] == NONE:
+        return f"{value:.1f}"
+    return f"{value:.1f} ({_number(record, 'spearman_gain'):+.1f})"
 
 
 def _number(record: Record, column: str) -> float:
-    value = record[column]
+    value = record.get(column)
     return float(value) if isinstance(value, int | float) else math.nan
 
 
@@ -125,62 +184,66 @@ def _left_out(records: Sequence[Record]) -> Iterator[str]:
         yield f"{name} has no {' and no '.join(distinct(mine, 'aggregate'))}: {reasons}."
 
 
+def _untransformed(own: Sequence[Record]) -> Table:
+    """How isotropic the layers of one set are before any transform."""
+    name = _main_set(own)
+    shown = [r for r in own if (r["set"], r["setting"]) == (name, NONE)]
+    return _isotropy(
+        "isotropy", f"Isotropy of the token embeddings of {name} by layer, untransformed", shown
+    )
+
+
 def _clouds(own: Sequence[Record], notes: Sequence[str]) -> Table:
-    several = len(distinct(own, "weights")) > 1
-    keys = ("set", "setting", *(("weights",) if several else ()), *CLOUD)
-    order = {key: n for n, key in enumerate(dict.fromkeys((r["set"], r["setting"]) for r in own))}
-    rows = sorted(own, key=lambda r: order[r["set"], r["setting"]])
+    """How isotropic every cloud is, before and after each transform."""
+    title = "Token embeddings before (none) and after each transform"
+    told = "n_fitted: rows the statistics come from; n_rows: rows measured (sst2: of train)."
+    return _isotropy("clouds", title, own, ("set", "layer", "setting", "n_fitted"), [told, *notes])
+
+
+def _isotropy(
+    name: str,
+    title: str,
+    own: Sequence[Record],
+    keys: Sequence[str] = ("layer",),
+    notes: Sequence[str] = (),
+) -> Table:
+    columns = [*keys, *(["weights"] if len(distinct(own, "weights")) > 1 else []), *CLOUD]
+    places = [tuple(record.get(key) for key in keys) for record in own]
+    order = {place: n for n, place in enumerate(dict.fromkeys(places))}
+    rows: list[list[Cell]] = [
+        [*(record.get(key) for key in columns), _less_chance(record)]
+        for _, record in sorted(zip(places, own, strict=True), key=lambda pair: order[pair[0]])
+    ]
     return Table(
-        "clouds",
-        "Token rows before (none) and after each transform",
-        keys,
-        [[record.get(key) for key in keys] for record in rows],
+        name,
+        title,
+        [*columns, "less_chance"],
+        rows,
         (
-            "n_fitted: rows the statistics come from; n_rows: rows measured (sst2: of train).",
             "ln_partition: ln I(W) over eigenvectors with both signs, 0 = isotropic; it depends on "
-            "N and the rms norm. chance: its median for Gaussian rows of the same N, D and norm.",
+            "N and the rms norm. chance: its median for Gaussian rows of the same N, D and norm; "
+            "less_chance: ln I(W) less that.",
             "isoscore: in [0, 1], 1 = isotropic; it does not see the mean, which mean_cosine does.",
             *notes,
         ),
     )
 
 
+def _less_chance(record: Record) -> Cell:
+    return _number(record, "ln_partition") - _number(record, "chance")
+
+
 def _heads(own: Sequence[Record]) -> Table:
-    keys = ("split", "setting", "weights", "n_train", "n_rows", "accuracy")
-    columns = keys if len(distinct(own, "weights")) > 1 else (*keys[:2], *keys[3:])
-    splits, settings = distinct(own, "split"), distinct(own, "setting")
-    rows = sorted(
-        own, key=lambda r: (splits.index(str(r["split"])), settings.index(str(r["setting"])))
-    )
-    return Table(
+    widest = max((_number(r, "accuracy_high") - _number(r, "accuracy_low")) / 2 for r in own)
+    return _by_layer(
         "sst2",
         "SST-2: accuracy of a linear head on frozen, mean-pooled features",
-        (*columns, "95 % interval"),
+        sorted(own, key=lambda record: distinct(own, "split").index(str(record["split"]))),
+        _value("accuracy"),
+        ("split", "n_train", "n_rows", "layer"),
         [
-            [
-                *(record[key] for key in columns),
-                f"{record['accuracy_low']:.4f} to {record['accuracy_high']:.4f}",
-            ]
-            for record in rows
+            "Logistic regression for each layer; transforms and head are fitted on train alone, "
+            f"nothing is selected. 95 % intervals (Wilson) are ± {widest:.3f} at most, not those "
+            "of differences; records.csv has each.",
         ],
-        (
-            "Logistic regression; transforms and head are fitted on train alone, nothing is "
-            "selected. Intervals: Wilson's, for other rows; not those of differences.",
-        ),
     )
-
-
-def _subsets(own: Sequence[Record]) -> Table:
-    """Spearman of each subset, settings across."""
-    settings, weights = distinct(own, "setting"), distinct(own, "weights")
-    value = {(r["set"], r["subset"], r["weights"], r["setting"]): r for r in own}
-    keys = dict.fromkeys((r["set"], r["subset"]) for r in own)
-    rows: list[list[Cell]] = []
-    for key in keys:
-        for weight in weights:
-            found = [value[(*key, weight, setting)] for setting in settings]
-            shown = [weight] if len(weights) > 1 else []
-            rows.append([*key, *shown, found[0]["n_pairs"], *(r["spearman"] for r in found)])
-    first = ["set", "subset", "weights"] if len(weights) > 1 else ["set", "subset"]
-    columns = [*first, "n_pairs", *settings]
-    return Table("subsets", "Spearman of each subset, times 100", columns, rows)

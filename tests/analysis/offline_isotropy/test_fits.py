@@ -45,7 +45,7 @@ def n_tokens(encoder):
 
 
 def cosines_of(analysis, subject, monkeypatch):
-    """Cosines `[S, P]` of STS12, by catching what is scored."""
+    """Cosines `[L, S, P]` of STS12, by catching what is scored."""
     caught = []
 
     def catch(pairs, cosine_SP, *rest):
@@ -56,7 +56,7 @@ def cosines_of(analysis, subject, monkeypatch):
         patched.setattr(offline_pairs, "scores", catch)
         for part in analysis.parts(subject):
             part.measure()
-    return caught[0]
+    return np.stack(caught)
 
 
 @pytest.mark.parametrize("fit_on", ["train", "test"])
@@ -71,21 +71,22 @@ def test_with_train_statistics_no_pair_depends_on_the_others(
     ]
     write(larger, "sts12", "test", pair_rows(5, 30) + more)
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sts12"], fit_on=fit_on)
-    few_SP = cosines_of(analysis, subject(root, "few"), monkeypatch)
-    many_SP = cosines_of(analysis, subject(larger, "many"), monkeypatch)[:, :30]
-    moved_S = np.abs(few_SP - many_SP).max(axis=1)
-    assert (moved_S[:2] < 1e-5).all()  # own_pooling and none
+    few_LSP = cosines_of(analysis, subject(root, "few"), monkeypatch)
+    many_LSP = cosines_of(analysis, subject(larger, "many"), monkeypatch)[:, :, :30]
+    moved_LS = np.abs(few_LSP - many_LSP).max(axis=2)
+    assert len(moved_LS) == 3
+    assert (moved_LS[:, :2] < 1e-5).all()  # own_pooling and none
     if fit_on == "train":
-        assert (moved_S < 1e-4).all()
+        assert (moved_LS < 1e-4).all()
     else:  # transductive, as published
-        assert (moved_S[2:] > 1e-3).all()
+        assert (moved_LS[:, 2:] > 1e-3).all()
 
 
 def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_tokens):
     overlapping = write_sets(tmp_path / "overlapping")
     both = pair_rows(1, 30) + pair_rows(2, 30)[:10]  # of dev and of test, beside its own
     write(overlapping, "stsb", "train", pair_rows(0, 30) + both)
-    choices = {"sets": ["stsb"], "fit_on": "train", "transforms": ["none", "mean"]}
+    choices = {"sets": ["stsb"], "layers": [2], "transforms": ["none", "mean"]}
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 5000}, **choices)
     n_fitted = [
         of(outcome_of(analysis, subject(own, name)), kind="cloud", setting="mean")[0]["n_fitted"]
@@ -100,7 +101,7 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
 def test_nothing_left_to_fit_on(root, subject, tmp_path):
     same = write_sets(tmp_path / "same")
     write(same, "stsb", "train", pair_rows(2, 30))
-    analysis = OfflineIsotropy(**SMALL, sets=["stsb"], fit_on="train")
+    analysis = OfflineIsotropy(**SMALL, sets=["stsb"])
     with pytest.raises(ValueError, match="every sentence of stsb train is scored in stsb"):
         outcome_of(analysis, subject(same))
 
@@ -108,8 +109,8 @@ def test_nothing_left_to_fit_on(root, subject, tmp_path):
 def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
     other = write_sets(tmp_path / "other")
     write(other, "sst2", "test", labelled_rows(8, 90))
-    few = ["none", "mean", "mean_pca", "kmeans_mean_pca"]
-    analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sst2"], transforms=few)
+    few = {"transforms": ["none", "mean", "mean_pca", "kmeans_mean_pca"], "layers": [2]}
+    analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sst2"], **few)
     found = [outcome_of(analysis, subject(own, own.name)) for own in (root, other)]
     n_train = n_tokens({row["sentence"] for row in labelled_rows(0, 30)})
     for one in found:
@@ -121,6 +122,16 @@ def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
         for key in {"cloud": ("isoscore", "ln_partition"), "head": ("accuracy",)}[kind]:
             values = ([r[key] for r in own] for own in (before, after))
             np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
+
+
+def test_fitted_on_train_unless_it_is_said(root, subject):
+    for choice, split in (({}, "stsb train"), ({"fit_on": "test"}, "stsb dev")):
+        analysis = OfflineIsotropy(**SMALL, sets=["stsb_dev"], layers=[0], **choice)
+        found = outcome_of(analysis, subject(root, split.replace(" ", "_")))
+        fitted = [r for r in found.records if r.get("setting") not in (None, "own_pooling", "none")]
+        assert {r["fitted_on"] for r in fitted} == {split}
+        note = next(iter(analysis.tables(found))).notes[-4]
+        assert ("the published protocol" in note) == (split == "stsb dev")
 
 
 def test_a_split_without_gold_is_not_scored(root, subject, tmp_path):
