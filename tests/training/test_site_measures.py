@@ -163,7 +163,9 @@ def offline(experiment, site):
 
 @pytest.mark.parametrize("task", ["rte", "stsb"])
 def test_a_run_logs_what_an_offline_pass_finds(built, task):
-    experiment = built(*LAYER, f"task={task}", "site=[pooled]", "data.eval_batch_size=5")
+    # CLS embeddings of a random encoder are nearly equal: differences of theirs are rounding.
+    options = (f"task={task}", "pooling=mean", "site=[pooled]", "data.eval_batch_size=5")
+    experiment = built(*LAYER, *options)
     found = logged(experiment)
     before, after, labels = offline(experiment, "pooled")
     layer = experiment.module.model.transforms["pooled"]
