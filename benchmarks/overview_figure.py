@@ -1,0 +1,74 @@
+"""Draw two runs side by side: isotropy of every layer over training, and the score below.
+
+    isotrain train task=stsb task.form=bi pooling=mean encoder=minilm source=local \
+        trainer.max_epochs=1 trainer.val_check_interval=15 isotropy=none          # the first run
+    isotrain train ... isotropy=cluster_pca                                       # the second
+    python benchmarks/overview_figure.py runs/stsb/none-* runs/stsb/cluster_pca-* docs/overview.png
+
+Reads `metrics.jsonl` and `result.json` of both folders. One colour scale; layer 0 is the embedding
+output. A run with an isotropy layer at `pooled` has the layer output as one more row on top.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from isotrain.keys import Place
+from isotrain.pages.rows import isotropy_places, layers_of, series
+from isotrain.results import read_result
+from isotrain.row_file import read_rows
+
+METRIC, VIEW = "mean_cosine", "mean"
+NAME = "mean cosine (0 = isotropic)"
+
+
+def isotropy(rows) -> tuple[list[float], list[str], np.ndarray]:
+    """Steps, names of layers, and the metric `[layers, steps]`; the layer output comes last."""
+    places = isotropy_places(rows, METRIC)
+    clouds = {name: Place(METRIC, name, VIEW) for name in layers_of(places, VIEW)}
+    if Place(METRIC, "pooled", "before") in places:
+        clouds["layer output"] = Place(METRIC, "pooled", "after")
+    curves = {name: dict(places[place]) for name, place in clouds.items()}
+    steps = sorted(next(iter(curves.values())))
+    return steps, list(curves), np.array([[c[step] for step in steps] for c in curves.values()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs=2, type=Path)
+    parser.add_argument("picture", type=Path)
+    given = parser.parse_args()
+    rows = [read_rows(folder / "metrics.jsonl") for folder in given.runs]
+    results = [read_result(folder) for folder in given.runs]
+    maps = [isotropy(one) for one in rows]
+    bounds = {"vmin": 0.0, "vmax": max(float(values.max()) for _, _, values in maps)}
+    figure = Figure(figsize=(8.6, 4.4), layout="constrained")
+    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[2.4, 1])
+    untrained = 100 * series(rows[0], results[0]["monitor"])[0][1]
+    for column, ((steps, names, values), result) in enumerate(zip(maps, results, strict=True)):
+        axis, below = axes[:, column]
+        heights = np.arange(len(names))
+        image = axis.pcolormesh(steps, heights, values, cmap="viridis_r", **bounds)
+        if names[-1] == "layer output":
+            axis.axhline(heights[-1] - 0.5, color="white", linewidth=2)
+        axis.set_title(f"isotropy={result['arm']}")
+        score = np.array(series(rows[column], result["monitor"]))
+        below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=3)
+        below.axhline(untrained, color="0.5", linewidth=1, linestyle=":")
+        below.set_xlabel("optimizer step")
+    longest = max((names for _, names, _ in maps), key=len)
+    labels = [name.replace("layer_0", "layer ") for name in longest]
+    axes[0, 0].set_yticks(np.arange(len(labels)), labels, fontsize=8)
+    axes[1, 0].set_ylabel("dev Spearman × 100", fontsize=8)
+    at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "fontsize": 7}
+    axes[1, 1].annotate("untrained encoder", (0.99, untrained), color="0.4", **at)
+    figure.colorbar(image, ax=axes[0], pad=0.01).set_label(NAME, fontsize=8)
+    figure.savefig(given.picture, dpi=160)
+
+
+if __name__ == "__main__":
+    main()
