@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests of numbers, which .ci/run repeats as an older CPU would compute.
+# Tests of numbers, which .ci/run repeats with the kernels of an older CPU.
 NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objectives tests/geometry \
-	tests/metrics tests/transforms tests/objectives tests/analysis tests/reporting tests/plugins \
-	tests/training/test_golden.py
+	tests/metrics tests/transforms tests/objectives tests/analysis tests/plugins \
+	$(addprefix tests/training/test_,golden.py site_measures.py extra_losses.py fine_tuning.py)
 
 .PHONY: demo test numeric campaign check bench venv clean
 

@@ -61,9 +61,10 @@ def main() -> None:
         below.axhline(untrained, color="0.5", linewidth=1, linestyle=":")
         below.set_xlabel("optimizer step")
     longest = max((names for _, names, _ in maps), key=len)
-    labels = [name.replace("layer_0", "layer ") for name in longest]
+    labels = [name.replace("layer_", "layer ").replace(" 0", " ") for name in longest]
     axes[0, 0].set_yticks(np.arange(len(labels)), labels, fontsize=8)
-    axes[1, 0].set_ylabel("dev Spearman × 100", fontsize=8)
+    name = results[0]["monitor"].partition("/")[2].replace("_", " ")
+    axes[1, 0].set_ylabel(f"dev {name} × 100", fontsize=8)
     at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "fontsize": 7}
     axes[1, 1].annotate("untrained encoder", (0.99, untrained), color="0.4", **at)
     figure.colorbar(image, ax=axes[0], pad=0.01).set_label(NAME, fontsize=8)

@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import time
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 
@@ -61,7 +62,9 @@ def pytest_configure(config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--sample", type=int, metavar="N", help="N of the tests, drawn by the commit")
+    parser.addoption(
+        "--sample", type=int, metavar="N", help="N tests, of as many files, drawn by the commit"
+    )
 
 
 @pytest.hookimpl(trylast=True)  # behind -m, which selects what is drawn from
@@ -70,9 +73,13 @@ def pytest_collection_modifyitems(config, items):
     n = config.getoption("--sample")
     if n is not None and n < len(items):
         commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True)
-        drawn = set(random.Random(commit.stdout).sample(range(len(items)), n))
-        config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i not in drawn])
-        items[:] = [x for i, x in enumerate(items) if i in drawn]
+        drawn, n_of = [], Counter()
+        for item in random.Random(commit.stdout).sample(items, len(items)):
+            drawn.append((n_of[item.path], item))  # the first of every file before any second
+            n_of[item.path] += 1
+        drawn = {item for _, item in sorted(drawn, key=lambda pair: pair[0])[:n]}
+        config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+        items[:] = [item for item in items if item in drawn]
     if not os.environ.get("ISOTRAIN_DATA_DIR"):
         for item in items:
             if item.get_closest_marker("real_data"):

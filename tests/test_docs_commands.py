@@ -20,7 +20,8 @@ from isotrain.config.compose import compose_run
 from isotrain.run import run
 from tests.docs_pages import ACTIONS, ROOT, RUN, commands, fences
 
-pytestmark = [pytest.mark.campaign, pytest.mark.filterwarnings("default")]  # of libraries, at first use
+# Warnings are of libraries, at first use.
+pytestmark = [pytest.mark.campaign, pytest.mark.filterwarnings("default")]
 
 TINY = ("encoder=tiny", "encoder.width=16", "source=local", "threads=1")
 TRAIN = (

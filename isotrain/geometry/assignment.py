@@ -59,9 +59,9 @@ def fit_anchors(
         return anchors, found.assignment_N
     energy_NK = _energy(x_ND, anchors)
     unit = energy_NK.gather(1, found.assignment_N[:, None]).mean()
-    # Where every row is on its anchor only rounding is left, of either sign: that is zero.
-    rounding = 64 * torch.finfo(x_ND.dtype).eps * energy_NK.max()
-    return anchors._replace(unit=torch.where(unit > rounding, unit, 0.0)), found.assignment_N
+    # With every row on its anchor, only the rounding of an energy is left, of either sign.
+    rounding = 4 * torch.finfo(x_ND.dtype).eps * energy_NK.max()
+    return anchors._replace(unit=torch.maximum(unit, rounding)), found.assignment_N
 
 
 def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:

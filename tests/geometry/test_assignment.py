@@ -95,9 +95,22 @@ def test_a_row_is_in_the_cluster_of_least_energy(assign, n, d, k, seed):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_on_their_anchors_have_no_unit_whatever_the_rounding(assign, dtype, scale, seed):
-    anchors, _ = anchors_of(scale * blobs(4, 6, 4, seed, dtype=dtype), 4, assign, seed)
-    assert float(anchors.unit) == 0.0
+def test_rows_on_their_anchors_belong_to_them_alone(assign, dtype, scale, seed):
+    """Their mean energy is rounding, of either sign, at any scale."""
+    x = scale * blobs(4, 6, 4, seed, dtype=dtype)
+    anchors, owner = anchors_of(x, 4, assign, seed)
+    own = torch.nn.functional.one_hot(owner, 4).to(dtype)
+    torch.testing.assert_close(memberships(x, anchors, 0.5), own)
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_softness_is_relative_also_to_a_small_scatter(scale):
+    """In float32, with clusters 2,000 times as far apart as they are wide."""
+    means = 10.0 * torch.eye(2, 8)[torch.arange(64) % 2]
+    x = means + 0.005 * torch.randn(64, 8, generator=seeded(1))
+    unit, scaled = (float(anchors_of(s * x, 2, "kmeans")[0].unit) for s in (1.0, scale))
+    assert unit == pytest.approx(8 * 0.005**2, rel=0.2)
+    assert scaled == pytest.approx(scale**2 * unit, rel=0.1)  # an energy of 2e-4 beside 200
 
 
 @over_ways

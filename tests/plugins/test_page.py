@@ -1,4 +1,4 @@
-"""The examples of docs/plugins.md, each run as it stands there, with the imports that it prints."""
+"""The examples of docs/plugins.md and README.md, each run as it stands there."""
 
 from __future__ import annotations
 
@@ -43,6 +43,27 @@ def measured_at(trainer):
     """Steps of the log with isotropy values, and the keys of the first."""
     rows = [row for row in trainer.state.log_history if any(map(place_of, row))]
     return [row["step"] for row in rows], {key for key in rows[0] if place_of(key)}
+
+
+def test_the_readme_whitens_and_logs_every_layer(classified, texts, tmp_path, monkeypatch):
+    from transformers import Trainer, TrainingArguments
+
+    page = PAGE.parents[1] / "README.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    args = TrainingArguments("out", max_steps=2, report_to=[])
+    trainer = Trainer(
+        classified["model"], args, train_dataset=classified["train"],
+        processing_class=classified["tokenizer"],
+    )  # fmt: skip
+    names = {"trainer": trainer, "texts": texts}
+    exec(compile(code, str(page), "exec"), names)
+    x, y = names["x"], names["y"]
+    assert y.mean(dim=0).abs().max() < 1e-4
+    assert torch.linalg.svdvals(y)[0] < 0.7 * torch.linalg.svdvals(x)[0]  # evened out
+    steps, keys = measured_at(trainer)
+    assert steps == [0, 2]
+    assert {"isotropy/mean_cosine/layer_02/tokens", "isotropy/n_rows/layer_00/mean"} <= keys
 
 
 def test_no_block_is_long_and_each_thing_of_the_readers_is_named_on_the_page():

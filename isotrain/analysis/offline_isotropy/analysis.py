@@ -34,8 +34,8 @@ ALL = "all"
 class OfflineIsotropy:
     """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
-    Each layer is transformed and scored on its own; the sentences are encoded once for all. A row
-    is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
+    Each layer is transformed and scored on its own; a set's sentences are encoded once for all.
+    A row is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
     the settings, `own_pooling` is the mean over all tokens with CLS and SEP, as the encoder's
     users take it; `none` leaves those two out, and gains are over it. Each different sentence
     counts once in the cloud. Statistics are fitted on one split alone and frozen: with

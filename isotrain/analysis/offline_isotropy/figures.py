@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -10,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from isotrain.analysis.offline_isotropy.tables import distinct, of_kind, with_means
+from isotrain.analysis.offline_isotropy.tables import distinct, number, of_kind, with_means
 from isotrain.analysis.offline_isotropy.transforms import RECIPES
 from isotrain.analysis.types import Picture, Record
 from isotrain.pages.panels import COLOURS
@@ -56,7 +55,7 @@ def _over_layers(own: Sequence[Record], column: str, ylabel: str) -> Figure:
         for weight, setting in product(weights, settings):
             where = (name, weight, setting)
             mine = [r for r in own if (r["set"], r["weights"], r["setting"]) == where]
-            _draw(axis, sorted(mine, key=lambda r: _number(r, "layer")), setting, column)
+            _draw(axis, sorted(mine, key=lambda r: number(r, "layer")), setting, column)
         axis.set_title(name, fontsize=9)
         axis.set_xlabel("layer", fontsize=8)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -76,13 +75,13 @@ def _over_layers(own: Sequence[Record], column: str, ylabel: str) -> Figure:
 
 
 def _draw(axis: Axes, own: Sequence[Record], setting: str, column: str) -> None:
-    layers = [_number(r, "layer") for r in own]
+    layers = [number(r, "layer") for r in own]
     is_before = any(r["weights"] == "before" for r in own)
     mark, colour = LOOKS[setting]
     axis.errorbar(
         layers,
-        [_number(r, column) for r in own],
-        yerr=[1.96 * _number(r, f"{column}_error") for r in own],
+        [number(r, column) for r in own],
+        yerr=[1.96 * number(r, f"{column}_error") for r in own],
         fmt=mark,
         linestyle="--" if is_before else "-",
         color=colour,
@@ -92,10 +91,5 @@ def _draw(axis: Axes, own: Sequence[Record], setting: str, column: str) -> None:
         label=f"{setting}, before" if is_before else setting,
     )
     if column == "ln_partition":
-        chance = [_number(r, "chance") for r in own]
+        chance = [number(r, "chance") for r in own]
         axis.plot(layers, chance, color=colour, linestyle=":", linewidth=0.8)
-
-
-def _number(record: Record, column: str) -> float:
-    value = record.get(column)
-    return float(value) if isinstance(value, int | float) else math.nan

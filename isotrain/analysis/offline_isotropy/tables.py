@@ -91,7 +91,7 @@ def with_means(own: Sequence[Record]) -> list[Record]:
         {
             **dict(zip(("weights", "aggregate", "layer", "setting"), key, strict=True)),
             "set": f"mean of {len(tests)} test sets",
-            **{name: sum(_number(one, name) for one in group) / len(group) for name in MEAN},
+            **{name: sum(number(one, name) for one in group) / len(group) for name in MEAN},
         }
         for key, group in groups.items()
         if len(group) == len(tests) > 1
@@ -138,23 +138,24 @@ def _by_layer(
 
 
 def _value(column: str) -> Callable[[Record], Cell]:
-    return lambda record: _number(record, column)
+    return lambda record: number(record, column)
 
 
 def _gain(record: Record) -> Cell:
-    error = _number(record, "spearman_gain_error")
-    gain = f"{_number(record, 'spearman_gain'):+.2f}"
+    error = number(record, "spearman_gain_error")
+    gain = f"{number(record, 'spearman_gain'):+.2f}"
     return gain if math.isnan(error) else f"{gain} ± {1.96 * error:.2f}"
 
 
 def _with_gain(record: Record) -> Cell:
-    value = _number(record, "spearman")
+    value = number(record, "spearman")
     if record["setting"] == NONE:
         return f"{value:.1f}"
-    return f"{value:.1f} ({_number(record, 'spearman_gain'):+.1f})"
+    return f"{value:.1f} ({number(record, 'spearman_gain'):+.1f})"
 
 
-def _number(record: Record, column: str) -> float:
+def number(record: Record, column: str) -> float:
+    """A number of a record; NaN where it has none."""
     value = record.get(column)
     return float(value) if isinstance(value, int | float) else math.nan
 
@@ -164,7 +165,7 @@ def _scored(own: Sequence[Record]) -> Iterator[str]:
     pairs = {str(r["set"]): r["n_pairs"] for r in own}
     yield "Pairs: " + ", ".join(f"{name} {pairs[name]:,}" for name in sets_of(own)) + "."
     yield "; ".join(MEANINGS[name] for name in distinct(own, "aggregate")) + "."
-    errors = [e for r in own if math.isfinite(e := _number(r, "spearman_error"))]
+    errors = [e for r in own if math.isfinite(e := number(r, "spearman_error"))]
     if errors:
         yield f"Standard errors (bootstrap over pairs): {min(errors):.2f} to {max(errors):.2f}."
     if n_cut := {str(r["set"]): r["n_sentences_cut"] for r in own if r["n_sentences_cut"]}:
@@ -230,11 +231,11 @@ def _isotropy(
 
 
 def _less_chance(record: Record) -> Cell:
-    return _number(record, "ln_partition") - _number(record, "chance")
+    return number(record, "ln_partition") - number(record, "chance")
 
 
 def _heads(own: Sequence[Record]) -> Table:
-    widest = max((_number(r, "accuracy_high") - _number(r, "accuracy_low")) / 2 for r in own)
+    widest = max((number(r, "accuracy_high") - number(r, "accuracy_low")) / 2 for r in own)
     return _by_layer(
         "sst2",
         "SST-2: accuracy of a linear head on frozen, mean-pooled features",

@@ -245,7 +245,7 @@ def assert_same(records, expected):
         for key in {**record, **other}:
             value = other[key]
             if isinstance(value, float):
-                slack = 0.1 if key.startswith("spearman") else 1e-3
+                slack = 0.05 if key.startswith("spearman") else 0.0 if key == "partition" else 1e-3
                 value = pytest.approx(value, rel=1e-3, abs=slack, nan_ok=True)
             assert record[key] == value, key
 
@@ -259,6 +259,8 @@ def test_layers_in_one_call_are_those_of_one_layer_a_call(whole, root, subject):
         prefix = f"as given/layer_{layer:02d}/"
         arrays = {key: a for key, a in whole.arrays.items() if key.startswith(prefix)}
         assert arrays.keys() == alone.arrays.keys()
+        for key, array in arrays.items():
+            np.testing.assert_allclose(alone.arrays[key], array, atol=1e-4)
 
 
 def test_layers_stand_in_the_order_asked_for(root, subject):
