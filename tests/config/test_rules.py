@@ -96,7 +96,7 @@ def test_a_batch_is_refused_exactly_where_the_arithmetic_says_so(layered, **keys
         assert "isotropy.stats=queue" in found[0]
 
 
-@given(**sizes)
+@given(**{**sizes, "batch": st.integers(1, 12), "min_rows": st.integers(6, 12)})  # few enough
 @settings(max_examples=40, phases=[Phase.generate])
 def test_the_batch_size_that_is_told_is_enough_and_the_smallest(layered, **keys):
     """With min_rows the size that is told can be refused in turn (published: 4, 8, 10)."""
