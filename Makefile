@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 # Tests of numbers, which .ci/run repeats with the kernels of an older CPU.
 NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objectives tests/geometry \
 	tests/metrics tests/transforms tests/objectives tests/analysis tests/plugins \
+	tests/conf/test_contracts.py \
 	$(addprefix tests/training/test_,golden.py site_measures.py extra_losses.py fine_tuning.py)
 
 .PHONY: demo test numeric campaign check bench venv clean

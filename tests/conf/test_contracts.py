@@ -181,7 +181,8 @@ def test_a_row_that_is_not_finite_stays_out_of_statistics_and_queue(layer, bad):
     layer.stats = "batch"
     expected = layer.train()(x[keep])
     x[31, 1] = bad
-    assert torch.equal(layer(x)[keep], expected)
+    gap = (layer(x)[keep] - expected).detach().abs().max()  # 32 rows and 31 round differently
+    assert float(gap / expected.detach().square().mean().sqrt()) < 1e-5
     layer.observe(x)
     if layer.has_statistics:
         assert len(layer.queue.rows()) == 31

@@ -123,7 +123,8 @@ def test_two_processes_agree_with_one(small, tmp_path, name):
     for key in state1:
         if not key.endswith("attention.self.key.bias"):  # softmax ignores it
             gap = (state1[key].double() - state2[key].double()).norm()
-            assert gap <= 1e-9 * state1[key].double().norm().clamp_min(1e-6), key
+            # The gradient of the last norm's bias is zero, but for rounding.
+            assert gap <= 1e-9 * state1[key].double().norm().clamp_min(1e-4), key
     for row1, row2 in zip(rows1, rows2, strict=True):
         assert row1.keys() == row2.keys()
         for key in row1.keys() - {"time_s"}:
