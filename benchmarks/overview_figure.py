@@ -55,6 +55,8 @@ def main() -> None:
         image = axis.pcolormesh(steps, heights, values, cmap="viridis_r", **bounds)
         if names[-1] == "layer output":
             axis.axhline(heights[-1] - 0.5, color="white", linewidth=2)
+        else:
+            axis.text(np.mean(steps), len(names), "no layer", ha="center", va="center", fontsize=8)
         axis.set_title(f"isotropy={result['arm']}")
         score = np.array(series(rows[column], result["monitor"]))
         below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=3)
@@ -66,7 +68,7 @@ def main() -> None:
     name = results[0]["monitor"].partition("/")[2].replace("_", " ")
     axes[1, 0].set_ylabel(f"dev {name} × 100", fontsize=8)
     at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "fontsize": 7}
-    axes[1, 1].annotate("untrained encoder", (0.99, untrained), color="0.4", **at)
+    axes[1, 1].annotate("before fine-tuning", (0.99, untrained), color="0.4", **at)
     figure.colorbar(image, ax=axes[0], pad=0.01).set_label(NAME, fontsize=8)
     figure.savefig(given.picture, dpi=160)
 
