@@ -27,6 +27,7 @@ TINY = ("encoder=tiny", "encoder.width=16", "source=local", "threads=1")
 TRAIN = (
     *TINY,
     *("trainer.accelerator=cpu", "trainer.max_epochs=1", "trainer.max_steps=2"),
+    "trainer.val_check_interval=1.0",
     *("data.batch_size=8", "data.eval_batch_size=32", "monitor.max_rows=64", "report=false"),
 )
 SWEEP = (*TRAIN, "seed=0", "site=[pooled]", "optimizer.lr=1e-3")
