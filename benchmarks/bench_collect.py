@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrain.config.compose import plain
-from isotrain.predictions import Predictions, write_predictions
-from isotrain.results import read_result, write_json
+from isotrain.runs.files import Predictions, read_result, write_json, write_predictions
 from isotrain.study.definition import load_study
 from isotrain.study.plan import Job, plan_jobs
 

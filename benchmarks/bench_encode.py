@@ -32,7 +32,7 @@ from isotrain.analysis.sts_sets import PLACES, read_pairs
 from isotrain.analysis.types import Subject
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.on_disk import packaged_folder
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 
 BATCH, LENGTH = 32, 128
 SIZES = (2_000, 16_000)  # sentences of the two corpora

@@ -23,7 +23,7 @@ from isotrain.build import build
 from isotrain.config.compose import compose_run
 from isotrain.encoders.freezing import set_trainable
 from isotrain.run import quiet
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.module import FineTuning
 from isotrain.types import Batch
 
 ARMS = {"none": ["freezing=none"], "embeddings": ["freezing=embeddings"]} | {

@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 
 from isotrain import run as run_module
 from isotrain.config.compose import compose_run
-from isotrain.training import checkpoints
+from isotrain.training.callbacks import resume as checkpoints
 
 OVERRIDES = (
     *("encoder=tiny", "source=demo", "task=wic", "threads=1", "trainer.accelerator=cpu"),

@@ -26,7 +26,7 @@ import torch
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
 from isotrain.run import quiet
-from isotrain.training.watched_rows import WatchedRows
+from isotrain.training.monitor.sampling import WatchedRows
 from isotrain.types import Batch, ModelOutput
 
 BASE = ("encoder=minilm", "source=local", "isotropy=none", "trainer.max_epochs=1")

@@ -19,9 +19,9 @@ import torch
 
 from isotrain.build import build
 from isotrain.config.compose import compose_run
-from isotrain.model import IsotropicModel
+from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.module import FineTuning
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, Task
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from isotrain.config.compose import compose_run, conf_folder
 from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
-from isotrain.model import IsotropicModel, reads_labels
+from isotrain.model.isotropic_model import IsotropicModel, reads_labels
 from isotrain.run import quiet
 from isotrain.training.optim import parameter_groups
 

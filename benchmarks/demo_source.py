@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
 from isotrain.config.compose import compose_run
 from isotrain.run import run
-from isotrain.tasks.demo import DemoSource
+from isotrain.tasks.data.demo_generator import DemoSource
 
 EPOCHS = {"rte": 2, "wic": 1, "stsb": 1}
 

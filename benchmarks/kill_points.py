@@ -25,12 +25,11 @@ from typing import Any
 import torch
 
 from isotrain.config.compose import compose_run, run_folder
-from isotrain.results import read_result
-from isotrain.row_file import read_rows
 from isotrain.run import run
-from isotrain.training import checkpoints
-from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.row_log import RowLog
+from isotrain.runs.files import read_result, read_rows
+from isotrain.training.callbacks import resume as checkpoints
+from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.module import FineTuning
 
 SHARED = (
     *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1", "report=false"),

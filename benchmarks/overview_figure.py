@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.keys import Place
 from isotrain.pages.rows import isotropy_places, layers_of, series
-from isotrain.results import read_result
-from isotrain.row_file import read_rows
+from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.keys import Place
 
 METRIC, VIEW = "mean_cosine", "mean"
 NAME = "mean cosine (0 = isotropic)"

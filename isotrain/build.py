@@ -25,25 +25,18 @@ from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
-from isotrain.keys import headline_of
-from isotrain.model import IsotropicModel
-from isotrain.own_draws import own_draws
-from isotrain.tasks.changes import Changes, check_changes
-from isotrain.training.checkpoints import AtomicFiles, Checkpoints
-from isotrain.training.data import TaskData
-from isotrain.training.degenerate import Variety
-from isotrain.training.extra_losses import ExtraLosses, check_reads
-from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.isotropy_monitor import IsotropyMonitor
-from isotrain.training.kept_predictions import KeptPredictions
-from isotrain.training.optim import count_parameters
-from isotrain.training.phases import check_plan, ever, reached
-from isotrain.training.plan_rules import check_effects, check_fresh_blocks, warn_of_head
-from isotrain.training.progress import Progress
-from isotrain.training.reach import freeze_above, highest_read, within_reach
-from isotrain.training.same_config import SameConfig, process_rank
-from isotrain.training.selection import Selection
-from isotrain.trials import (
+from isotrain.geometry.rng import own_draws
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.runs.keys import headline_of
+from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.training.callbacks.best_checkpoint import Selection
+from isotrain.training.callbacks.predictions import KeptPredictions, Variety
+from isotrain.training.callbacks.progress_bar import Progress
+from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
+from isotrain.training.callbacks.same_config import SameConfig, process_rank
+from isotrain.training.checks import (
+    check_effects,
+    check_fresh_blocks,
     check_gradients,
     check_labels,
     check_memories,
@@ -52,7 +45,21 @@ from isotrain.trials import (
     trained_heights,
     try_metrics,
     try_optimizer,
+    warn_of_head,
 )
+from isotrain.training.data import TaskData
+from isotrain.training.extra_losses import ExtraLosses, check_reads
+from isotrain.training.freezing import (
+    check_plan,
+    ever,
+    freeze_above,
+    highest_read,
+    reached,
+    within_reach,
+)
+from isotrain.training.module import FineTuning
+from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.optim import count_parameters
 from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
 
 

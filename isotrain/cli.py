@@ -22,12 +22,11 @@ from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, re
 from isotrain.config.processes import n_processes
 from isotrain.config.schema import register
 from isotrain.config.sweep import check_sweep, is_search
-from isotrain.files import file_mistakes
-from isotrain.jobs import COMMAND, JOB, own_environment, watch_parent
-from isotrain.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
-from isotrain.progress import launched, working
-from isotrain.refusals import FAILED, REFUSED, refused, tell
-from isotrain.whole_files import replace_text
+from isotrain.console import FAILED, REFUSED, launched, refused, tell, working
+from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
+from isotrain.jobs.process import COMMAND, JOB, own_environment, watch_parent
+from isotrain.requirements import file_mistakes
+from isotrain.runs.files import replace_text
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 
@@ -49,7 +48,7 @@ MAINS = {  # commands of their own: each has a main(arguments) that gives the ex
     "analyze": "isotrain.analysis.command",
     "collect": "isotrain.reporting.collect_command",
     "tune": "isotrain.tune.command",
-    "report": "isotrain.report",
+    "report": "isotrain.pages.report_command",
     "export": "isotrain.export.command",
     "doctor": "isotrain.doctor.command",
 }
@@ -199,8 +198,8 @@ def _run(job: RunJob) -> Path | None:
 @contextmanager
 def _failures_as_sentences() -> Iterator[None]:
     """Tell what a run raises, and note its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
-    from isotrain.record import CannotRunError, StorageError
-    from isotrain.training.faults import NonFiniteError
+    from isotrain.runs.record import CannotRunError, StorageError
+    from isotrain.training.callbacks.non_finite import NonFiniteError
 
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         yield

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, run_folder
 from isotrain.config.written import key_of
-from isotrain.files import file_mistakes
-from isotrain.pages.summary import FILES, print_layers, say
-from isotrain.refusals import install
+from isotrain.console import install, say
+from isotrain.pages.summary import FILES, print_layers
+from isotrain.requirements import file_mistakes
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")
@@ -48,10 +48,9 @@ def demo(overrides: Sequence[str]) -> None:
         CannotRunError: as `run`.
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
-    from isotrain.record import CannotRunError
-    from isotrain.results import read_result
-    from isotrain.row_file import read_rows
     from isotrain.run import run, with_threads
+    from isotrain.runs.files import read_result, read_rows
+    from isotrain.runs.record import CannotRunError
 
     fallback: list[str] = []
     scores, rows, folders = {}, {}, {}

@@ -17,15 +17,15 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build, data_revision
-from isotrain.config.redaction import redacted
 from isotrain.config.rules import check
+from isotrain.console import say, working
 from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.pages.summary import print_summary, say
-from isotrain.progress import working
-from isotrain.record import CannotRunError, StorageError, check_writable, storage_failure
+from isotrain.pages.summary import print_summary
 from isotrain.run_folder import RunFolder
-from isotrain.training.loggers import close_loggers, open_loggers
-from isotrain.training.phase_report import describe
+from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
+from isotrain.runs.secrets import redacted
+from isotrain.training.freezing import describe
+from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 
 
 def run(

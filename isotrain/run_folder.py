@@ -11,17 +11,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
-from isotrain.config.redaction import redacted
-from isotrain.keys import headline_of, metric_of, place_of
-from isotrain.pages.summary import print_changes, print_phases, print_start, print_summary, say
-from isotrain.record import CannotRunError, code_changes, environment, owned
-from isotrain.results import read_result, write_json
-from isotrain.row_file import read_rows
-from isotrain.training.checkpoints import load_resume_point
-from isotrain.training.degenerate import degenerate
-from isotrain.training.faults import NonFiniteError
-from isotrain.training.same_config import process_rank
-from isotrain.training.selection import lost_selection
+from isotrain.console import print_changes, print_phases, print_start, say
+from isotrain.pages.summary import print_summary
+from isotrain.runs.files import read_result, read_rows, write_json
+from isotrain.runs.keys import headline_of, metric_of, place_of
+from isotrain.runs.record import CannotRunError, code_changes, environment, owned
+from isotrain.runs.secrets import redacted
+from isotrain.training.callbacks.best_checkpoint import lost_selection
+from isotrain.training.callbacks.non_finite import NonFiniteError
+from isotrain.training.callbacks.predictions import degenerate
+from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.callbacks.same_config import process_rank
 
 OF_A_TRY = (
     *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),

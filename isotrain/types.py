@@ -145,7 +145,7 @@ class RowMetric(Protocol):
 class Objective(Protocol):
     """An extra loss on what the model has of a batch, in one or more views (forward passes).
 
-    It reads the places that `reads` names (see `isotrain/places.py`; the pooled vectors, without
+    It reads the places that `reads` names (see `isotrain/runs/keys.py`; the pooled vectors, without
     it): `views[v][r]` is what view v has there, `[B, P, D]` for vectors and `[N, D]` for tokens,
     in float32 at least, and with several processes the rows of all of them. It may have
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.rows import hash_ids
-from isotrain.training.isotropy_monitor import IsotropyMonitor
+from isotrain.training.monitor.callback import IsotropyMonitor
 
 NO_WORD = -1
 

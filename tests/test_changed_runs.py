@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.runs.files import read_rows
+from isotrain.training.module import FineTuning
 from tests.parts import WITHOUT_LOSS
 
 WHOLE = {"entailment": 1500, "not_entailment": 1500}

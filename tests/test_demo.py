@@ -13,7 +13,7 @@ from isotrain import cli
 from isotrain import demo as demo_module
 from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import minilm
-from isotrain.record import CannotRunError, StorageError
+from isotrain.runs.record import CannotRunError, StorageError
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def loaded_by(module):
     "modules",
     [
         "isotrain.metrics.isoscore, isotrain.transforms.cluster_pca, isotrain.objectives.cosreg, "
-        "isotrain.model, isotrain.poolers, isotrain.heads"
+        "isotrain.model.isotropic_model, isotrain.model.pooling, isotrain.model.heads"
     ],
 )
 def test_the_pure_core_needs_torch_alone(modules):

@@ -12,9 +12,9 @@ import torch
 
 from isotrain import run as run_module
 from isotrain.config.compose import run_folder as folder_of
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.snapshots import read_snapshots
+from isotrain.runs.files import read_rows
+from isotrain.runs.snapshots import read_snapshots
 
 
 def run_folder(cfg, arm):
@@ -254,7 +254,7 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
 def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
     composed, small, tmp_path, monkeypatch
 ):
-    from isotrain.training.fine_tuning import FineTuning
+    from isotrain.training.module import FineTuning
 
     cfg = composed(*small, "task=rte", "trainer.max_steps=3", f"output_dir={tmp_path}")
     original = FineTuning.training_step
@@ -302,7 +302,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_gives_the_signal_handlers_back(composed, small, tmp_path, monkeypatch, fails):
-    from isotrain.training.fine_tuning import FineTuning
+    from isotrain.training.module import FineTuning
 
     cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -523,7 +523,7 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
 
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):
-    from isotrain.training.fine_tuning import FineTuning
+    from isotrain.training.module import FineTuning
 
     base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
     run(composed(*base), "none")
@@ -552,7 +552,7 @@ def test_options_of_the_trainer_for_a_quick_look(composed, small, tmp_path, opti
 def test_data_that_changed_since_are_told_and_never_mixed(
     composed, small, tmp_path, write_fixture_data, monkeypatch
 ):
-    from isotrain.training.fine_tuning import FineTuning
+    from isotrain.training.module import FineTuning
 
     root = write_fixture_data(tmp_path / "rows")
     base = (*small, f"source.root={root}", "task=rte", "metric=[]", "checkpoint.every_steps=2")

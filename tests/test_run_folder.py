@@ -7,10 +7,10 @@ import json
 import pytest
 
 from isotrain import run_folder
-from isotrain.record import CannotRunError
-from isotrain.results import read_result, write_json
 from isotrain.run_folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
-from isotrain.training.faults import NonFiniteError
+from isotrain.runs.files import read_result, write_json
+from isotrain.runs.record import CannotRunError
+from isotrain.training.callbacks.non_finite import NonFiniteError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain import multirun
 from isotrain.config.compose import RunJob
 from isotrain.config.sweep import check_sweep, n_jobs, with_sweeps
-from isotrain.devices import device_for
+from isotrain.jobs import multirun
+from isotrain.jobs.devices import device_for
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf" / "sweep"

@@ -14,14 +14,14 @@ from isotrain.objectives.alignment import Alignment
 from isotrain.objectives.cosreg import CosReg
 from isotrain.objectives.simcse import SimCSE
 from isotrain.objectives.supcon import SupCon
-from isotrain.transforms.batch_norm import BatchNorm
-from isotrain.trials import (
+from isotrain.training.checks import (
     check_gradients,
     check_labels,
     check_memories,
     check_views,
     trained_heights,
 )
+from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.types import Example
 
 

@@ -15,10 +15,9 @@ from omegaconf import DictConfig
 from isotrain.config.analysis import mistakes_in_analysis
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.several_runs import names, text_of
+from isotrain.console import FAILED, refused, tell, working
 from isotrain.encoders.finished_run import start_file
-from isotrain.files import encoder_mistakes
-from isotrain.progress import working
-from isotrain.refusals import FAILED, refused, tell
+from isotrain.requirements import encoder_mistakes
 
 HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value …]
 
@@ -94,7 +93,7 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
     """Measure, and tell what came of it; HYDRA_FULL_ERROR=1 shows a traceback."""
     with working("importing torch and transformers"):
         from isotrain.analysis.run import analyze
-        from isotrain.record import CannotRunError
+        from isotrain.runs.record import CannotRunError
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         folder, wrong = analyze(cfg, arguments)
     else:

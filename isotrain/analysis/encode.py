@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.types import Subject
+from isotrain.runs.files import replace_text
 from isotrain.types import Batch
-from isotrain.whole_files import replace_text
 
 FLUSH_S = 5.0  # between two notes of how far the rows on disk are
 CHUNK = 1024  # sentences that are tokenised at a time

@@ -13,10 +13,10 @@ from typing import Any
 
 from isotrain.analysis.published import Beside, described
 from isotrain.analysis.types import Analysis, Cell, Outcome, Record, Table
+from isotrain.console import say
 from isotrain.pages.analysis_page import PageTable, Shown, write_analysis_page
-from isotrain.pages.summary import say
 from isotrain.reporting.markdown import aligned
-from isotrain.whole_files import replace_text
+from isotrain.runs.files import replace_text
 
 DIGITS = 4  # of a number in a table to read; CSV files have them all
 MOST_PRINTED = 40  # rows of a table in a terminal

@@ -26,12 +26,11 @@ from isotrain.analysis.types import Analysis, Part, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder, made
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
-from isotrain.config.redaction import redacted
+from isotrain.console import duration, say, working
 from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.pages.summary import say
-from isotrain.progress import duration, working
-from isotrain.record import CODE, CannotRunError, check_writable, code_changes, environment
-from isotrain.results import write_json
+from isotrain.runs.files import write_json
+from isotrain.runs.record import CODE, CannotRunError, check_writable, code_changes, environment
+from isotrain.runs.secrets import redacted
 from isotrain.types import Encoder, Source
 
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.written import key_of
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
 
 
 def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig:

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from isotrain.analysis.types import Found, Outcome, Record
-from isotrain.record import owned
-from isotrain.results import as_json, read_result, write_json
-from isotrain.whole_files import replacing
+from isotrain.runs.files import as_json, read_result, replacing, write_json
+from isotrain.runs.record import owned
 
 
 class Store:

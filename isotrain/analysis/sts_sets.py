@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isotrain.record import CannotRunError
-from isotrain.tasks import sst2, sts
-from isotrain.tasks.sources import DataSet, load_split
+from isotrain.analysis import sst2_data_set as sst2
+from isotrain.analysis import sts_data_sets as sts
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import DataSet, load_split
 from isotrain.types import Row, Source
 
 SUBSET = "file"  # field of a row that names its subset

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from isotrain.record import CannotRunError
-from isotrain.tasks.sources import DataSet
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import DataSet
 
 TOKEN, VECTOR, LAYER, SENTENCE = "token", "vector", "layer", "sentence"  # columns of a parquet file
 BATCH = 16_384  # rows of a parquet file that are read at a time

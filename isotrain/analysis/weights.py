@@ -14,7 +14,7 @@ from isotrain.analysis.start import result_of
 from isotrain.encoders.finished_run import sha256_of
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
-from isotrain.own_draws import own_draws
+from isotrain.geometry.rng import own_draws
 from isotrain.types import Encoder
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"

@@ -10,7 +10,7 @@ import numpy as np
 from isotrain.analysis.encode import Spans, Tokens, tokenise
 from isotrain.analysis.pair_tokens import tokenise_pairs
 from isotrain.geometry.groups import hashed_order
-from isotrain.tasks.encoding import Form
+from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.wic import WiC
 from isotrain.types import Row, Source
 

@@ -11,8 +11,8 @@ from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.arguments import Bounds
 from isotrain.config.binding import binding_mistakes
-from isotrain.config.redaction import literal_secrets
 from isotrain.config.targets import is_allowed, targets
+from isotrain.runs.secrets import literal_secrets
 
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 

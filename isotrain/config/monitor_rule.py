@@ -7,7 +7,7 @@ from typing import Any
 
 from isotrain.config.reading import signature
 from isotrain.config.targets import is_allowed
-from isotrain.keys import EXTRAS, grouped_by, metric_of
+from isotrain.runs.keys import EXTRAS, grouped_by, metric_of
 
 OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
 

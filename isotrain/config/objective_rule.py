@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from isotrain.config.read_points import place
 from isotrain.config.reading import class_constant
-from isotrain.places import place
 
 
 def objective_mistakes(content: dict[str, Any]) -> list[str]:

@@ -33,10 +33,10 @@ def is_allowed(target: str) -> bool:
 
     Either it matches `ALLOWED_TARGETS`, or it is a public function or class that a module of
     `PARTS`, or of a package in the environment's `ISOTRAIN_ALLOW` (comma-separated), defines
-    itself: a name that is only imported there, such as `isotrain.poolers.torch.load`, is not. A
-    configuration file can never widen the list.
+    itself: a name that is only imported there, such as `isotrain.model.pooling.torch.load`, is
+    not. A configuration file can never widen the list.
 
-    >>> is_allowed("isotrain.poolers.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
+    >>> is_allowed("isotrain.model.pooling.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
     (True, False)
     """
     if any(re.fullmatch(pattern, target) for pattern in ALLOWED_TARGETS):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from isotrain.config.redaction import redacted
+from isotrain.console import FAILED, refused
 from isotrain.doctor.line import Line
-from isotrain.refusals import FAILED, refused
+from isotrain.runs.secrets import redacted
 
 HELP = """isotrain doctor [--network] [--json] [output_dir=DIR]: what is here, and what is not
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from isotrain.devices import VISIBLE, cuda_devices
+from isotrain.console import install
 from isotrain.doctor.line import Line
-from isotrain.refusals import install
+from isotrain.jobs.devices import VISIBLE, cuda_devices
 
 LEAST_MEMORY, LEAST_DISK = 2.0, 1.0  # GiB, below which a line says so
 GIB = 1 << 30

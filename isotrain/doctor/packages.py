@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from isotrain.console import install
 from isotrain.doctor.line import Line
-from isotrain.refusals import install
 
 OLDEST = (3, 11)
 SHOWN = ("torch", "pytorch-lightning", "transformers", "datasets", "hydra-core", "wandb")

@@ -11,13 +11,13 @@ from urllib.request import Request, urlopen
 
 from omegaconf import OmegaConf
 
+from isotrain.config.environment import HUB_OFF, is_on
 from isotrain.config.reading import class_calls
 from isotrain.config.several_runs import names, shipped
+from isotrain.console import install
 from isotrain.doctor.line import Line
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
-from isotrain.refusals import install
-from isotrain.switches import HUB_OFF, is_on
-from isotrain.tasks.sources import SPLITS, DataSet, HubSource, LocalSource
+from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 TIMEOUT_S = 3.0  # of the hub

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from isotrain.config.environment import has_wandb_key
 from isotrain.doctor.line import Line
-from isotrain.switches import has_wandb_key
 
 
 def tracking() -> Iterator[Line]:

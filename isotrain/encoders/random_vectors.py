@@ -16,7 +16,7 @@ from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.tokenizers import complete
-from isotrain.own_draws import own_draws
+from isotrain.geometry.rng import own_draws
 
 TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
 

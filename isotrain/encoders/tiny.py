@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.transformer import TransformerEncoder
-from isotrain.lexicon import WORDS
+from isotrain.resources.lexicon import WORDS
 
 
 @checked

@@ -18,7 +18,7 @@ from isotrain.export.round_trip import Differences
 from isotrain.export.source_run import SourceRun
 from isotrain.export.usage import usage
 from isotrain.pages.repeat import train_command
-from isotrain.whole_files import replace_text
+from isotrain.runs.files import replace_text
 
 if TYPE_CHECKING:
     from isotrain.export.command import Format

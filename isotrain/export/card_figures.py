@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from isotrain.export.source_run import SourceRun
-from isotrain.keys import SIDES, place_of
-from isotrain.predictions import Predictions, read_predictions
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
-from isotrain.row_file import read_rows
+from isotrain.runs.files import Predictions, read_predictions, read_rows
+from isotrain.runs.keys import SIDES, place_of
 
 SPLITS = {"val": "dev", "test": "test"}  # as keys name them, and as files do
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isotrain.encoders.on_disk import MINILM
-from isotrain.references import bibtex
+from isotrain.resources.references import bibtex
 
 
 def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:

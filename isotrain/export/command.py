@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from isotrain.console import FAILED, refused, say, tell, working
 from isotrain.export.errors import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
-from isotrain.pages.summary import say
-from isotrain.progress import working
-from isotrain.refusals import FAILED, refused, tell
 
 if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
     from isotrain.export.card import Checked

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from isotrain.build import data_revision, isotropic_model, made
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
-from isotrain.model import IsotropicModel
-from isotrain.tasks.changes import Changes, apply_changes
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.training.data import collate
 from isotrain.types import Batch, Encoder, ModelOutput, Pooling, Source, Task
 
@@ -99,7 +99,8 @@ def rebuild(run: SourceRun) -> Rebuilt:
         raise CannotExportError(
             f"task={task.name} must give its tokenizer lists with the texts of all rows, once for "
             f"each of {batch.n_sequences} sequences, to be compared from text; it made "
-            f"{len(heard.texts)} calls for {len(rows)} rows; encode as isotrain.tasks.encoding does"
+            f"{len(heard.texts)} calls for {len(rows)} rows; encode as "
+            "isotrain.tasks.data.encoding does"
         )
     longest = heard.options.get("max_length") or tokenizer.model_max_length
     longest = min(longest, model.encoder.max_positions or longest)

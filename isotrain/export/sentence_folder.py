@@ -16,14 +16,14 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from isotrain.config.binding import OF_HYDRA
+from isotrain.console import install
 from isotrain.export.affine import Affine, NotAffineError
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.folding import folded, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences, differences
 from isotrain.export.tokenizer import write_tokenizer
-from isotrain.poolers import ClsPooling, LastPooling, MeanPooling
-from isotrain.refusals import install
+from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
 NEEDS = "sentence_transformers"

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from isotrain.config.compose import plain, read_job
 from isotrain.config.rules import mistakes_in
 from isotrain.export.errors import CannotExportError, refusing
-from isotrain.files import file_mistakes
-from isotrain.results import read_result
+from isotrain.requirements import file_mistakes
+from isotrain.runs.files import read_result
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
 NEEDED = {"data": str, "monitor": str, "scores": dict, "n_rows": dict, "environment": dict}

@@ -7,12 +7,10 @@ import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from isotrain.console import launched, refused, say
 from isotrain.launch.preview import preview
 from isotrain.launch.runner import owned_tables, run_study
 from isotrain.launch.status import show_status
-from isotrain.pages.summary import say
-from isotrain.progress import launched
-from isotrain.refusals import refused
 from isotrain.reporting.report import write_report
 from isotrain.study.definition import (
     Study,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from isotrain.config.redaction import redacted
+from isotrain.runs.secrets import redacted
 from isotrain.study.definition import Study
 from isotrain.study.history import listed
 from isotrain.study.plan import SHARED, in_force

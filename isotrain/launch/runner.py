@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from isotrain.devices import cuda_devices, device_for
-from isotrain.jobs import COMMAND, POLL_S, last_lines, start_job, stop_job, stop_signals
-from isotrain.locks import takes
-from isotrain.pages.summary import say
-from isotrain.progress import duration, is_watched, working
+from isotrain.console import duration, is_watched, say, working
+from isotrain.jobs.devices import cuda_devices, device_for
+from isotrain.jobs.locks import takes
+from isotrain.jobs.process import COMMAND, POLL_S, last_lines, start_job, stop_job, stop_signals
 from isotrain.reporting.report import write_report
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.identity import check_identity, write_identity

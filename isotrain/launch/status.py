@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from isotrain.console import duration
+from isotrain.jobs.locks import is_locked
 from isotrain.launch.watch import at_step, first_of, numbers_at, show
-from isotrain.locks import is_locked
-from isotrain.progress import duration
 from isotrain.study.definition import Study
 from isotrain.study.plan import Job
 from isotrain.study.progress import (

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group
 from rich.live import Live
 
-from isotrain.pages.summary import say
-from isotrain.progress import is_watched
+from isotrain.console import is_watched, say
 from isotrain.study.history import listed
 
 REDRAW_S = 3.0  # between two looks of --watch

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from isotrain import keys
 from isotrain.geometry.cloud import Cloud, shared
-from isotrain.keys import EXTRAS
+from isotrain.runs import keys
+from isotrain.runs.keys import EXTRAS
 
 HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
+from isotrain.config.read_points import place
 from isotrain.geometry.covariance import RunningCovariance
 from isotrain.geometry.each_cloud import mean_loss
 from isotrain.geometry.evenness import evenness
-from isotrain.geometry.row_queue import RowQueue
 from isotrain.geometry.rows import check_shape
-from isotrain.places import place
+from isotrain.transforms.queue import RowQueue
 
 
 def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0.0) -> Tensor:

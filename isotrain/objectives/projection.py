@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds
-from isotrain.geometry.row_queue import RowQueue
+from isotrain.config.read_points import place
 from isotrain.geometry.rows import wide
-from isotrain.places import place
+from isotrain.transforms.queue import RowQueue
 
 Projection = Literal["none", "mlp"]
 MemoryRows = Annotated[int, Bounds(0)]

@@ -7,12 +7,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.keys import VIEWS
 from isotrain.pages.cloud_figures import Snapshots, clouds_of, maps, spectra
 from isotrain.pages.maps import aligned
 from isotrain.pages.page import Figures, Section, piece
 from isotrain.pages.panels import legend_of
 from isotrain.pages.rows import End
+from isotrain.runs.keys import VIEWS
 
 
 def cloud_sections(

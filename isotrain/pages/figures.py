@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from isotrain.keys import DEV, VIEWS, Place
 from isotrain.pages.panels import (
     COLOURS,
     SIZE,
@@ -36,6 +35,7 @@ from isotrain.pages.rows import (
     n_rows,
     ranked,
 )
+from isotrain.runs.keys import DEV, VIEWS, Place
 
 N_METRICS = 4  # of one figure
 HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, beside the colours and their name

@@ -8,7 +8,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.keys import DEV, TRAINING, VIEWS, Place
 from isotrain.pages.figures import heatmap, layer_curves, layers, site_curves
 from isotrain.pages.page import Figures, Section, piece
 from isotrain.pages.panels import legend_of
@@ -25,6 +24,7 @@ from isotrain.pages.rows import (
     ranked,
     sites_of,
 )
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, Place
 
 NUMBERED = ("_2", "_3")  # parts that tables have, and no curve
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from isotrain.pages.cloud_figures import Snapshots, class_names
 from isotrain.pages.rows import End
-from isotrain.results import as_json
-from isotrain.snapshots import group_of
+from isotrain.runs.files import as_json
+from isotrain.runs.snapshots import group_of
 
 
 def map_data(snapshots: Snapshots, end: End) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from isotrain.pages.svg import inline, svg_text
-from isotrain.whole_files import replace_text, replacing
+from isotrain.runs.files import replace_text, replacing
 
 HERE = Path(__file__).parent
 PNG_DPI = 200

@@ -12,9 +12,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from isotrain.keys import DEV, Place
 from isotrain.pages.readings import TITLES
 from isotrain.pages.rows import Rows, Series, isotropy_places, layers_of, n_rows, series, sites_of
+from isotrain.runs.keys import DEV, Place
 
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from isotrain.keys import metric_of
+from isotrain.runs.keys import metric_of
 
 
 class Reading(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.keys import Place
 from isotrain.pages.cloud_figures import Snapshots, class_names
 from isotrain.pages.cloud_sections import cloud_sections
 from isotrain.pages.figures import loss_curve, score_curve
@@ -41,9 +40,9 @@ from isotrain.pages.run_tables import (
     sources,
 )
 from isotrain.pages.verdict import CAUTION, faults, sentences, warnings
-from isotrain.results import read_result
-from isotrain.row_file import read_rows
-from isotrain.snapshots import read_snapshots, snapshot_steps, spread
+from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.keys import Place
+from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
 GEOMETRY = (
     *("scatter_ratio", "label_silhouette", "cluster_label_nmi", "removed_label_scatter"),

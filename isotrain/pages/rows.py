@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
 from isotrain.pages.readings import READINGS, base_of
+from isotrain.runs.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from isotrain.keys import COUNTS, SIDES, VIEWS, Place
 from isotrain.pages.parts import counter_readings, is_counter, part_readings
 from isotrain.pages.readings import READINGS, SOURCES, TITLES, base_of, label
 from isotrain.pages.rows import (
@@ -24,6 +23,7 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
+from isotrain.runs.keys import COUNTS, SIDES, VIEWS, Place
 
 SCATTER_SHARE = "scatter_ratio_share"
 INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from isotrain.keys import VIEWS, place_of
 from isotrain.pages.study_content import ScoreRow, StudyContent
 from isotrain.pages.study_words import (
     best_of_text,
@@ -19,6 +18,7 @@ from isotrain.pages.study_words import (
     signed,
     value_text,
 )
+from isotrain.runs.keys import VIEWS, place_of
 
 LEVEL = 0.05  # of a test
 POINT = 0.01  # the difference that numbers of seeds are given for

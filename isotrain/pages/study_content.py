@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from isotrain.keys import Place
+from isotrain.runs.keys import Place
 
 
 class Named(NamedTuple):

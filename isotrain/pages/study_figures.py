@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from isotrain.keys import SIDES, Place
 from isotrain.pages.arm_looks import Look
 from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import label
@@ -21,6 +20,7 @@ from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
 from isotrain.pages.study_content import Curve, Estimate, Point, ScoreRow, StudyRun
 from isotrain.pages.study_words import difference_text, place_name, rows_text, score_name
+from isotrain.runs.keys import SIDES, Place
 
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of an arm in a difference plot

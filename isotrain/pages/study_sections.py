@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from isotrain.keys import VIEWS, Place, place_of
 from isotrain.pages.page import Figures, Section, piece
 from isotrain.pages.readings import READINGS, base_of, label, view_titles
 from isotrain.pages.study_answer import task_score
@@ -24,6 +23,7 @@ from isotrain.pages.study_figures import (
     with_names,
 )
 from isotrain.pages.study_words import best_of_text, is_score, place_name, score_name
+from isotrain.runs.keys import VIEWS, Place, place_of
 
 BAND = (
     "The band of the baseline is its 95 % t interval over seeds. That of another arm is as wide as "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from isotrain.keys import place_of
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import task_score
 from isotrain.pages.study_content import Named, ScoreRow, StudyContent, StudyRun
@@ -21,6 +20,7 @@ from isotrain.pages.study_words import (
     signed,
     value_text,
 )
+from isotrain.runs.keys import place_of
 
 METHODS = {"t": "t", "permutation": "sign flips"}
 

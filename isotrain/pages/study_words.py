@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from isotrain.keys import Place, place_of
 from isotrain.pages.readings import TITLES, label
 from isotrain.pages.rows import minus, number
 from isotrain.pages.study_content import Estimate
+from isotrain.runs.keys import Place, place_of
 
 STAGES = {"val": "dev", "test": "test"}
 SMALLEST, LARGEST = 1e-4, 1e3  # values that are printed without an exponent

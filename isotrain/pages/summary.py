@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box, get_console
+from rich import box
 from rich.table import Table
 
-from isotrain.keys import SIDES, VIEWS, Place
+from isotrain.console import say
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
     Rows,
@@ -25,64 +25,11 @@ from isotrain.pages.rows import (
     series,
 )
 from isotrain.pages.verdict import unlike_training
+from isotrain.runs.keys import SIDES, VIEWS, Place
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False}
-
-
-def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
-    """One line: folder, trainable parameters, rows."""
-    share = n_parameters["trainable"] / n_parameters["total"]
-    rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    say(
-        f"{folder}: training {n_parameters['trainable']:,} of {n_parameters['total']:,} "
-        f"parameters ({share:.0%}); rows: {rows}"
-    )
-
-
-def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str, int]) -> None:
-    """A line for each phase: what trains from which step, at which peak learning rates.
-
-    Nothing where everything trains from the start.
-
-    >>> group = {"parts": ["block 2", "head"], "n_parameters": 5, "lr": 1e-4}
-    >>> phases = [{"from_step": 0, "n_parameters": 5, "groups": [group]}]
-    >>> print_phases(phases, {"total": 20, "trainable": 5})
-    from step 0: 5 parameters (25%) in block 2, head; learning rate 0.0001
-    >>> print_phases(phases, {"total": 5, "trainable": 5})
-    """
-    if len(phases) < 2 and n_parameters["trainable"] == n_parameters["total"]:
-        return
-    for phase in phases:
-        parts = dict.fromkeys(part for group in phase["groups"] for part in group["parts"])
-        rates = [group["lr"] for group in phase["groups"]]
-        spread = dict.fromkeys(f"{rate:.3g}" for rate in (min(rates), max(rates)))
-        say(
-            f"from step {phase['from_step']}: {phase['n_parameters']:,} parameters "
-            f"({phase['n_parameters'] / n_parameters['total']:.0%}) in {', '.join(parts)}; "
-            f"learning rate {' to '.join(spread)}"
-        )
-
-
-def print_changes(changes: Mapping[str, Any]) -> None:
-    """One line where the training data were changed: rows kept, of which class, labels, sentences.
-
-    >>> print_changes({"rows": {"before": 3000, "after": 750}, "labels_replaced": 75,
-    ...                "labels_changed": 70})
-    changed data: 750 of 3,000 training rows; 75 labels replaced, of which 70 differ
-    """
-    if not changes:
-        return
-    rows = changes["rows"]
-    line = f"changed data: {rows['after']:,} of {rows['before']:,} training rows"
-    if classes := changes.get("classes"):
-        counts = (f"{name} {n['kept']:,} of {n['before']:,}" for name, n in classes.items())
-        line += f" ({', '.join(counts)})"
-    if "labels_replaced" in changes:
-        replaced, differ = changes["labels_replaced"], changes["labels_changed"]
-        line += f"; {replaced:,} labels replaced, of which {differ:,} differ"
-    say(line + ("; sentence 1 empty in every split" if "sentence1" in changes else ""))
 
 
 def print_summary(
@@ -248,14 +195,3 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
             found = [by_arm[arm].get(Place(metric, layer, view)) for view, arm in columns]
             table.add_row(layer, *(_four(values[-1][1]) if values else "–" for values in found))
         say(table)
-
-
-def say(what: Any) -> None:
-    """Print; neither a path nor a table is broken to fit a width, in a terminal or a log.
-
-    Through rich's own console: what it says stands above a line of `isotrain.progress`.
-    """
-    console = get_console()
-    if isinstance(what, Table):
-        what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
-    console.print(what, soft_wrap=True, markup=False, highlight=False)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from isotrain.keys import VIEWS, Place
 from isotrain.pages.readings import label, view_titles
 from isotrain.pages.rows import (
     End,
@@ -27,6 +26,7 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
+from isotrain.runs.keys import VIEWS, Place
 
 CAUTION = (
     "One run with one seed: this describes the run and shows no effect of anything. An effect "

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import TrainerCallback
 
-from isotrain.geometry.gather import gather_rows
+from isotrain.model.distributed import gather_rows
 
 
 class FitLayersCallback(TrainerCallback):

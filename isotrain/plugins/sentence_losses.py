@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.geometry.positives import Positives
-from isotrain.references import bibtex
+from isotrain.resources.references import bibtex
 from isotrain.training.extra_losses import NEEDS, ExtraLosses, reads_of
 from isotrain.types import Batch, ModelOutput, Objective
 

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from isotrain.geometry.rows import wide
-from isotrain.keys import VIEWS, Place
 from isotrain.metrics.suite import named, needs
 from isotrain.plugins.hidden_states import backbone_of, only_looking, recorded
 from isotrain.plugins.text_rows import examples_of
+from isotrain.runs.keys import VIEWS, Place
 from isotrain.training.data import collate
-from isotrain.training.measurement import Measurement
-from isotrain.training.watched_rows import WatchedRows
+from isotrain.training.monitor.measurement import Measurement
+from isotrain.training.monitor.sampling import WatchedRows
 from isotrain.types import ModelOutput
 
 if TYPE_CHECKING:

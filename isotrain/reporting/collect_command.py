@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.pages.summary import say
-from isotrain.progress import working
+from isotrain.console import say, working
 from isotrain.reporting.groups import (
     Found,
     differing,
@@ -23,7 +22,7 @@ from isotrain.reporting.groups import (
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.tidy import runs_csv, runs_parquet
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
 from isotrain.study.progress import checkpoint_step, is_owned, newest_step
 from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from isotrain.keys import DEV, Place
 from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.reporting.statistics import Summary, compare_paired, summarize
-from isotrain.row_file import read_rows
+from isotrain.runs.files import read_rows
+from isotrain.runs.keys import DEV, Place
 from isotrain.study.results import DAMAGE, Run, read_place
 
 Of = tuple[str, str, Place]  # task and arm, and where it was measured

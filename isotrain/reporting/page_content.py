@@ -21,7 +21,7 @@ from isotrain.reporting.findings import WITHOUT, Findings, cautions
 from isotrain.reporting.row_bootstrap import RowInterval
 from isotrain.reporting.statistics import Summary
 from isotrain.reporting.table import Line
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
 from isotrain.study.definition import Study
 from isotrain.study.plan import Job
 from isotrain.study.results import Run

@@ -8,20 +8,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from isotrain.config.redaction import redacted
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.config.written import key_of
-from isotrain.pages.summary import say
-from isotrain.progress import working
+from isotrain.console import say, working
 from isotrain.reporting.findings import Findings, find
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.tidy import runs_csv, runs_parquet, table_csv
 from isotrain.reporting.wandb_report import send, wandb_options
+from isotrain.runs.files import replace_bytes
+from isotrain.runs.secrets import redacted
 from isotrain.study.definition import Study, StudyError, question_of, study_text
 from isotrain.study.plan import SHARED, Job, in_force, study_folder
 from isotrain.study.results import NOT_RUN
-from isotrain.whole_files import replace_bytes
 
 PAGE = "study.html"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from isotrain.predictions import read_predictions
 from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
 from isotrain.reporting.statistics import (
     Comparison,
@@ -17,6 +16,7 @@ from isotrain.reporting.statistics import (
     seeds_needed,
     summarize,
 )
+from isotrain.runs.files import read_predictions
 from isotrain.study.definition import Study
 from isotrain.study.results import SPLITS, Gap, Run
 

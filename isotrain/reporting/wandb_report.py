@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrain.config.redaction import redacted
-from isotrain.pages.summary import say
+from isotrain.console import say
+from isotrain.runs.secrets import redacted
 from isotrain.study.plan import Job
 
 TABLES = ("table.csv", "runs.csv")
@@ -31,7 +31,10 @@ def send(folder: Path, name: str, options: Mapping[str, Any]) -> None:
     try:
         import wandb
 
-        from isotrain.training.wandb_logger import build_wandb_logger, staged_in  # loads torch
+        from isotrain.training.loggers.wandb_logger import (  # loads torch
+            build_wandb_logger,
+            staged_in,
+        )
 
         run = build_wandb_logger(
             project=str(options["project"]),

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import content_hash, plain
-from isotrain.config.redaction import redacted
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.pages.summary import say
-from isotrain.results import as_json, write_json
+from isotrain.console import say
+from isotrain.runs.files import as_json, write_json
+from isotrain.runs.secrets import redacted
 from isotrain.study.definition import Study, StudyError
 from isotrain.study.history import Definition, entry, in_words, is_of
 from isotrain.study.plan import Job

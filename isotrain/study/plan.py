@@ -13,7 +13,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, run_folder
 from isotrain.config.several_runs import mistakes_of_one_of_several
 from isotrain.config.written import key_of, written
-from isotrain.files import file_mistakes
+from isotrain.requirements import file_mistakes
 from isotrain.study.definition import Study, StudyError
 
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says

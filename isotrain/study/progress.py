@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.processes import number_asked_for
 from isotrain.config.steps import batches_of, training_steps
-from isotrain.locks import is_locked
+from isotrain.jobs.locks import is_locked
 
 ENDED = "isotrain: exit code "  # the last line of a failed run's log
 LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows

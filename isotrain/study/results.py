@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.keys import SIDES, Place, place_of
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
+from isotrain.runs.keys import SIDES, Place, place_of
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
 

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
 from isotrain.study.definition import StudyError
 from isotrain.study.results import run_of
 

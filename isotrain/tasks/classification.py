@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 
-from isotrain.heads import LinearHead
+from isotrain.model.heads import LinearHead
 from isotrain.tasks.pairs import PairTask
 from isotrain.types import Row
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
-from isotrain.heads import CosineHead
-from isotrain.tasks.encoding import encode_pairs
+from isotrain.model.heads import CosineHead
+from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.tasks.stsb import STSB
 from isotrain.types import Example, Row, Source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from isotrain.arguments import Bounds, checked
-from isotrain.tasks.encoding import Form, encode_pairs
-from isotrain.tasks.sources import HIDDEN, SPLITS, DataSet, load_split
+from isotrain.tasks.data.encoding import Form, encode_pairs
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, load_split
 from isotrain.types import Example, Row, Source
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isotrain.tasks.classification import PairClassification
-from isotrain.tasks.sources import DataSet
+from isotrain.tasks.data.sources import DataSet
 
 DATA = DataSet(
     name="snli",

@@ -7,9 +7,9 @@ import warnings
 from torch import Tensor, nn
 from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
-from isotrain.heads import CosineHead, LinearHead
+from isotrain.model.heads import CosineHead, LinearHead
+from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairTask
-from isotrain.tasks.sources import DataSet
 from isotrain.types import Row
 
 DATA = DataSet(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from isotrain.tasks.contrastive import SENTENCES, Contrastive
-from isotrain.tasks.sources import load_split
+from isotrain.tasks.data.sources import load_split
 from isotrain.tasks.stsb import DATA
 from isotrain.types import Row, Source
 

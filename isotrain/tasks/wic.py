@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from isotrain.arguments import Bounds, checked
 from isotrain.tasks.classification import PairClassification
-from isotrain.tasks.encoding import Form, encode_pairs
-from isotrain.tasks.sources import DataSet
+from isotrain.tasks.data.encoding import Form, encode_pairs
+from isotrain.tasks.data.sources import DataSet
 from isotrain.types import Example, Row
 
 DATA = DataSet(

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from isotrain.config.steps import batches_of
-from isotrain.progress import working
-from isotrain.tasks.changes import NOTHING, Changes, apply_changes
-from isotrain.tasks.token_cache import encode_cached
+from isotrain.console import working
+from isotrain.tasks.data.cache import encode_cached
+from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
 from isotrain.types import Batch, Example, Task
 
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.gather import batch_places, gather_in_order, n_processes
-from isotrain.geometry.pooling import cls_pool, mean_pool
+from isotrain.config.read_points import place
 from isotrain.geometry.rows import take_rows, wide
-from isotrain.places import place
+from isotrain.model.distributed import batch_places, gather_in_order, n_processes
+from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.types import Batch, Encoder, ModelOutput, Objective
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]

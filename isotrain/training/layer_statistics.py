@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.reservoir import Reservoir
-from isotrain.model import IsotropicModel, reads_labels
+from isotrain.model.isotropic_model import IsotropicModel, reads_labels
+from isotrain.training.monitor.reservoir import Reservoir
 from isotrain.types import ModelOutput, SiteRows
 
 Outputs = Callable[[int | None], Iterator[ModelOutput]]

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
-from isotrain.geometry.row_queue import RowQueue
 from isotrain.geometry.rows import finite_rows, wide
+from isotrain.transforms.queue import RowQueue
 
 TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from isotrain.config.several_runs import text_of
-from isotrain.pages.summary import say
-from isotrain.progress import working
-from isotrain.refusals import install, refused
+from isotrain.console import install, refused, say, working
 from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names
 from isotrain.tune.plan import plan_search

@@ -14,7 +14,7 @@ from isotrain.config.compose import RunJob, content_hash, run_folder
 from isotrain.config.reading import class_constant
 from isotrain.config.several_runs import mistakes_of_one_of_several
 from isotrain.config.written import key_of
-from isotrain.files import file_mistakes
+from isotrain.requirements import file_mistakes
 from isotrain.study.plan import SHARED
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.space import Value, corners, overrides_of

@@ -14,16 +14,16 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.locks import held
-from isotrain.pages.summary import say
+from isotrain.console import say
+from isotrain.jobs.locks import held
 from isotrain.reporting.markdown import aligned
+from isotrain.runs.files import replace_text
 from isotrain.study.plan import in_force
 from isotrain.tune.confirm import Confirmation, best_trial, confirmation
 from isotrain.tune.definition import TuneError
 from isotrain.tune.plan import Plan
 from isotrain.tune.preview import spelled
 from isotrain.tune.storage import main_lock, n_tried
-from isotrain.whole_files import replace_text
 
 NAMES = {
     TrialState.COMPLETE: "complete",

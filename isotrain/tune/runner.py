@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 import optuna
 from optuna.trial import TrialState
 
-from isotrain.devices import cuda_devices
-from isotrain.jobs import COMMAND, POLL_S, stop_signals
-from isotrain.pages.summary import say
-from isotrain.progress import is_watched, launched, working
+from isotrain.console import is_watched, launched, say, working
+from isotrain.jobs.devices import cuda_devices
+from isotrain.jobs.process import COMMAND, POLL_S, stop_signals
 from isotrain.tune.confirm import best_trial
 from isotrain.tune.definition import TuneError
 from isotrain.tune.plan import Plan, runs_of

@@ -13,9 +13,9 @@ from rich.console import Group
 from rich.table import Table
 
 from isotrain.config.compose import run_folder
+from isotrain.console import duration
+from isotrain.jobs.locks import held, is_locked
 from isotrain.launch.watch import at_step, first_of, numbers_at, show
-from isotrain.locks import held, is_locked
-from isotrain.progress import duration
 from isotrain.study.progress import checkpoint_step, newest_step, steps_of
 from isotrain.study.stored import stored
 from isotrain.tune.plan import Plan, runs_of

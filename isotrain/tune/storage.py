@@ -22,7 +22,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from isotrain.locks import held, take
+from isotrain.jobs.locks import held, take
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.plan import Plan
 from isotrain.tune.space import Parameter, Value, grid

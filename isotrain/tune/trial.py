@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from optuna.trial import TrialState
 
 from isotrain.config.compose import RunJob, run_folder
-from isotrain.devices import device_for
-from isotrain.jobs import last_lines, start_job, stop_job
-from isotrain.locks import take
-from isotrain.pages.summary import say
-from isotrain.refusals import REFUSED
+from isotrain.console import REFUSED, say
+from isotrain.jobs.devices import device_for
+from isotrain.jobs.locks import take
+from isotrain.jobs.process import last_lines, start_job, stop_job
 from isotrain.study.progress import is_owned
 from isotrain.study.stored import put_aside, stored
 from isotrain.tune.evaluations import evaluations

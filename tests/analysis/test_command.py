@@ -16,8 +16,8 @@ import pytest
 
 from isotrain.analysis.command import main
 from isotrain.config.compose import compose_run
-from isotrain.results import read_result, write_json
 from isotrain.run import run
+from isotrain.runs.files import read_result, write_json
 from tests.parts import names
 
 ROOT = Path(__file__).parents[2]

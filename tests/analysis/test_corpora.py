@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isotrain.analysis.corpora import TEXTS, check_splits, data_set_of, missing, read_corpus
-from isotrain.tasks.demo import DemoSource
-from isotrain.tasks.sources import LocalSource, load_split
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import LocalSource, load_split
 
 
 @pytest.fixture(scope="module")

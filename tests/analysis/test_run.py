@@ -19,10 +19,10 @@ from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.encoders.finished_run import sha256_of
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import ENCODER
-from isotrain.own_draws import own_draws
-from isotrain.record import CannotRunError
-from isotrain.results import read_result, write_json
-from isotrain.tasks.demo import DemoSource
+from isotrain.geometry.rng import own_draws
+from isotrain.runs.files import read_result, write_json
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.demo_generator import DemoSource
 from tests.analysis.toy import N_SENTENCES, Toy
 
 LOAD = "isotrain.encoders.huggingface.load_encoder"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from isotrain import record
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Found
-from isotrain.record import CannotRunError
-from isotrain.results import write_json
+from isotrain.runs import record
+from isotrain.runs.files import write_json
+from isotrain.runs.record import CannotRunError
 
 FACTS = {"data": "rte, version 1", "from_run": None}
 CODE = {"isotrain": "1.0", "git": "0123"}

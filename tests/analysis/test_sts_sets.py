@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from isotrain.analysis import sts_data_sets as sts
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.sts_sets import check_sets, chosen_sets, read_pairs, readable_sets
-from isotrain.record import CannotRunError
-from isotrain.tasks import sts
-from isotrain.tasks.sources import LocalSource
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     labelled_rows,

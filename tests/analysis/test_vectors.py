@@ -10,8 +10,8 @@ import pytest
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.types import Subject
 from isotrain.analysis.vectors import open_vectors
-from isotrain.record import CannotRunError
-from isotrain.tasks.sources import HubSource
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import HubSource
 
 TOKENS = ["the", "dog", ",", "the", "cat", "."]
 SMALL = {"max_rows": 200, "k_max": 4, "n_neighbors": 10, "map_rows": 50}

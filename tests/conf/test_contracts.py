@@ -12,9 +12,9 @@ from hydra.utils import get_object, instantiate
 from torch import nn
 
 from isotrain.encoders.tiny import build_tiny
-from isotrain.model import IsotropicModel
-from isotrain.poolers import ClsPooling
-from isotrain.tasks.sources import LocalSource
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.model.pooling import ClsPooling
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.training.data import collate
 from isotrain.types import Task
 from tests.parts import CONF, TASKS, WITHOUT_LOSS, names, target

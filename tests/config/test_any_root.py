@@ -55,12 +55,14 @@ def test_a_secret_is_told_by_its_key_and_a_reference_to_one_is_none():
 def test_targets_that_are_not_allowed_or_do_not_take_a_key():
     content = {
         "a": {"_target_": "os.system"},
-        "b": {"_target_": "isotrain.tasks.demo.DemoSource", "sede": 1},
-        "c": [{"_target_": "isotrain.tasks.demo.DemoSource", "seed": 1}],
+        "b": {"_target_": "isotrain.tasks.data.demo_generator.DemoSource", "sede": 1},
+        "c": [{"_target_": "isotrain.tasks.data.demo_generator.DemoSource", "seed": 1}],
     }
     first, second = target_mistakes(content)
     assert first.startswith("a._target_=os.system is not allowed: a target is a part defined in")
-    assert second.startswith("b.sede is no argument of isotrain.tasks.demo.DemoSource; did you")
+    assert second.startswith(
+        "b.sede is no argument of isotrain.tasks.data.demo_generator.DemoSource; did you"
+    )
 
 
 @pytest.mark.parametrize(

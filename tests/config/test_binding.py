@@ -116,13 +116,13 @@ def test_keys_of_hydra_are_no_arguments(key):
 
 
 def test_a_target_without_readable_signature_is_left_alone():
-    node = {"_target_": "isotrain.poolers.no_such_thing", "x": 1}
+    node = {"_target_": "isotrain.model.pooling.no_such_thing", "x": 1}
     assert binding_mistakes("pooling", node) == []
 
 
 def test_a_key_of_a_part_that_takes_none_is_refused():
     """A layer of torch without `__init__` takes nothing, and is not judged."""
-    node = {"_target_": "isotrain.poolers.ClsPooling", "width": 1}
+    node = {"_target_": "isotrain.model.pooling.ClsPooling", "width": 1}
     assert len(binding_mistakes("pooling", node)) == 1
 
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, plain
-from isotrain.files import file_mistakes
+from isotrain.requirements import file_mistakes
 from tests.parts import WITHOUT_LOSS
 
 ROOT = Path(__file__).parents[2]
@@ -386,12 +386,16 @@ def write(folder, name, text):
 @pytest.mark.parametrize(
     ("name", "text", "start"),
     [
-        ("pooling/mine", "_target_: isotrain.poolers.MeanPooling\n", None),
+        ("pooling/mine", "_target_: isotrain.model.pooling.MeanPooling\n", None),
         ("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nmax_length: 64\n", None),
         ("experiment/mine", "# @package _global_\nseed: 3\noptimizer: {lr: 1e-3}\n", None),
         ("experiment/mine", "", None),
         ("pooling/mine", "_target_: os.getcwd\n", "pooling._target_=os.getcwd is not allowed"),
-        ("pooling/mine", "_target_: isotrain.poolers\n", "pooling._target_=isotrain.poolers is"),
+        (
+            "pooling/mine",
+            "_target_: isotrain.model.pooling\n",
+            "pooling._target_=isotrain.model.pooling is",
+        ),
         ("pooling/mine", "_target_: ''\n", "pooling must be one of its options"),
         ("pooling/mine", "text\n", "pooling must be one of its options"),
         ("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "task.from is no argument"),
@@ -455,7 +459,7 @@ def test_an_option_of_the_user_does_not_hide_a_shipped_one(tmp_path):
     folder = write(tmp_path, "pooling/cls", "_target_: os.getcwd\n")
     cfg, found = check_command([*BASE, "pooling=cls"], folder)
     assert found == []
-    assert cfg.pooling._target_ == "isotrain.poolers.ClsPooling"
+    assert cfg.pooling._target_ == "isotrain.model.pooling.ClsPooling"
 
 
 # ----------------------------------------------------------------------- nothing may execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isotrain.config.command import check_command
-from isotrain.tasks.changes import Changes
+from isotrain.tasks.data.perturbations import Changes
 
 BASE = ("encoder=tiny", "source=demo", "task=rte")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from isotrain import files
+from isotrain import requirements as files
 from isotrain.config.compose import compose_run
-from isotrain.files import file_mistakes
+from isotrain.requirements import file_mistakes
 from tests.parts import TASKS
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -249,7 +249,7 @@ def test_the_data_set_of_a_users_task_is_looked_for_where_its_source_names_it(
 ):
     module = package(
         f"""
-        from isotrain.tasks.sources import DataSet
+        from isotrain.tasks.data.sources import DataSet
         DATA = DataSet({arguments})
         class Mine:
             data_set = DATA
@@ -307,7 +307,7 @@ def test_a_source_says_itself_what_is_missing(package, monkeypatch):
 def test_to_ask_a_source_that_is_shipped_imports_nothing_heavy():
     code = (
         "import sys; from isotrain.config.compose import compose_run\n"
-        "from isotrain.files import file_mistakes\n"
+        "from isotrain.requirements import file_mistakes\n"
         "for choice in (['source=demo'], ['source=hub'], ['source=local', 'source.root=.']):\n"
         "    file_mistakes(compose_run(choice))\n"
         "print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"

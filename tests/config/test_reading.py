@@ -169,7 +169,7 @@ def test_what_is_no_call_has_no_keywords(name):
 
 def test_constants_and_calls_of_unknown_places_are_none():
     assert class_constant("isotrain.no.such.Task", "n_spans") is None
-    assert class_constant("isotrain.tasks.encoding.encode_pairs", "n_spans") is None
+    assert class_constant("isotrain.tasks.data.encoding.encode_pairs", "n_spans") is None
     assert class_constant("os.path", "sep") is None
     assert class_calls("isotrain.no.such.Task", "data_set") == []
     assert class_calls("", "data_set") == []

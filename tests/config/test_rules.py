@@ -333,7 +333,9 @@ def test_rows_without_specials_need_a_site_that_they_change(pooling, site):
 
 @pytest.mark.parametrize(("base", "is_told"), [("ClsPooling", True), ("MeanPooling", False)])
 def test_an_own_pooling_is_judged_by_what_it_reads(package, monkeypatch, base, is_told):
-    module = package(f"from isotrain import poolers\nclass Mine(poolers.{base}): ...")
+    module = package(
+        f"from isotrain.model import pooling as poolers\nclass Mine(poolers.{base}): ..."
+    )
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     pooling = (f"pooling._target_={module}.Mine", "rows=no_special", "site=[tokens]")
     assert len(mistakes(*pooling)) == is_told

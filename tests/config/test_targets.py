@@ -42,21 +42,42 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
 @pytest.mark.parametrize(
     "target",
     [
-        *("", ".", "..", "isotrain", "isotrain.", ".isotrain", "isotrain.poolers", "ClsPooling"),
+        *(
+            "",
+            ".",
+            "..",
+            "isotrain",
+            "isotrain.",
+            ".isotrain",
+            "isotrain.model.pooling",
+            "ClsPooling",
+        ),
         *("os.system", "builtins.eval", "builtins.exec", "subprocess.Popen", "runpy.run_path"),
         *("torch.load", "torch.hub.load", "pickle.loads", "hydra.utils.instantiate"),
         # imported in a module of the package, not defined there
-        *("isotrain.build.instantiate", "isotrain.record.subprocess", "isotrain.tasks.wic.Any"),
-        *("isotrain.poolers.nn", "isotrain.poolers.nn.Module", "isotrain.poolers.torch.load"),
-        "isotrain.record.subprocess.run",
-        # defined there, but inside of something
-        *("isotrain.poolers.ClsPooling.forward", "isotrain.tasks.rte.RTE.load"),
         *(
-            "isotrain.poolers.ClsPooling.__init__",
-            "isotrain.poolers.ClsPooling.__init__.__globals__",
+            "isotrain.build.instantiate",
+            "isotrain.runs.record.subprocess",
+            "isotrain.tasks.wic.Any",
         ),
-        *("isotrain.poolers.__builtins__", "isotrain.poolers.__builtins__.eval"),
-        *("isotrain.poolers.__loader__", "isotrain.poolers.__dict__", "isotrain.__path__"),
+        *(
+            "isotrain.model.pooling.nn",
+            "isotrain.model.pooling.nn.Module",
+            "isotrain.model.pooling.torch.load",
+        ),
+        "isotrain.runs.record.subprocess.run",
+        # defined there, but inside of something
+        *("isotrain.model.pooling.ClsPooling.forward", "isotrain.tasks.rte.RTE.load"),
+        *(
+            "isotrain.model.pooling.ClsPooling.__init__",
+            "isotrain.model.pooling.ClsPooling.__init__.__globals__",
+        ),
+        *("isotrain.model.pooling.__builtins__", "isotrain.model.pooling.__builtins__.eval"),
+        *(
+            "isotrain.model.pooling.__loader__",
+            "isotrain.model.pooling.__dict__",
+            "isotrain.__path__",
+        ),
         *("isotrain.tasks.rte.DATA", "isotrain.config.targets.ALLOWED_TARGETS"),
         # near misses of the patterns
         *("torch.optim.adamw", "torch.optim.lr_scheduler.LambdaLR", "torch.optim.AdamW.step"),
@@ -66,7 +87,11 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
         *("pytorch_lightning.loggers.csv_logs.os.system", "pytorch_lightning.loggers.wandb"),
         # like the name of the package
         *("isotrainx.poolers.ClsPooling", "isotrain/poolers.ClsPooling", "isotrain-x.a"),
-        *("../isotrain.poolers.ClsPooling", "isotrain..poolers.ClsPooling", "isotrain.poolers:x"),
+        *(
+            "../isotrain.model.pooling.ClsPooling",
+            "isotrain..poolers.ClsPooling",
+            "isotrain.model.pooling:x",
+        ),
     ],
 )
 def test_nothing_else_is_allowed(target):
@@ -83,11 +108,11 @@ def test_nothing_else_is_allowed(target):
         "isotrain.demo.demo",
         "isotrain.run.run",
         "isotrain.build.build",
-        "isotrain.results.write_json",
+        "isotrain.runs.files.write_json",
         "isotrain.config.compose.compose_run",
         "isotrain.config.compose.read_job",
         "isotrain.config.compose.write_job",
-        "isotrain.training.checkpoints.load_resume_point",
+        "isotrain.training.callbacks.resume.load_resume_point",
     ],
 )
 def test_what_is_no_part_of_a_run_is_not_allowed(target):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from isotrain import files
+from isotrain import requirements as files
 from isotrain.encoders.adapters import ia3, lora, no_adapters
 from isotrain.encoders.tiny import build_tiny
 from isotrain.types import Batch

@@ -16,8 +16,8 @@ from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n, set_tr
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
-from isotrain.poolers import LastPooling
-from isotrain.tasks.encoding import encode_pairs
+from isotrain.model.pooling import LastPooling
+from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.tasks.wic import WiC
 from isotrain.training.data import collate
 

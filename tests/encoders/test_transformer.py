@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel
 
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
-from isotrain.tasks.encoding import encode_pairs
+from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.training.data import collate
 
 PAIRS = [("a dog sees the cat", "the cat"), ("a bird", "an old red horse likes it"), ("a", "b")]

@@ -29,8 +29,8 @@ from transformers import (
 from isotrain.build import data_revision, isotropic_model
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
-from isotrain.model import reads_labels
-from isotrain.results import write_json
+from isotrain.model.isotropic_model import reads_labels
+from isotrain.runs.files import write_json
 from isotrain.training.data import collate
 from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
 

@@ -17,7 +17,7 @@ from isotrain.export.citations import citations
 from isotrain.export.command import main
 from isotrain.export.source_run import SourceRun
 from isotrain.export.transformers_folder import output_names
-from isotrain.predictions import Predictions, write_predictions
+from isotrain.runs.files import Predictions, write_predictions
 from isotrain.tasks.text import Text
 
 
@@ -103,7 +103,7 @@ def test_the_base_is_a_model_of_the_hub_or_none(tmp_path):
 def test_parts_and_data_are_cited():
     config = {
         "task": {"_target_": "isotrain.tasks.text.Text"},
-        "source": {"_target_": "isotrain.tasks.sources.HubSource"},
+        "source": {"_target_": "isotrain.tasks.data.sources.HubSource"},
         "peft": {"_target_": "isotrain.encoders.adapters.lora"},
         "encoder": {"_target_": "isotrain.encoders.huggingface.load_encoder"},
         "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "n_clusters": 8},
@@ -117,7 +117,7 @@ def test_parts_and_data_are_cited():
     method = ["rajaee2021cluster", "rajaee2021finetuning", "gao2021simcse"]
     parts = ["conneau2020unsupervised", "hu2022lora", *method]
     assert keys() == [*parts, "merity2017pointer", "cer2017semeval"]
-    config["source"] = {"_target_": "isotrain.tasks.demo.DemoSource"}
+    config["source"] = {"_target_": "isotrain.tasks.data.demo_generator.DemoSource"}
     assert keys() == parts
 
 

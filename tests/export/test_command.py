@@ -13,7 +13,7 @@ from isotrain.export import transformers_folder
 from isotrain.export.command import main
 from isotrain.export.errors import CannotExportError
 from isotrain.export.target import MARK, filling
-from isotrain.results import read_result, write_json
+from isotrain.runs.files import read_result, write_json
 
 RTE = ("task=rte", "isotropy=mean", "metric=[]")
 ONE = ("--format", "transformers")

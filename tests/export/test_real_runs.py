@@ -9,9 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from isotrain.predictions import read_predictions
-from isotrain.results import read_result
-from isotrain.tasks.demo import DemoSource
+from isotrain.runs.files import read_predictions, read_result
+from isotrain.tasks.data.demo_generator import DemoSource
 from tests.export.test_processes import WITHOUT, in_a_process
 
 pytestmark = pytest.mark.campaign

@@ -11,9 +11,9 @@ PARTS = """
 import torch
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
-from isotrain.heads import LinearHead
+from isotrain.model.heads import LinearHead
 from isotrain.tasks.pairs import PairTask
-from isotrain.tasks.sources import DataSet
+from isotrain.tasks.data.sources import DataSet
 
 DATA = DataSet(
     name="rte",

@@ -48,8 +48,8 @@ def measure(folder: Path, write_data) -> dict:
 
     from isotrain.config.compose import conf_folder, run_folder
     from isotrain.config.schema import register
-    from isotrain.row_file import read_rows
     from isotrain.run import run
+    from isotrain.runs.files import read_rows
 
     write_data(folder / "data", seed=0)
     register()

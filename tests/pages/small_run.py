@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from isotrain.results import write_json
-from isotrain.row_file import RowFile
-from isotrain.snapshots import write_snapshot
+from isotrain.runs.files import RowFile, write_json
+from isotrain.runs.snapshots import write_snapshot
 
 LAYERS, VIEWS, M = ("layer_00", "layer_01", "layer_02"), ("cls", "tokens", "mean"), 12
 STEPS = (0, 20, 40)

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from scipy import stats
 
-from isotrain.keys import Place, place_of
 from isotrain.pages.study_content import (
     Curve,
     Difference,
@@ -19,6 +18,7 @@ from isotrain.pages.study_content import (
     StudyContent,
     StudyRun,
 )
+from isotrain.runs.keys import Place, place_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 METRICS = ("isoscore_corrected", "mean_cosine")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from isotrain.keys import Place
 from isotrain.pages.cloud_figures import maps, spectra
 from isotrain.pages.figures import (
     curves,
@@ -23,6 +22,7 @@ from isotrain.pages.panels import finish, layer_colours
 from isotrain.pages.readings import view_titles
 from isotrain.pages.rows import End
 from isotrain.pages.svg import inline, svg_text
+from isotrain.runs.keys import Place
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 
 ROWS = [evaluation(step, clouds()) for step in STEPS]

@@ -11,7 +11,7 @@ from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.metrics.self_similarity import self_similarity
 from isotrain.pages.parts import COUNTERS, NUMBER, counter_readings, part_readings
-from isotrain.training.site_measures import site_measures
+from isotrain.training.monitor.measurement import site_measures
 from isotrain.transforms.cut_tails import fit_cut_tails
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from isotrain.pages.repeat import repeat, train_command
-from isotrain.results import read_result
+from isotrain.runs.files import read_result
 from tests.pages.small_run import HOSTILE, write_run
 
 OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", "site=[layer_1]"]

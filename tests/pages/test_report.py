@@ -12,8 +12,7 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
-from isotrain.results import read_result, write_json
-from isotrain.row_file import RowFile
+from isotrain.runs.files import RowFile, read_result, write_json
 from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.keys import Place
 from isotrain.pages.readings import READINGS, SOURCES, base_of
 from isotrain.pages.rows import (
     End,
@@ -18,6 +17,7 @@ from isotrain.pages.rows import (
     n_rows,
     series,
 )
+from isotrain.runs.keys import Place
 from tests.pages.small_run import clouds, evaluation, value
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]

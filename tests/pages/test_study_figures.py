@@ -7,7 +7,6 @@ import math
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from isotrain.keys import Place
 from isotrain.pages.arm_looks import MARKERS, arm_looks
 from isotrain.pages.study_content import Curve, Difference, Estimate, Point, ScoreRow
 from isotrain.pages.study_figures import (
@@ -19,6 +18,7 @@ from isotrain.pages.study_figures import (
     with_names,
 )
 from isotrain.pages.svg import inline, svg_text
+from isotrain.runs.keys import Place
 from tests.pages.small_study import EFFECT, METRICS, content, isotropy
 
 STUDY = content()

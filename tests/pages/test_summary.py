@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.pages.summary import MOST_LINES, print_layers, print_start, print_summary
+from isotrain.console import print_start
+from isotrain.pages.summary import MOST_LINES, print_layers, print_summary
 
 VIEWS = ("cls", "tokens", "mean")
 METRICS = ("isoscore_corrected", "mean_cosine", "partition", "outlier_dims_mean_share_1")

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from isotrain.pages.verdict import Z, faults, sentences, warnings, wilson
-from isotrain.results import read_result
-from isotrain.row_file import read_rows
+from isotrain.runs.files import read_result, read_rows
 from tests.pages.small_run import write_run
 
 

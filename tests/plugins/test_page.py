@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from isotrain.keys import place_of
+from isotrain.runs.keys import place_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

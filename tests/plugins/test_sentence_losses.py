@@ -18,7 +18,7 @@ from isotrain.objectives.simcse import SimCSE
 from isotrain.objectives.supcon import SupCon
 from isotrain.objectives.uniformity import Uniformity
 from isotrain.plugins.sentence_losses import SentenceLoss
-from isotrain.references import KEYS
+from isotrain.resources.references import KEYS
 from tests.parts import names
 from tests.processes import on_ranks
 

@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn.functional import cosine_similarity
 from transformers import BertForSequenceClassification, GPT2Config, GPT2Model
 
-from isotrain.keys import place_of
 from isotrain.metrics.suite import suite
 from isotrain.plugins.hidden_states import backbone_of, recorded
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback
+from isotrain.runs.keys import place_of
 
 
 class StandIn:

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from isotrain.reporting.collect_command import find_runs, main
 from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
-from isotrain.results import write_json
+from isotrain.runs.files import write_json
 from isotrain.study.results import Run
 
 

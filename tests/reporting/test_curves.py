@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from isotrain.keys import Place
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.statistics import compare_paired, summarize
+from isotrain.runs.keys import Place
 from isotrain.study.results import Run
 
 AFTER = Place("isoscore", "pooled", "after")

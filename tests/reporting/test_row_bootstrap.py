@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.predictions import Predictions
 from isotrain.reporting import row_bootstrap
 from isotrain.reporting.row_bootstrap import SCORES, row_interval, same_rows
 from isotrain.reporting.statistics import compare_paired
+from isotrain.runs.files import Predictions
 
 FEW = settings(max_examples=25)
 ACCURACY, SPEARMAN = SCORES["accuracy"], SCORES["spearman"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isotrain.predictions import Predictions, write_predictions
 from isotrain.reporting.statistics import seeds_needed
 from isotrain.reporting.table import table_lines
+from isotrain.runs.files import Predictions, write_predictions
 from isotrain.study.definition import Study
 from isotrain.study.results import Gap, Run
 

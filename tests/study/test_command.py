@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from isotrain.jobs.locks import is_locked
 from isotrain.launch import command, runner
-from isotrain.locks import is_locked
 from isotrain.reporting.report import write_report
 
 

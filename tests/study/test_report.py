@@ -11,7 +11,7 @@ import pytest
 
 from isotrain.launch.runner import run_study
 from isotrain.reporting.report import write_report
-from isotrain.results import write_json
+from isotrain.runs.files import write_json
 from isotrain.study.definition import load_study
 from isotrain.study.identity import write_identity
 from isotrain.study.plan import plan_jobs

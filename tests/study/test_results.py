@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.reporting.mixture import mixtures
 from isotrain.reporting.report import write_report
-from isotrain.results import write_json
+from isotrain.runs.files import write_json
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.plan import plan_jobs
 from isotrain.study.results import Run, collect

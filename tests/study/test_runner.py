@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import plain, run_folder
-from isotrain.devices import device_for
+from isotrain.jobs.devices import device_for
 from isotrain.launch import runner
 from isotrain.launch.runner import Started, _state, _tell_end, run_study
 from isotrain.study.definition import StudyError, load_study

@@ -65,7 +65,7 @@ def test_whatever_goes_wrong_is_told_and_costs_nothing(folder, monkeypatch, caps
     def refuse(**_):
         raise RuntimeError(f"bad key {secret}")
 
-    monkeypatch.setattr("isotrain.training.wandb_logger.build_wandb_logger", refuse)
+    monkeypatch.setattr("isotrain.training.loggers.wandb_logger.build_wandb_logger", refuse)
     send(folder, "my_study", {"project": "p"})
     told = capsys.readouterr().out
     assert "W&B: the report was not sent (RuntimeError: bad key <redacted>)" in told

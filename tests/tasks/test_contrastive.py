@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
 from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
 from tests.processes import train_on_ranks
 

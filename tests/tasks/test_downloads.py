@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
-from isotrain.tasks.sources import LocalSource
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
 
@@ -148,7 +148,7 @@ def test_what_is_missing_is_said_without_reading(tmp_path):
 def test_asking_imports_nothing_heavy():
     code = (
         "import sys\n"
-        "from isotrain.tasks.sources import LocalSource\n"
+        "from isotrain.tasks.data.sources import LocalSource\n"
         "print({'torch', 'datasets', 'transformers'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

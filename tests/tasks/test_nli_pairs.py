@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from isotrain.tasks.demo import DemoSource
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.nli_pairs import NLIPairs
-from isotrain.tasks.sources import LocalSource
 from isotrain.tasks.stsb import STSB
 
 ENTAILED, NEUTRAL, CONTRADICTED, NO_GOLD = 0, 1, 2, -1

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairTask
-from isotrain.tasks.sources import DataSet
 
 ROWS = [{"sentence1": "q", "sentence2": "z", "label": label} for label in ("no", "perhaps", "yes")]
 

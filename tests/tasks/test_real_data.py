@@ -11,12 +11,12 @@ from hydra.utils import instantiate
 from transformers import BertTokenizer
 
 from isotrain.encoders.minilm import packaged_folder
-from isotrain.model import IsotropicModel
-from isotrain.poolers import MeanPooling
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.model.pooling import MeanPooling
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.nli_pairs import NLIPairs
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.snli import SNLI
-from isotrain.tasks.sources import LocalSource
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import DATA, Text
 from isotrain.tasks.wic import WiC

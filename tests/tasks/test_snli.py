@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from isotrain.tasks.demo import DemoSource
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import HubSource, LocalSource
 from isotrain.tasks.snli import DATA, SNLI
-from isotrain.tasks.sources import HubSource, LocalSource
 
 SPLITS = ("train", "dev", "test")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.stsb_sentences import STSBSentences
 

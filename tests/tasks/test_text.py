@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from isotrain.tasks.demo import DemoSource
-from isotrain.tasks.sources import HubSource, LocalSource
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import HubSource, LocalSource
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import Text
 

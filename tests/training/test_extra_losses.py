@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from isotrain.geometry.pooling import mean_pool
+from isotrain.model.pooling import mean_pool
 from isotrain.objectives.istar import IStar
 from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE

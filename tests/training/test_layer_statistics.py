@@ -15,10 +15,10 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
 from isotrain.training import layer_statistics
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.training.module import FineTuning
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
 REFIT = (*LAYER, "isotropy.eval_stats=refit")

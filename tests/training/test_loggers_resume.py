@@ -10,9 +10,9 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.runs.files import read_rows
+from isotrain.training.module import FineTuning
 from tests import wandb_record
 
 

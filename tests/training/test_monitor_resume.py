@@ -10,11 +10,11 @@ import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
-from isotrain.keys import place_of
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.snapshots import read_snapshots
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.runs.files import read_rows
+from isotrain.runs.keys import place_of
+from isotrain.runs.snapshots import read_snapshots
+from isotrain.training.module import FineTuning
 
 
 @pytest.fixture

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.training.monitor.test_sampling import Calls
 
-from isotrain.keys import few, place_of
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.metrics.self_similarity import self_similarity
-from isotrain.row_file import read_rows
-from isotrain.training.fine_tuning import FineTuning
-from isotrain.training.row_log import RowLog
+from isotrain.runs.files import read_rows
+from isotrain.runs.keys import few, place_of
+from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.module import FineTuning
 from tests.dev_rows import monitor_of, rows_of, validated
-from tests.training.test_watched_rows import Calls
 
 OVERRIDES = (
     *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import levels
+from isotrain.training.freezing import describe
 from isotrain.training.optim import parameter_groups
-from isotrain.training.phase_report import describe
 
 STEPS = ("freezing=gradual", "freezing.unit=step")
 

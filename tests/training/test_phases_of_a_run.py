@@ -11,10 +11,10 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.training.checkpoints import load_resume_point
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.runs.files import read_rows
+from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.module import FineTuning
 
 STEPS = ("freezing=gradual", "freezing.unit=step")
 

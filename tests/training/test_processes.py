@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.predictions import read_predictions
-from isotrain.row_file import read_rows
-from isotrain.snapshots import read_snapshots
+from isotrain.runs.files import read_predictions, read_rows
+from isotrain.runs.snapshots import read_snapshots
 from tests.processes import train_on_ranks
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import levels
-from isotrain.training.phase_report import describe
-from isotrain.training.reach import highest_read, within_reach
+from isotrain.training.freezing import describe, highest_read, within_reach
 from tests.processes import train_on_ranks
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")

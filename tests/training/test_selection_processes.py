@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from isotrain.row_file import read_rows
+from isotrain.runs.files import read_rows
 from tests.processes import train_on_ranks
 
 KEYS = (

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from isotrain.config.compose import run_folder
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
 
 
 def finished(cfg):

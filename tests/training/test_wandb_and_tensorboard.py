@@ -10,13 +10,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from isotrain.config.compose import run_folder
-from isotrain.keys import few, place_of
 from isotrain.pages.rows import series
-from isotrain.results import read_result
-from isotrain.row_file import read_rows
 from isotrain.run import run, with_threads
-from isotrain.snapshots import read_snapshots
-from isotrain.training.fine_tuning import FineTuning
+from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.keys import few, place_of
+from isotrain.runs.snapshots import read_snapshots
+from isotrain.training.module import FineTuning
 from tests import wandb_record
 
 PASSWORD, KEY, TOKEN = (

@@ -10,11 +10,11 @@ import time
 
 import pytest
 import wandb
+from tests.training.loggers.test_wandb_media import write_run
 
-from isotrain.training.row_log import RowLog
-from isotrain.training.wandb_logger import build_wandb_logger
+from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
-from tests.training.test_wandb_media import write_run
 from tests.wandb_service import Service
 
 KEY = "0123456789" * 4
@@ -165,7 +165,7 @@ def test_pictures_and_summary_are_on_disk_when_the_service_is_lost_before_them(
 
 CHILD = """
 import sys, time
-from isotrain.training.wandb_logger import build_wandb_logger
+from isotrain.training.loggers.wandb_logger import build_wandb_logger
 logger = build_wandb_logger("p", None, save_dir=sys.argv[1], name="run", timeout_s=1.0)
 logger.log_metrics({"a": 1.0}, 0)
 logger.close(failed=False)

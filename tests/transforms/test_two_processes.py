@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from isotrain.geometry.gather import gather_in_order
-from isotrain.heads import LinearHead
-from isotrain.model import IsotropicModel
-from isotrain.poolers import MeanPooling
+from isotrain.model.distributed import gather_in_order
+from isotrain.model.heads import LinearHead
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.model.pooling import MeanPooling
 from isotrain.types import Batch, EncoderOutput
 from tests.processes import on_ranks
 

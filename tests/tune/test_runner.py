@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 import isotrain.tune.plan
-from isotrain.devices import device_for
+from isotrain.jobs.devices import device_for
 from isotrain.tune.definition import TuneError
 
 DONE = [f"trial-{number}-seed0" for number in range(4)]

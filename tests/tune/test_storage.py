@@ -10,7 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from isotrain.locks import take
+from isotrain.jobs.locks import take
 from isotrain.tune import storage
 from isotrain.tune.definition import Search
 from isotrain.tune.storage import next_trial, opened, sampler_of, still_running, trial_lock

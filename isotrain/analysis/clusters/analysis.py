@@ -23,7 +23,7 @@ from isotrain.analysis.corpora import check_splits
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
 from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds, checked
-from isotrain.record import CannotRunError
+from isotrain.runs.record import CannotRunError
 from isotrain.types import Source
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from isotrain.analysis.corpora import TEXTS, data_set_of, missing, read_corpus
 from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
-from isotrain.record import CannotRunError
+from isotrain.runs.record import CannotRunError
 from isotrain.tasks import text
-from isotrain.tasks.sources import DataSet, LocalSource, load_split
+from isotrain.tasks.data.sources import DataSet, LocalSource, load_split
 from isotrain.tasks.wikitext import UNKNOWN
 from isotrain.types import Source
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from isotrain.analysis.corpora import TEXTS, missing
+from isotrain.analysis.data_scale.conll import conll_file
 from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
 from isotrain.analysis.data_scale.diagnostic import read_diagnostic
 from isotrain.analysis.data_scale.examples import Examples, sentence_examples, tagged_examples
@@ -25,8 +26,7 @@ from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
-from isotrain.record import CannotRunError
-from isotrain.tasks.conll import conll_file
+from isotrain.runs.record import CannotRunError
 from isotrain.types import Encoder, Row, Source
 
 TASKS = ("sst2", "rte", "snli")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from isotrain.analysis.corpora import TEXTS
+from isotrain.analysis.data_scale.conll import Tagged, conll_file, entities, read_conll
 from isotrain.analysis.data_scale.order import nested_order
-from isotrain.tasks.conll import Tagged, conll_file, entities, read_conll
-from isotrain.tasks.sources import HIDDEN, load_split
+from isotrain.tasks.data.sources import HIDDEN, load_split
 from isotrain.types import Row, Source
 
 WORD = re.compile(r"\w+")

@@ -17,7 +17,7 @@ from isotrain.analysis.data_scale.examples import NOWHERE, Examples
 from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise
 from isotrain.analysis.types import Subject
 from isotrain.encoders.static import TableEncoder
-from isotrain.heads import pair_features
+from isotrain.model.heads import pair_features
 
 BLOCK = 4096  # rows whose moments are summed at a time
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from isotrain.analysis.data_scale.features import BLOCK, Features, moments
-from isotrain.own_draws import own_draws
+from isotrain.geometry.rng import own_draws
 
 RATE, RATE_OF_HIDDEN = 0.5, 1.5  # over the largest eigenvalue of the features of a batch, about
 RAMP = 6  # epochs in each of which the rate doubles up to that, so that little is learned finely

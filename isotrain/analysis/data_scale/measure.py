@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from isotrain.analysis.data_scale.conll import entities
 from isotrain.analysis.data_scale.diagnostic import Diagnostic, matthews
 from isotrain.analysis.data_scale.examples import Examples, unseen_shares
 from isotrain.analysis.data_scale.features import Features
@@ -18,7 +19,6 @@ from isotrain.analysis.data_scale.head import train_head
 from isotrain.analysis.data_scale.intervals import mean_ratio, mean_score
 from isotrain.analysis.data_scale.order import held_out, nested_order
 from isotrain.analysis.types import Record
-from isotrain.tasks.conll import entities
 
 
 class Plan(NamedTuple):

@@ -42,8 +42,8 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
 from isotrain.pages.verdict import wilson
-from isotrain.record import CannotRunError
-from isotrain.tasks.encoding import Form
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.encoding import Form
 from isotrain.types import Source
 
 AVAILABLE = "available"

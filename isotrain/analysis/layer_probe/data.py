@@ -18,9 +18,9 @@ from isotrain.analysis.pair_tokens import tokenise_pairs
 from isotrain.analysis.types import Subject
 from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.geometry.groups import hashed_order
-from isotrain.heads import pair_features
-from isotrain.tasks.encoding import Form
-from isotrain.tasks.sources import HIDDEN, SPLITS, load_split
+from isotrain.model.heads import pair_features
+from isotrain.tasks.data.encoding import Form
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, load_split
 from isotrain.types import Row, Source
 
 Pooling = Literal["mean", "cls"]

@@ -24,7 +24,7 @@ from isotrain.analysis.sts_sets import (
 )
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
 from isotrain.arguments import Bounds, checked
-from isotrain.record import CannotRunError
+from isotrain.runs.record import CannotRunError
 from isotrain.types import Source
 
 FitOn = Literal["train", "test"]

@@ -15,13 +15,13 @@ from torch import Tensor
 from isotrain.analysis.linear_probe import fit_logistic
 from isotrain.analysis.offline_isotropy.cloud import Clouds, pooled, sample
 from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, Fitting, shapes
+from isotrain.analysis.sst2_data_set import DATA
 from isotrain.analysis.sts_sets import SST2
 from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
-from isotrain.record import CannotRunError
-from isotrain.tasks.sources import load_split
-from isotrain.tasks.sst2 import DATA
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import load_split
 from isotrain.types import Source
 
 

@@ -21,7 +21,7 @@ FIT = "stsb"  # whose train split whitening is fitted on
 def sts_sets(source: Source) -> list[str]:
     """The STS sets that a source has; none where it lacks the one whitening is fitted on.
 
-    >>> from isotrain.tasks.demo import DemoSource
+    >>> from isotrain.tasks.data.demo_generator import DemoSource
     >>> sts_sets(DemoSource())
     ['stsb']
     """

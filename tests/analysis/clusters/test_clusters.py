@@ -16,9 +16,9 @@ from isotrain.analysis.types import Outcome
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.tiny import build_tiny
 from isotrain.metrics.lid import lid
-from isotrain.record import CannotRunError
-from isotrain.results import read_result
-from isotrain.tasks.sources import LocalSource
+from isotrain.runs.files import read_result
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.clusters.cluster_subjects import (
     LINES,
     SMALL,

@@ -21,7 +21,7 @@ from isotrain.analysis.clusters.rows import (
 from isotrain.analysis.clusters.texts import cut_chunks, read_texts
 from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
-from isotrain.tasks.sources import HubSource, LocalSource
+from isotrain.tasks.data.sources import HubSource, LocalSource
 from tests.analysis.clusters.cluster_subjects import (
     LINES,
     MANY,

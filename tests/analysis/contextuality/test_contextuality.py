@@ -27,8 +27,8 @@ from isotrain.analysis.word_samples import draw_sentences
 from isotrain.encoders.minilm import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-from isotrain.tasks.demo import DemoSource
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import LocalSource
 from tests.parts import CONF
 
 PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
+from isotrain.analysis.data_scale.conll import entities
 from isotrain.analysis.data_scale.examples import unseen_shares
 from isotrain.analysis.data_scale.measure import by_unseen, tally
 from isotrain.analysis.run import analyze
@@ -22,9 +23,8 @@ from isotrain.analysis.types import Outcome
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.minilm import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
-from isotrain.record import CannotRunError
-from isotrain.tasks.conll import entities
-from isotrain.tasks.sources import LocalSource
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
 
 NAMES, VERBS, THINGS = ("jordan", "austin", "paris"), ("sees", "met"), ("in", "near")

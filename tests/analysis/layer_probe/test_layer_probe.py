@@ -24,9 +24,9 @@ from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
-from isotrain.record import CannotRunError
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
-from isotrain.tasks.sources import LocalSource
 from isotrain.training.data import collate
 
 ALL = Budget(None, None, 0)

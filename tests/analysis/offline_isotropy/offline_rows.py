@@ -9,7 +9,7 @@ import torch
 
 from isotrain.analysis.types import Outcome, Subject
 from isotrain.encoders.tiny import build_tiny
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 
 SMALL = {
     "n_clusters": 3,

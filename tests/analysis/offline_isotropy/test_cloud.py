@@ -13,7 +13,7 @@ from isotrain.analysis.offline_isotropy.scores import cosines
 from isotrain.analysis.types import Subject
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.tiny import build_tiny
-from isotrain.geometry.pooling import mean_pool
+from isotrain.model.pooling import mean_pool
 
 SENTENCES = [
     "the dog sees the cat",

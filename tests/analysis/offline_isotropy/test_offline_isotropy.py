@@ -21,8 +21,8 @@ from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.on_disk import packaged_folder
-from isotrain.record import CannotRunError
-from isotrain.tasks.sources import LocalSource
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     of,

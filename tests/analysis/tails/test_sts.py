@@ -15,7 +15,7 @@ from isotrain.analysis.rank_correlation import spearman
 from isotrain.analysis.tails.sts import sts_records, sts_sets
 from isotrain.analysis.types import Subject
 from isotrain.encoders.tiny import build_tiny
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 
 PUBLISHED = {"sts13": 80.60}  # of MiniLM, all pairs of a set together
 

@@ -20,7 +20,7 @@ from isotrain.analysis.types import Outcome, Subject
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 
 PLANTED = 11
 SMALL = {"corpus": "snli", "max_rows": 400, "max_pairs": 20, "min_count": 2}

@@ -16,7 +16,7 @@ from isotrain.analysis.tails.wic import accuracy, best_threshold, fit_half, wic_
 from isotrain.analysis.types import Subject
 from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.encoders.tiny import build_tiny
-from isotrain.tasks.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource
 
 
 def brute_force(cosine, same):

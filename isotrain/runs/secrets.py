@@ -1,0 +1,79 @@
+"""Secrets kept out of everything that is written, logged or printed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from isotrain.runs.files import HIDDEN
+
+WORDS = r"(pass(word|wd|phrase)?|pwd|secrets?|credentials?|auth|authorization)"
+KEYS = r"(api|access|private|secret|wandb|ssh)_?keys?"
+OF_TEXT = r"(?<!pad_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!unk_)(?<!bos_)(?<!eos_)"  # pad_token, ...
+SECRET_KEY = re.compile(
+    rf"(^|_)({WORDS}|{KEYS})$|(^|_)secret_|(^|_){OF_TEXT}token$|(access|auth|api|hf)_?tokens$",
+    re.IGNORECASE,
+)
+SECRET_VARIABLE = re.compile(
+    r"(^|_)(TOKEN|PASS(WORD|WD)?|PWD|SECRET|CREDENTIALS?|(API|ACCESS|PRIVATE)_?KEY)($|_)"
+    r"|API_?KEY",
+    re.IGNORECASE,
+)
+NO_SECRETS = {"PWD", "OLDPWD"}
+SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
+KNOWN_FORMS = re.compile(
+    r"\b(hf_|wandb_v\d+_|gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"
+    r"|(?<=://)[^/\s]+(?=@)"  # who is asking, in an address
+    r"|[?&](api_key|apikey|token|access_token|key)=[^&\s]+"
+    r"|(?<=[Bb]earer )\S{8,}"
+)
+
+
+def redacted(content: Any) -> Any:
+    """A copy of plain content without secrets.
+
+    Hidden are the values of keys that name one (`api_key`, `password`, `hf_token`; not
+    `pad_token` or `n_tokens`), and, wherever they occur in a text, the values of environment
+    variables that name one, tokens of known forms, and `user:password` in addresses.
+
+    >>> redacted({"api_key": "abc", "n_tokens": 3, "url": "https://me:pw@host/x"})
+    {'api_key': '<redacted>', 'n_tokens': 3, 'url': 'https://<redacted>@host/x'}
+    """
+    if isinstance(content, Mapping):  # and those of OmegaConf
+        return {
+            key: HIDDEN
+            if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
+            else redacted(value)
+            for key, value in content.items()
+        }
+    if isinstance(content, str):
+        return _without_secrets(content)
+    if isinstance(content, Sequence | Set) and not isinstance(content, bytes | bytearray):
+        return [redacted(value) for value in content]
+    return content
+
+
+def literal_secrets(content: Any, path: str = "") -> list[str]:
+    """Keys of unresolved content that name a secret and hold it, not a reference to one.
+
+    >>> literal_secrets({"source": {"token": "abc", "api_key": "${oc.env:MY_API_KEY}"}})
+    ['source.token']
+    """
+    found = []
+    for key, value in content.items() if isinstance(content, dict) else ():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, dict):
+            found += literal_secrets(value, here)
+        elif SECRET_KEY.search(str(key)) and not isinstance(value, bool | None):
+            found += [here] * ("${" not in str(value))
+    return found
+
+
+def _without_secrets(text: str) -> str:
+    longest_first = sorted(os.environ.items(), key=lambda item: -len(item[1]))
+    for name, value in longest_first:
+        if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST:
+            text = text.replace(value, HIDDEN)
+    return KNOWN_FORMS.sub(HIDDEN, text)

@@ -1,0 +1,90 @@
+"""Snapshots of an evaluation: the spectrum and a two-dimensional map of every cloud, as arrays.
+
+A snapshot is `<run>/snapshots/step_00000100.npz`. A cloud is `<where>/<view>` as in keys
+(`layer_03/tokens`, `pooled/after`); a group is the rows that clouds share: the view of a layer
+(`cls`, `tokens`, `mean`), or `<site>_site`. M rows on a map (the same at every step), S
+eigenvalues.
+
+| array | shape, type | content |
+| --- | --- | --- |
+| `spectrum/<cloud>` | [S] float32 | eigenvalues of the covariance of all rows, descending |
+| `map/<cloud>` | [M, 2] float32 | rows minus the mean, along the two leading principal directions |
+| `cluster/<cloud>` | [M] int16 | k-means cluster of each row; of token clouds and sites |
+| `n_rows/<cloud>` | [] int64 | rows that were measured |
+| `label/<group>` | [M] float32 | class, or score, of the example that each row comes from |
+| `index/<group>` | [M] int64 | its number in the data set |
+| `token/<group>` | [M] text | the token of each row; of groups of tokens |
+| `frequency/<group>` | [M] int64 | how often that token occurs in the evaluation |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from isotrain.runs.files import replacing
+from isotrain.runs.keys import VIEWS
+
+Arrays = dict[str, np.ndarray]
+
+
+def group_of(where: str, view: str) -> str:
+    """The group of a cloud.
+
+    >>> group_of("layer_03", "cls"), group_of("tokens", "after")
+    ('cls', 'tokens_site')
+    """
+    return view if view in VIEWS else f"{where}_site"
+
+
+def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
+    """The file that was written into a run folder; one of the same step is replaced in one go."""
+    path = _folder(run) / f"step_{step:08d}.npz"
+    path.parent.mkdir(exist_ok=True)
+    with replacing(path, by_one=True) as file:
+        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+    return path
+
+
+def snapshot_steps(run: Path) -> list[int]:
+    """The steps at which snapshots were taken, in order; none is opened."""
+    return sorted(int(path.stem.removeprefix("step_")) for path in _folder(run).glob("step_*.npz"))
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of the steps: the first, the last, and evenly spaced ones between.
+
+    >>> spread([0, 10, 20, 30, 40], 3)
+    [0, 20, 40]
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(k * (len(steps) - 1) / (most - 1))] for k in range(most)]
+
+
+def read_snapshots(
+    run: Path, most: int | None = None, also: Collection[int] = ()
+) -> dict[int, Arrays]:
+    """The snapshots of a run folder by step, in order, or at most so many of them (see `spread`).
+
+    Those of the steps `also` are read in any case. One that cannot be read is left out.
+    """
+    steps = snapshot_steps(run)
+    wanted = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
+    found: dict[int, Arrays] = {}
+    for step in sorted(wanted):
+        with (
+            suppress(OSError, ValueError, EOFError, BadZipFile),
+            (_folder(run) / f"step_{step:08d}.npz").open("rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            found[step] = dict(arrays)
+    return found
+
+
+def _folder(run: Path) -> Path:
+    return run / "snapshots"

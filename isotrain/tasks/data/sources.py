@@ -1,0 +1,262 @@
+"""Where rows come from: folders and the hub. (The generated source is demo.py.)"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from isotrain.config.environment import HUB_OFF, is_on
+
+if TYPE_CHECKING:  # torch is not needed to look for a file
+    from isotrain.types import Row, Source
+
+SPLITS = ("train", "dev", "test")
+STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
+HIDDEN = -1  # the target of a row without gold
+MARKS = (None, "-")  # what stands for it in downloads
+
+
+class DataSet(NamedTuple):
+    """One data set: its name at each source, and the fields of a row with their types."""
+
+    name: str  # folder of the local source, name in the demo source
+    fields: Mapping[str, type]  # each str, int or float
+    target: str  # the field that is learned, "" where there is none
+    hub_id: str
+    hub_config: str | None
+    hub_revision: str
+    folders: tuple[str, ...] = ()  # what downloads call the folder
+    renames: tuple[tuple[str, str], ...] = ()  # (what downloads call a field, its name here)
+    classes: tuple[str, ...] = ()  # of the target, by number
+    files: tuple[str, ...] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
+    hides: tuple[str, ...] = ("test",)  # splits with rows that may lack gold
+    needs: tuple[str, ...] = ("train", "dev")  # splits without which nothing can be done
+
+
+class LocalSource:
+    """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
+
+    The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
+    The file of a split in it is the first that exists of the data set's `files`, with train, or
+    dev, val or valid, or test in place of `{}`: `train.jsonl`, `train.tsv`. A jsonl file has one
+    JSON object a line. A tsv file has a header, columns end at tabs, and quotes are ordinary
+    characters. In any other file each line that is not blank is a row of one field, `text`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = Path(root)
+
+    def revision_of(self, data_set: DataSet) -> str:
+        """Folder and sha256 of the bytes of its files, for the record."""
+        digest = hashlib.sha256()
+        for file in self._files(data_set).values():
+            digest.update(file.name.encode())
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        return f"{self._folder(data_set)} (sha256 {digest.hexdigest()[:12]})"
+
+    def missing(self, data_set: DataSet) -> str | None:
+        """What has to be there and is not, with the ways out; None if nothing. Opens no file."""
+        folder, files = self._folder(data_set), self._files(data_set)
+        absent = [split for split in data_set.needs if split not in files]
+        if not absent:
+            return None
+        names = (data_set.name, *data_set.folders)
+        wanted = (
+            ", ".join(str(self.root / name) for name in names)
+            if folder is None
+            else ", ".join(
+                str(path) for split in absent for path in _candidates(folder, data_set, split)
+            )
+        )
+        first = (_candidates(Path(data_set.name), data_set, s)[0] for s in data_set.needs)
+        return (
+            f"source=local looked for {wanted}; set ISOTRAIN_DATA_DIR (or source.root) to a "
+            f"folder that holds {' and '.join(map(str, first))}"
+            + (f", or the download {' or '.join(data_set.folders)}" if data_set.folders else "")
+            + ", or use source=hub or source=demo"
+        )
+
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of a split as they stand in its file, and `at`, their file and line.
+
+        Empty where there is no file of a test split.
+
+        Raises:
+            FileNotFoundError: no such folder, or no file of train or dev.
+            ValueError: a line that is not a row; file and line are named.
+        """
+        if problem := self.missing(data_set):
+            raise FileNotFoundError(problem)
+        file = self._files(data_set).get(split)
+        if file is None:
+            return []
+        if file.suffix == ".jsonl":
+            return _json_rows(file)
+        if file.suffix == ".tsv":
+            return _tab_rows(file)
+        return [{"text": line, "at": at} for at, line in _lines(file)]
+
+    def _folder(self, data_set: DataSet) -> Path | None:
+        folders = [self.root / name for name in (data_set.name, *data_set.folders)]
+        return next(filter(Path.is_dir, folders), None)
+
+    def _files(self, data_set: DataSet) -> dict[str, Path]:
+        """The file of each split that has one."""
+        folder = self._folder(data_set)
+        if folder is None:
+            return {}
+        found = {
+            split: next(filter(Path.is_file, _candidates(folder, data_set, split)), None)
+            for split in SPLITS
+        }
+        return {split: file for split, file in found.items() if file is not None}
+
+
+class HubSource:
+    """Data sets of the Hugging Face hub at pinned revisions."""
+
+    def missing(self, data_set: DataSet) -> str | None:
+        """A data set that is not in the cache where the hub is switched off; else None."""
+        if not is_on(*HUB_OFF):
+            return None
+        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+        cache = Path(os.environ.get("HF_DATASETS_CACHE", f"{home}/datasets")).expanduser()
+        if (cache / data_set.hub_id.replace("/", "___")).is_dir():
+            return None
+        return (
+            f"source=hub is switched off (HF_HUB_OFFLINE) and {data_set.hub_id} is not in "
+            f"{cache}; run once with network access, or use source=local (ISOTRAIN_DATA_DIR) "
+            "or source=demo"
+        )
+
+    def revision_of(self, data_set: DataSet) -> str:
+        """Hub id and commit, for the record."""
+        return f"{data_set.hub_id}@{data_set.hub_revision}"
+
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of a split at the data set's pinned revision."""
+        from datasets import load_dataset  # seconds to import, and only this source needs it
+
+        try:
+            found: Any = load_dataset(
+                data_set.hub_id,
+                data_set.hub_config,
+                split="validation" if split == "dev" else split,
+                revision=data_set.hub_revision,
+            )
+        except OSError as error:
+            raise OSError(
+                f"source=hub cannot read {self.revision_of(data_set)}: {error}. Without a network "
+                "use source=local (ISOTRAIN_DATA_DIR) or source=demo"
+            ) from error
+        return [dict(row) for row in found]
+
+
+def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
+    """Rows of a split with exactly the fields of the data set, and `at`: where they stood.
+
+    A class name becomes its number, and a target that the split hides becomes −1.
+
+    Raises:
+        ValueError: a split that is needed without rows, or a row with a missing or wrong field;
+            file and line, or revision, split and row (from 0), are named.
+    """
+    found = source.read(data_set, split)
+    if not found and split in data_set.needs:
+        raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
+    may_hide = bool(data_set.target) and split in data_set.hides
+    rows = []
+    for number, row in enumerate(found):
+        at = row.get("at") or f"{source.revision_of(data_set)} {split} row {number}"
+        rows.append({**_typed(row, data_set, at, may_hide), "at": at})
+    return rows
+
+
+def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
+    return [folder / name.format(stem) for name in data_set.files for stem in STEMS[split]]
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Lines that are not blank, each after its place `<file>:<number>`."""
+    # As bytes: text mode would also break lines at a lone carriage return.
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            at = f"{file}:{number}"
+            try:
+                text = line.decode("utf-8-sig").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{at}: not UTF-8 ({error.reason})") from error
+            if text.strip():
+                yield at, text
+
+
+def _json_rows(file: Path) -> list[Row]:
+    rows = []
+    for at, line in _lines(file):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{at}: not JSON ({error.msg})") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{at}: a line must be one JSON object")
+        rows.append({**row, "at": at})
+    return rows
+
+
+def _tab_rows(file: Path) -> list[Row]:
+    lines = _lines(file)
+    names = next(lines, ("", ""))[1].split("\t")
+    rows = []
+    for at, line in lines:
+        columns = line.split("\t")
+        if len(columns) != len(names):
+            raise ValueError(
+                f"{at}: {len(columns)} columns between tabs, the header has {len(names)} "
+                f"({', '.join(names)})"
+            )
+        rows.append({**dict(zip(names, columns, strict=True)), "at": at})
+    return rows
+
+
+def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
+    names = dict(data_set.renames)
+    given = {names.get(name, name): value for name, value in row.items()}
+    if may_hide and given.get(data_set.target) in MARKS:
+        given[data_set.target] = HIDDEN
+    if absent := [name for name in data_set.fields if given.get(name) is None]:
+        raise ValueError(
+            f"{at}: lacks {', '.join(absent)}; a row of {data_set.name} needs "
+            f"{', '.join(data_set.fields)}"
+        )
+    typed: Row = {}
+    for name, kind in data_set.fields.items():
+        classes = data_set.classes if name == data_set.target else ()
+        value = _convert(given[name], kind, classes)
+        if value is None or (
+            classes and value not in range(HIDDEN if may_hide else 0, len(classes))
+        ):
+            rule = f"be {kind.__name__}"
+            if classes:
+                rule = f"be one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
+            raise ValueError(f"{at}: {name} must {rule}, got {given[name]!r}")
+        typed[name] = value
+    return typed
+
+
+def _convert(value: Any, kind: type, classes: tuple[str, ...]) -> Any:
+    """`value` as `kind`, from JSON or from the text of a column; None if it is not one."""
+    if str(value) in classes:  # a name, or the boolean of that name
+        return classes.index(str(value))
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) or (kind is float and type(value) is int):
+        try:
+            return kind(value)
+        except ValueError:
+            return None
+    return None

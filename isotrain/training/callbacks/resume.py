@@ -1,0 +1,257 @@
+"""Checkpoints a run goes on from: bit by bit the state right after an optimizer step."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+from torch import distributed
+
+from isotrain.model.distributed import n_processes, sum_over_processes
+from isotrain.runs.files import replacing
+from isotrain.training.callbacks.best_checkpoint import Selection
+
+KEY = "isotrain"  # of our part of a checkpoint
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
+
+
+class Checkpoints(pl.Callback):
+    """Writes a checkpoint every so many steps, at SIGTERM or Ctrl-C, and when training has ended.
+
+    The state is taken at the start of the next batch, when the rows of the step are logged and
+    an evaluation due at it is done, with the loop counters as they were at the end of the step.
+    Weights do not change between two steps, so a signal can be answered at any time: within an
+    accumulation the state is that of the last step, and within an evaluation it records that
+    the evaluation is due.
+
+    A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
+    the random states of every process and the length of `metrics.jsonl`; plain containers and
+    tensors only (`weights_only=True` loads it). It is written beside the old one and then
+    replaces it.
+
+    Args:
+        path: the file.
+        every_steps: optimizer steps between two of them; 0 = only at a signal and at the end.
+        selection: its state at the step is part of a checkpoint.
+    """
+
+    def __init__(self, path: Path, every_steps: int, selection: Selection) -> None:
+        super().__init__()
+        self.path, self.every_steps, self.selection = path, every_steps, selection
+        self._step = self._saved_step = 0
+        self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
+        self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
+        self._random: dict[str, Any] | None = None  # to be set at the first batch of a resumed run
+        self._signal = 0  # the number of the signal that has come
+        self._handlers: dict[int, Any] = {}  # of the process, before this run listened
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Remember what goes back in place when training starts."""
+        states = checkpoint[KEY]["random"]
+        self._random = states[trainer.global_rank if len(states) > trainer.global_rank else 0]
+        self._state = checkpoint[KEY] | {
+            "loops": checkpoint["loops"]["fit_loop"],
+            "random": self._random,
+        }
+        self._step = self._saved_step = int(checkpoint["global_step"])
+        self.selection.state = dict(self._state["selection"])
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Make up for the evaluation that a signal cut off, at its step and epoch."""
+        self.listen()
+        if not self._state.get("evaluation_due"):
+            return
+        progress: Any = trainer.fit_loop.epoch_progress.current
+        loop = trainer.fit_loop.epoch_loop
+        epoch, progress.processed = progress.processed, self._state["epoch"]
+        trainer.validating = True
+        loop.val_loop.restarting = False
+        loop.val_loop.run()
+        trainer.training = True
+        progress.processed = epoch
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """The moment of a checkpoint."""
+        if self._random is not None:
+            _set_random_state(self._random)
+            self._random = None
+        if self._take(trainer):
+            due = self.every_steps and self._step - self._saved_step >= self.every_steps
+            if due:
+                self._save(trainer)
+        self.if_asked()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Note the counters of a step."""
+        if trainer.global_step > self._step:
+            self._step = trainer.global_step
+            self._loops = _counters(trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen for signals."""
+        self.listen()
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen for signals."""
+        self.listen()
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Stop an evaluation at a signal; several processes stop at the next step instead."""
+        if self._signal and n_processes() == 1:
+            raise SIGTERMException(128 + self._signal)
+
+    def on_test_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """As in validation."""
+        self.on_validation_batch_end(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep what is trained: the last evaluations may be cut off."""
+        if self._take(trainer):
+            self._save(trainer)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """At a signal, and only then: after an error the state is not to be trusted."""
+        if isinstance(exception, SIGTERMException) and trainer.state.fn == "fit" and self._step:
+            self._take(trainer, evaluation_due=bool(trainer.validating))
+            self._save(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Our part, and the counters of the step."""
+        state = dict(self._state)
+        checkpoint["loops"]["fit_loop"] = state.pop("loops")
+        states = [state["random"]] * n_processes()
+        if n_processes() > 1:
+            distributed.all_gather_object(states, state["random"])
+        checkpoint[KEY] = state | {"random": states}
+
+    def listen(self, answer: bool = True) -> None:
+        """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
+
+        With `answer=False` the process has the handlers again that it had before. Ours stand in
+        for Lightning's: that of SIGTERM talks to the other processes from within the signal and
+        can wait for them forever. A second Ctrl-C stops at once.
+        """
+
+        def note(number: int, _frame: Any) -> None:
+            self._signal = number
+            if number == signal.SIGINT:
+                os.write(2, b"\nstopping with a checkpoint; Ctrl-C again stops without\n")
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if answer and not self._handlers:
+            self._handlers = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
+        for number, earlier in self._handlers.items():
+            signal.signal(number, note if answer else earlier)
+        if not answer:
+            self._handlers = {}
+
+    def if_asked(self) -> None:
+        """Stop, in all processes at once, if a signal has come to one of them."""
+        if number := int(sum_over_processes(torch.tensor(self._signal))):
+            raise SIGTERMException(128 + (self._signal or number))
+
+    def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
+        """Take the state after the newest step, if that is not done yet."""
+        if self._loops is None:
+            return False
+        log: Any = trainer.logger
+        self._state = {
+            "loops": self._loops,
+            "epoch": self._loops["epoch_progress"]["current"]["processed"],
+            "batches": self._loops["epoch_loop.batch_progress"]["current"]["ready"],
+            "step": self._step,
+            "evaluation_due": evaluation_due,
+            "evaluated_step": getattr(trainer.lightning_module, "evaluated_step", None),
+            "selection": dict(self.selection.state),
+            "n_bytes": getattr(log, "n_bytes", 0),
+            "random": _random_state(),  # of this process; a checkpoint has that of each
+        }
+        self._loops = None
+        return True
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        for logger in trainer.loggers:
+            logger.save()
+        trainer.save_checkpoint(self.path, weights_only=False)
+        self._saved_step = self._step
+
+
+class AtomicFiles(TorchCheckpointIO):
+    """Writes a checkpoint beside the older one and then replaces it.
+
+    Lightning's own way leads through the system's temporary folder, which may be small.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
+        """Write, reach the disk, replace; of a file that cannot be finished nothing stays."""
+        with replacing(Path(path), by_one=True) as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def load_resume_point(path: Path) -> dict[str, Any] | None:
+    """Our part of a checkpoint; None where there is no file. A damaged one raises torch's error."""
+    if not path.is_file():
+        return None
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return dict(checkpoint[KEY])
+
+
+def _counters(trainer: pl.Trainer) -> dict[str, Any]:
+    """Lightning's loop counters at the end of a batch, in its form of an epoch under way."""
+    loops = deepcopy(trainer.fit_loop.state_dict())
+    for progress in loops["epoch_progress"].values():
+        progress["ready"] = progress["started"] = progress["processed"] + 1
+        progress["completed"] = progress["processed"]
+    return loops
+
+
+def _random_state() -> dict[str, Any]:
+    """The random states of this process, in plain containers."""
+    state: Any = np.random.get_state(legacy=True)
+    kind, keys, *rest = state
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": [kind, keys.tolist(), *rest],
+        "python": list(random.getstate()),
+    }
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    version, keys, gauss = state["python"]
+    random.setstate((version, tuple(keys), gauss))

@@ -1,0 +1,185 @@
+"""`metrics.jsonl`: every logged record; W&B and TensorBoard get its few scalars from here."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import Logger, WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from isotrain.runs.files import RowFile, read_rows
+from isotrain.runs.keys import few
+from isotrain.runs.secrets import redacted
+from isotrain.training.callbacks.same_config import process_rank
+
+
+class RowLog(Logger):
+    """Writes whole records to a file, and their scalars (`isotrain.runs.keys.few`) to the others.
+
+    Another logger that says in `n_rows_held` how many rows it has from an earlier process has
+    each row once after a resume, as those of W&B and TensorBoard do; any other may have the newest
+    one twice after a kill. One with a method `publish(folder)` is shown the folder of the finished
+    run before it is closed. A logger that fails is left out from then on, with a notice; it never
+    costs a run. A process other than the first writes nothing.
+
+    Args:
+        path: the file; an old one is replaced.
+        others: loggers that get the same rows.
+        headline: metrics whose isotropy values are among the few scalars.
+    """
+
+    def __init__(
+        self, path: str | Path, others: Sequence[Logger] = (), headline: Collection[str] = ()
+    ) -> None:
+        super().__init__()
+        self.file, self.others, self.headline = RowFile(path), list(others), tuple(headline)
+        self.opened = tuple(others)  # to be closed in the end, also those that were left out
+        self._held = [0] * len(self.others)  # rows that each of them has from an earlier process
+        self._coming: dict[str, float] = {}  # values that go into the next row
+        self._started = time.perf_counter()
+
+    @property
+    def name(self) -> str:
+        """Name of this logger."""
+        return "rows"
+
+    @property
+    def version(self) -> int:
+        """One file per run folder."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Of the file; a checkpoint keeps it."""
+        return self.file.n_bytes
+
+    @rank_zero_only
+    def resume(self, n_bytes: int) -> None:
+        """Keep the first `n_bytes` of the file, as a checkpoint recorded them, and go on there.
+
+        The other loggers get the kept rows that they lack. How many they have, a logger says
+        itself in `n_rows_held`; without that it is taken to have every row of the file.
+        """
+        n_before = len(read_rows(self.file.path))
+        rows = self.file.cut(n_bytes)
+        self._started -= rows[-1]["time_s"] if rows else 0.0
+        self._held = [getattr(other, "n_rows_held", n_before) for other in self.others]
+        for number, row in enumerate(rows):
+            kept = {key: value for key, value in row.items() if key not in ("step", "time_s")}
+            self._pass_on(number, kept, int(row["step"]))
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
+        """Passed on; for the file, the configuration stands in `config.yaml`."""
+        self._each(lambda other: other.log_hyperparams(params))
+
+    def join(self, values: Mapping[str, float]) -> None:
+        """Values that become part of the next row."""
+        self._coming |= values
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """One row."""
+        metrics, self._coming = {**metrics, **self._coming}, {}
+        self._pass_on(self.file.n_rows, metrics, step)
+        seconds = round(time.perf_counter() - self._started, 3)
+        self.file.append({"step": step, "time_s": seconds, **metrics})
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Flush the others; the file is flushed at every row."""
+        self._each(lambda other: other.save())
+
+    @rank_zero_only
+    def publish(self, folder: Path) -> None:
+        """Show the folder of the finished run to the loggers that can show more than scalars."""
+        self._each(lambda other: getattr(other, "publish", lambda _folder: None)(folder))
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Close the others."""
+        self._each(lambda other: other.finalize(status))
+
+    def _pass_on(self, number: int, metrics: Mapping[str, float], step: int | None) -> None:
+        scalars = few(metrics, self.headline)
+        held = dict(zip(self.others, self._held, strict=True))
+        self._each(
+            lambda other: other.log_metrics(scalars, step) if number >= held[other] else None
+        )
+
+    def _each(self, action: Callable[[Logger], Any]) -> None:
+        for other in list(self.others):
+            try:
+                action(other)
+            except Exception as error:  # whatever a third party's logger may raise
+                place = self.others.index(other)
+                del self.others[place], self._held[place]
+                print(left_out(type(other).__name__, error))
+
+
+def left_out(name: str, error: Exception) -> str:
+    """What is said of a logger that fails: the run goes on without it."""
+    reason = redacted(f"{type(error).__name__}: {error}")
+    return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every row"
+
+
+def open_loggers(
+    trainer: pl.Trainer,
+    builders: Mapping[str, Callable[..., Logger]],
+    folder: Path,
+    params: dict[str, Any],
+    n_bytes: int,
+    headline: Collection[str],
+) -> None:
+    """Give the trainer `metrics.jsonl` with the other loggers behind it.
+
+    Args:
+        trainer: whose rows are logged.
+        builders: (save_dir, name) -> logger, by name; only the first process opens any, and one
+            that cannot be opened is told and left out.
+        folder: of the run.
+        params: of the run, without secrets; `seed` among them.
+        n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.
+        headline: metrics whose isotropy values the other loggers get.
+    """
+    others = []
+    if process_rank() == 0:
+        name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
+        for key, build_logger in builders.items():
+            try:
+                others.append(build_logger(save_dir=str(folder), name=name))
+            except Exception as error:  # whatever a third party's logger may raise
+                print(left_out(f"logger.{key}", error))
+    log = RowLog(folder / "metrics.jsonl", others, headline)
+    trainer.loggers = [log]
+    log.log_hyperparams(params)
+    log.resume(n_bytes)
+
+
+def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
+    """Close them all, also those that were left out: their runs are open at a service.
+
+    One with a method `close(failed)` ends its run there.
+    """
+    for log in trainer.loggers:
+        log.finalize("failed" if failed else "success")
+        for logger in getattr(log, "opened", ()):
+            try:
+                _close(logger, failed)
+            except Exception as error:  # whatever a third party's logger may raise
+                print(left_out(type(logger).__name__, error))
+
+
+def _close(logger: Logger, failed: bool) -> None:
+    if hasattr(logger, "close"):
+        logger.close(failed)
+    elif isinstance(logger, WandbLogger):  # Lightning's own; the next run would go on in its run
+        import wandb
+
+        if wandb.run is not None:
+            wandb.run.finish(exit_code=int(failed))

@@ -1,0 +1,149 @@
+"""Weights & Biases: online with a key, offline without one, never in the way of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pytorch_lightning.loggers import WandbLogger
+
+from isotrain.arguments import Bounds, checked
+from isotrain.config.environment import has_wandb_key
+from isotrain.runs.secrets import redacted
+
+STEP = "trainer/global_step"  # the one x-axis of all curves
+
+
+class WandbRun(WandbLogger):
+    """Lightning's logger of a run that is open, which also shows and closes a finished one.
+
+    Args:
+        run: as `wandb.init` gives it.
+        timeout_s: seconds that the end of the run waits for uploads; for the message.
+    """
+
+    def __init__(self, run: Any, timeout_s: float) -> None:
+        super().__init__(experiment=run)
+        self.timeout_s = timeout_s
+        # Rows that the service has got to; `run.step` is 0 until the first one is logged.
+        self.n_rows_held = 0 if run.offline else run.starting_step
+
+    def publish(self, folder: Path) -> None:
+        """Show the folder of a finished run: tables, pictures, spectra, and its summary."""
+        from isotrain.training.loggers.wandb_media import media, summary
+
+        if self.experiment.disabled:
+            return
+        self.experiment.summary.update(summary(folder))
+        with staged_in(Path(self.experiment.dir).parent):
+            for step, objects in media(folder):
+                if objects:
+                    self.experiment.log({**objects, STEP: step})
+
+    def close(self, failed: bool) -> None:
+        """End the run with exit code 0, or 1 where it failed.
+
+        Waits for uploads as long as `timeout_s` allows; what is not sent by then stays on disk,
+        and how to send it is told, as it is of an offline run.
+        """
+        run = self.experiment
+        told = f"wandb sync {Path(run.dir).parent}"
+        try:
+            run.finish(exit_code=int(failed))
+        except TimeoutError:
+            print(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {told}")
+        else:
+            if run.offline and not run.disabled:
+                print(f"W&B: logged offline; send it with: {told}")
+
+
+@checked
+def build_wandb_logger(
+    project: str,
+    group: str | None,
+    save_dir: str | Path,
+    name: str,
+    job_type: str = "train",
+    tags: list[str] | None = None,
+    timeout_s: Annotated[float, Bounds(above=0)] = 30.0,
+) -> WandbRun:
+    """A logger whose run is online when a key is configured and offline otherwise.
+
+    `WANDB_MODE` overrides that. When the service cannot be reached, or refuses, the run goes on
+    offline. Machine metadata, command line, code and printed lines are not sent: each can hold
+    secrets.
+
+    The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
+    online from the row the service has got to (`n_rows_held`), offline in a new folder that has
+    all rows, to be synced in place of the older ones.
+
+    Args:
+        project: of W&B.
+        group: runs shown together.
+        save_dir: folder of the run.
+        name: shown in W&B.
+        job_type: what kind of run it is, such as train.
+        tags: words to find it by.
+        timeout_s: seconds to wait for the service at the start, and for the last uploads.
+
+    Raises:
+        ModuleNotFoundError: W&B is not installed.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"logger=wandb needs the package wandb ({error}): pip install wandb"
+        ) from error
+    id_file = Path(save_dir) / "wandb_id"
+    run_id = id_file.read_text("utf-8") if id_file.is_file() else uuid4().hex[:8]
+    id_file.write_text(run_id, "utf-8")
+
+    # W&B's reports of its own errors would keep the process when the network is gone.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    settings = wandb.Settings(
+        x_disable_meta=True,
+        save_code=False,
+        disable_git=True,
+        console="off",
+        silent=True,
+        init_timeout=timeout_s,
+        finish_timeout=timeout_s,
+        finish_timeout_raises=True,
+    )
+    named = {"project": project, "group": group, "name": name, "job_type": job_type, "tags": tags}
+    options: dict[str, Any] = {
+        **redacted(named),
+        "id": run_id,
+        "resume": "allow",
+        "reinit": "create_new",  # whatever other run this process has open stays apart
+        "dir": str(save_dir),
+        "settings": settings,
+    }
+    mode = os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
+    try:
+        run = wandb.init(mode=mode, **options)  # type: ignore[arg-type]
+    except Exception as error:  # no network, no quota, a bad key, a time-out
+        reason = redacted(str(error))
+        print(f"W&B: {reason}; this run is logged offline (wandb sync sends it later)")
+        wandb.teardown(exit_code=1)  # else the failed try holds the id
+        run = wandb.init(mode="offline", **options)
+    run.define_metric(STEP)  # Lightning does this only for runs that it opens itself
+    run.define_metric("*", step_metric=STEP, step_sync=True)
+    return WandbRun(run, timeout_s)
+
+
+@contextmanager
+def staged_in(folder: Path) -> Iterator[None]:
+    """Files of tables wait for their upload in a folder of the run, not in the home directory."""
+    given = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = given or str(folder.absolute())
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ["WANDB_DATA_DIR"]

@@ -1,0 +1,165 @@
+"""What a finished run shows in W&B beside its scalars, read from the run folder.
+
+M points of a map, S eigenvalues.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import wandb
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from isotrain.pages.cloud_figures import maps
+from isotrain.pages.figures import curves, heatmap
+from isotrain.pages.maps import aligned
+from isotrain.pages.rows import Rows, isotropy_places, layers_of, series
+from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.keys import DEV, SIDES, VIEWS, Measured, Place, few, place_of, table
+from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
+from isotrain.training.loggers.curve_summary import curve_summary
+
+DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
+DPI = 160  # of pictures
+MOST_SNAPSHOTS = 12  # of a run
+MOST_LINES = wandb.Table.MAX_ARTIFACT_ROWS  # that the service takes in one table
+
+
+def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows (step, {key: object}) to log once, after all scalars; tables come last.
+
+    | key | object |
+    | --- | --- |
+    | `spectra/<cloud>` | at each snapshot, a histogram of log10(λ_i/Σλ) |
+    | `maps/<cloud>` | its map at the first, a middle and the last snapshot, turned to match |
+    | `heatmaps/<metric>/<view>` | a headline metric, layer × step |
+    | `report/curves` | score, loss and headline isotropy of every layer, in one picture |
+    | `report/page` | `report.html`, where it is |
+    | `layers/<metric>/<view>` | the same as lines, one for each layer |
+    | `tables/isotropy` | everything that was measured; `…_2`, … where one table is too small |
+
+    Spectra are shown of the clouds whose scalars are sent (`isotrain.runs.keys.few`), maps of those
+    of the last layer and around sites. Tables come last because they ask the service: what
+    stands before them is on disk already, should it not answer.
+    """
+    rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder, MOST_SNAPSHOTS)
+    result = read_result(folder)
+    headline = result["headline"]
+    step = max((int(row["step"]) for row in rows), default=0)
+    for at, arrays in snapshots.items():
+        yield at, _spectra(arrays)
+    charted = [(metric, view) for metric in headline for view in _views(rows, metric)]
+    pictures = {f"heatmaps/{m}/{view}": _image(heatmap(rows, m, view)) for m, view in charted}
+    overview = curves(rows, folder.name, result["monitor"], result["headline"])
+    pictures["report/curves"] = _image(overview)
+    yield step, _maps(snapshots) | pictures | _files(folder)
+    yield step, {f"layers/{m}/{view}": _lines(rows, m, view) for m, view in charted}
+    yield step, dict(_tables(table(rows)))
+
+
+def summary(folder: Path) -> dict[str, float]:
+    """`final/<key>` and `area/<key>` of the score and of the headline isotropy that is charted.
+
+    `final` is of the weights that were kept. Of the score, which has a better end, also
+    `best/<key>` and `best_step/<key>`, step 0 aside. See
+    `isotrain.training.loggers.curve_summary`.
+    """
+    rows, result = read_rows(folder / "metrics.jsonl"), read_result(folder)
+    keys = {key: math.nan for row in rows for key in row}
+    charted = [key for key in few(keys, result["headline"]) if place_of(key)]
+    found: dict[str, float] = {}
+    scores = result.get("scores", {})
+    for key in [result["monitor"], *sorted(charted)]:
+        curve = series(rows, key)
+        numbers = curve_summary(curve)
+        numbers |= {"final": scores[key]} if key in scores else {}
+        if key == result["monitor"]:  # of the untrained model only where there is no other
+            trained = [point for point in curve if point[0] > 0] or curve
+            best = curve_summary(trained, result["mode"])
+            numbers |= {name: best[name] for name in ("best", "best_step") if name in best}
+        found |= {f"{name}/{key}": value for name, value in numbers.items()}
+    return found
+
+
+def _views(rows: Rows, metric: str) -> list[str]:
+    places = isotropy_places(rows, metric)
+    return [view for view in VIEWS if layers_of(places, view)]
+
+
+def _spectra(arrays: Arrays) -> dict[str, Any]:
+    edges = np.linspace(-DECADES, 0, N_BINS + 1)
+    found: dict[str, Any] = {}
+    for cloud in _charted(arrays, "spectrum"):
+        value_S = arrays[f"spectrum/{cloud}"].astype(np.float64)
+        total = value_S.sum()
+        if np.isfinite(total) and total > 0:
+            share_S = np.clip(value_S / total, 10.0**-DECADES, 1)
+            counts = np.histogram(np.log10(share_S), edges)
+            found[f"spectra/{cloud}"] = wandb.Histogram(np_histogram=counts)
+    return found
+
+
+def _maps(snapshots: dict[int, Arrays]) -> dict[str, Any]:
+    last = snapshots[max(snapshots)] if snapshots else {}
+    clouds = _charted(last, "map")
+    top = max((cloud for cloud in clouds if cloud.startswith("layer_")), default="").split("/")[0]
+    found: dict[str, Any] = {}
+    for cloud in clouds:
+        where, view = cloud.split("/")
+        if where == top or view in SIDES:
+            points = {
+                step: a[f"map/{cloud}"] for step, a in snapshots.items() if f"map/{cloud}" in a
+            }
+            label_M = last.get(f"label/{group_of(where, view)}")
+            found[f"maps/{cloud}"] = _image(maps(aligned(points), cloud, label_M))
+    return found
+
+
+def _charted(arrays: Arrays, kind: str) -> list[str]:
+    """The clouds of a snapshot whose scalars are sent too."""
+    clouds = [name.removeprefix(f"{kind}/") for name in arrays if name.startswith(f"{kind}/")]
+    keys = {Place(kind, *cloud.split("/")).key: math.nan for cloud in clouds}
+    return [key.removeprefix(f"{DEV}/{kind}/") for key in few(keys, [kind])]
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    page = folder / "report.html"
+    return {"report/page": wandb.Html(str(page), inject=False)} if page.is_file() else {}
+
+
+def _lines(rows: Rows, metric: str, view: str) -> Any:
+    places = isotropy_places(rows, metric)
+    names = layers_of(places, view)
+    points = [places[Place(metric, name, view)] for name in names]
+    return wandb.plot.line_series(
+        [[step for step, _ in line] for line in points],
+        [[_or_none(value) for _, value in line] for line in points],
+        keys=names,
+        title=f"{metric}, {view}",
+        xname="trainer/global_step",
+    )
+
+
+def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
+    for start in range(0, len(lines), MOST_LINES):
+        data = [[_or_none(value) for value in line] for line in lines[start : start + MOST_LINES]]
+        name = "tables/isotropy" + (f"_{start // MOST_LINES + 1}" if start else "")
+        yield name, wandb.Table(columns=list(Measured._fields), data=data)
+
+
+def _or_none(value: Any) -> Any:
+    """A value as a table takes it."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _image(figure: Figure) -> Any:
+    """The picture of a figure; given the figure itself, W&B asks for pyplot."""
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return wandb.Image(np.asarray(canvas.buffer_rgba()))

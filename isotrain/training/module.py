@@ -1,0 +1,294 @@
+"""The Lightning module: views, losses, one `observe` per optimizer step, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from isotrain.encoders.freezing import Plan, levels, set_trainable
+from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.training.callbacks.non_finite import refuse_non_finite
+from isotrain.training.callbacks.resume import KEY
+from isotrain.training.extra_losses import ExtraLosses
+from isotrain.training.freezing import ever, in_force, rest_frozen_parts, wrap_anew
+from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
+from isotrain.training.optim import parameter_groups
+from isotrain.types import Batch, ModelOutput, Task
+
+
+class FineTuning(pl.LightningModule):
+    """Fine-tunes a model on a task, with extra objectives.
+
+    Args:
+        model: encoder, isotropy layers, head.
+        task: loss and metrics.
+        extra: the objectives.
+        optimizer: parameter groups -> optimizer.
+        schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
+        warmup_fraction: share of all steps with a rising learning rate.
+        head_lr_factor: learning rate of the head, and of all else that is not the encoder, over
+            that of the encoder's last block.
+        layer_decay: learning rate of each block over that of the block above.
+        frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
+        prefill_batches: training batches that fill the queues of the isotropy layers, in
+            evaluation mode, before the evaluation at step 0.
+        refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
+    """
+
+    def __init__(
+        self,
+        model: IsotropicModel,
+        task: Task,
+        extra: ExtraLosses,
+        optimizer: Callable[..., torch.optim.Optimizer],
+        schedule: Callable[..., Any],
+        warmup_fraction: float,
+        head_lr_factor: float,
+        layer_decay: float,
+        frozen_dropout: bool,
+        prefill_batches: int,
+        refit_rows: int,
+    ) -> None:
+        super().__init__()
+        self.model, self.task, self.extra = model, task, extra
+        self.optimizer, self.schedule = optimizer, schedule
+        self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
+        self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
+        self.layer_decay, self.frozen_dropout = layer_decay, frozen_dropout
+        self.plan: Plan = {0: frozenset(levels(model.encoder))}  # build puts another in its place
+        self._in_force: frozenset[str] | None = None  # what of the encoder trains just now
+        stages = ("val_", "holdout_", "test_")
+        self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
+        # rows of each site, and their labels, since the last optimizer step
+        self._pending: list[dict[str, tuple[Tensor, Tensor]]] = []
+        self._rows_of_step: list[Tensor] = []  # data set rows since then, on the device
+        self._parts: dict[str, Tensor] = {}  # of the newest loss
+        self._observed_step = 0
+        self._prefilled = False
+        self.evaluated_step: int | None = None  # of the last validation
+        self.selected_step: int | None = None  # whose weights and frozen statistics were put back
+
+    def forward(self, batch: Batch) -> Any:
+        """The model's output."""
+        return self.model(batch)
+
+    def setup(self, stage: str) -> None:
+        """Before the optimizer looks: what trains in any phase can train, and nothing else."""
+        if stage == "fit":
+            # Lightning would put a checkpoint's float64 weights into float32 ones first.
+            self.trainer.precision_plugin.convert_module(self)
+            set_trainable(self.model.encoder, ever(self.plan))
+            self._in_force = None
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Let the parameters train that do so at this step."""
+        names = in_force(self.plan, self.trainer.global_step)
+        if names == self._in_force:
+            return
+        set_trainable(self.model.encoder, names)
+        if names != (ever(self.plan) if self._in_force is None else self._in_force):
+            wrap_anew(self.trainer.strategy, self)
+        self._in_force = names
+        if not self.frozen_dropout:
+            rest_frozen_parts(self.model.encoder)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
+
+        With several processes the task loss is weighted by the share of rows in this one, and
+        objectives read the rows of all of them.
+        """
+        views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
+        loss, parts = self.extra(views, batch)
+        if self.task.has_loss:
+            n = torch.tensor(float(len(batch.labels)), device=self.device)
+            share = n * n_processes() / sum_over_processes(n)
+            of_task = share * self.task.loss(views[0].logits, batch.labels)
+            loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
+        assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
+        self._remember(views[0], batch, parts)
+        logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
+        step = self.trainer.global_step
+        refuse_non_finite("loss", logged["train/loss"], step, parts, [batch.index], self)
+        self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
+        self.log_dict(logged, batch_size=1)
+        return loss
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
+        if self.trainer.global_step > self._observed_step:
+            self._observed_step = self.trainer.global_step
+            self.extra.observe()
+            self.model.observe(
+                {
+                    site: (torch.cat(rows), torch.cat(labels))
+                    for site in self.model.sites
+                    for rows, labels in [zip(*(p[site] for p in self._pending), strict=True)]
+                }
+            )
+            self._pending.clear()
+            self._rows_of_step.clear()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on after the step of the checkpoint."""
+        self._observed_step = int(checkpoint["global_step"])
+        self.evaluated_step = checkpoint[KEY]["evaluated_step"]
+
+    def on_train_start(self) -> None:
+        """Fit layers that train behind one fixed map, where no evaluation has."""
+        if any(trains_behind_one_map(layer) for layer in self.model.transforms.values()):
+            self._fit_layers()
+
+    def on_train_epoch_start(self) -> None:
+        """Show training rows to objectives that ask for a pass over them."""
+        with evaluating(self.model):
+            self.extra.prepare(self.trainer.current_epoch, self._passes)
+
+    def on_validation_start(self) -> None:
+        """Freeze the statistics that evaluation uses."""
+        self._fit_layers()
+
+    def on_test_start(self) -> None:
+        """Freeze the statistics that evaluation uses."""
+        self._fit_layers()
+
+    def validation_step(
+        self, batch: Batch, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Scores on dev, then on the rows held out; the output goes to the callbacks."""
+        return self._evaluate("holdout" if dataloader_idx else "val", batch)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
+        """Scores on test."""
+        return self._evaluate("test", batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the scores over all of dev, and over the rows held out."""
+        self.evaluated_step = self.trainer.global_step
+        self._log_scores(*("val", "holdout")[: len(self.trainer.num_val_batches)])
+
+    def on_test_epoch_end(self) -> None:
+        """Log the scores over all of test."""
+        self._log_scores("test")
+
+    def configure_optimizers(self) -> Any:
+        """Optimizer over what trains in any phase, schedule over optimizer steps."""
+        optimizer = self.new_optimizer()
+        n_steps = int(self.trainer.estimated_stepping_batches)
+        scheduler = self.schedule(
+            optimizer=optimizer,
+            num_warmup_steps=int(self.warmup_fraction * n_steps),
+            num_training_steps=n_steps,
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def new_optimizer(self) -> torch.optim.Optimizer:
+        """Over the trainable parameters, in groups that each have their learning rate."""
+        groups = parameter_groups(self, self.model.encoder, self.layer_decay, self.head_lr_factor)
+        optimizer = self.optimizer(groups)
+        for group in optimizer.param_groups:
+            group["lr"] *= group["lr_factor"]
+        return optimizer
+
+    def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
+        output = self.model(batch)
+        loss = self.task.loss(output.logits, batch.labels)
+        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
+        # A float: Lightning averages the counts of all processes, and integers without remainder.
+        self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
+        n_rows = torch.tensor(float(len(batch.labels)), device=self.device)
+        counters = {f"{stage}/n_rows": n_rows} | self._counters(stage)
+        self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
+        predictions = self.task.predictions(output.logits)
+        self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
+        return {"output": output}
+
+    def _log_scores(self, *stages: str) -> None:
+        # Lightning would name the last batch, one less than the steps the weights have seen.
+        step = self.trainer.global_step if self.selected_step is None else self.selected_step
+        self.log("step", float(step), sync_dist=True)
+        for stage in stages:
+            scores: Any = self.scores[f"{stage}_"]
+            for name, value in scores.compute().items():
+                # over all processes: torchmetrics gathers
+                shown = name == self.task.monitor and stage != "holdout"
+                self.log(f"{stage}/{name}", value, prog_bar=shown, sync_dist=True)
+            scores.reset()
+
+    def _counters(self, stage: str) -> dict[str, Tensor]:
+        """What the layers counted, on the device: NCCL sends nothing from the CPU."""
+        return {
+            f"{stage}/{site}/{name}": value.to(self.device)
+            for site, transform in self.model.transforms.items()
+            for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
+        }
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip; under bf16 directly, as there is no gradient scale that a fused step undoes."""
+        scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
+        by_norm = gradient_clip_algorithm in (None, "norm")
+        if not scaled:
+            norm = torch.nn.utils.get_total_norm(
+                [p.grad for p in self.parameters() if p.grad is not None]
+            )
+            step = self.trainer.global_step
+            refuse_non_finite("gradient norm", norm, step, self._parts, self._rows_of_step, self)
+            if by_norm and gradient_clip_val:
+                torch.nn.utils.clip_grads_with_norm_(
+                    list(self.parameters()), gradient_clip_val, norm
+                )
+        if scaled or not by_norm:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _remember(self, output: ModelOutput, batch: Batch, parts: dict[str, Tensor]) -> None:
+        """Keep the rows of a micro-batch, of all processes, for the queues."""
+        rows = {}
+        for site, found in output.site_rows.items():
+            known = found.before.detach(), found.labels
+            if found.places is not None:
+                known = tuple(gather_in_order(x, found.places)[0] for x in known)  # type: ignore[assignment]
+            rows[site] = known
+        self._pending.append(rows)
+        self._rows_of_step.append(batch.index)
+        self._parts = parts
+
+    def _fit_layers(self) -> None:
+        if self.selected_step is not None:  # those of its evaluation came with the weights
+            return
+        first = self.trainer.global_step == 0 and not self._prefilled
+        fit_layers(self.model, self._outputs, self.prefill_batches, self.refit_rows, prefill=first)
+        self._prefilled = True
+
+    def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
+        """The model's output on the first training batches, whole in every process."""
+        return (output for _, output in self._passes(n_batches))
+
+    def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
+        """Those batches, and the output on each, in the mode that the model is in."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        for batch in data.first_batches(n_batches):
+            batch = batch.to(self.device)
+            with self.trainer.precision_plugin.forward_context():
+                output = self.model(batch)
+            yield batch, output
+
+
+def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Values averaged over processes, all in one message."""
+    if n_processes() == 1:
+        return values
+    packed = torch.stack([value.float() for value in values.values()])
+    return dict(zip(values, sum_over_processes(packed) / n_processes(), strict=True))

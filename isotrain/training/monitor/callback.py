@@ -1,0 +1,245 @@
+"""The isotropy of every layer, and before and after each isotropy layer, while a model trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+
+from isotrain.geometry.cloud import shared
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, Place, few, metric_of, place_of
+from isotrain.runs.snapshots import write_snapshot
+from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.monitor.measurement import Measurement, site_measures
+from isotrain.training.monitor.sampling import Watched, WatchedRows
+from isotrain.training.monitor.snapshot_arrays import snapshot_of
+from isotrain.types import Batch, ModelOutput, RowMetric
+
+Reference = dict[str, tuple[Tensor, Tensor]]  # ids and rows of each cloud by its name
+
+
+class IsotropyMonitor(pl.Callback):
+    """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
+
+    At every validation, of at most `max_rows` rows of dev in each cloud, always the same ones (see
+    `WatchedRows`); of each site also `val/<site>/<name>`: what `site_measures` finds. A site
+    without an isotropy layer has `after` alone. Metrics that need `reference` compare with the
+    same rows at the first evaluation, before training. With `every_steps`, also of the rows of
+    every n-th optimizer step as training sees them, dropout and all, under `train_isotropy/`.
+
+    Loggers get the few scalars of `isotrain.runs.keys.few`; a `RowLog` gets every value, in the
+    record of the evaluation. `newest` has the values of the newest evaluation.
+
+    Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, twice that where a metric
+    needs a reference, whatever the size of the data, and a float64 copy of one cloud while it is
+    measured. With several processes the first one measures the rows that one process would keep.
+
+    Args:
+        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
+            `labels`, `groups` or `reference` gets classes (five slices of scores), words, or rows.
+        max_rows: row budget of each cloud.
+        headline: names of values that progress bar and loggers show (`lid_value`, not `lid`); None
+            = the first two metrics.
+        views: of each layer: cls, tokens, mean.
+        every_steps: optimizer steps between two measurements of training rows; 0 = none.
+        map_rows: rows on the map of a snapshot (see `isotrain.runs.snapshots`); 0 = no snapshots.
+        folder: of the run, for snapshots; None = none are taken.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, RowMetric],
+        max_rows: int,
+        headline: Sequence[str] | None = None,
+        views: Sequence[str] = VIEWS,
+        every_steps: int = 0,
+        map_rows: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.headline = list(metrics)[:2] if headline is None else list(headline)
+        for name in self.headline:
+            if metric_of(name, metrics) is None:
+                raise ValueError(
+                    f"headline must be among the metrics {', '.join(metrics)}, got {name!r}"
+                )
+        self.measure = Measurement(metrics)
+        self.max_rows, self.views, self.every_steps = max_rows, tuple(views), every_steps
+        self.map_rows, self.folder = map_rows, folder
+        self.newest: dict[str, float] = {}
+        self._rows: WatchedRows | None = None  # of the evaluation under way
+        self._step_rows: WatchedRows | None = None  # of the optimizer step under way
+        self._step = 0  # its number
+        self._hook: Any = None  # that sees the training batch
+        self._reference: Reference = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The reference: a resumed run compares with the same rows."""
+        return {"reference": {name: list(known) for name, known in self._reference.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the reference of the checkpoint."""
+        reference = state_dict["reference"].items()
+        self._reference = {name: (id_N, x_ND) for name, (id_N, x_ND) in reference}
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start empty."""
+        self._rows = None if trainer.sanity_checking else self._empty(pl_module)
+
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Look at a batch of dev."""
+        if self._rows is None or dataloader_idx:  # training rows that are held out
+            return
+        self._rows.offer(batch, outputs["output"])
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Measure the kept rows and log every value."""
+        if self._rows is None:
+            return
+        rows, self._rows = self._rows, None
+        if trainer.world_size > 1:
+            rows.exchange()
+        at_start = trainer.global_step == 0 and self.measure.compares
+        if at_start:  # in every process: each writes its part of a checkpoint
+            self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
+        if trainer.is_global_zero:
+            selected = getattr(pl_module, "selected_step", None)
+            step = trainer.global_step if selected is None else selected
+            self.newest = self._evaluate(rows, pl_module, step)
+            self._send(trainer, self.newest, join=True)
+            self._show(pl_module)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
+    ) -> None:
+        """Look at what the model gives for a batch of a step that is due, in its first view."""
+        if not self.every_steps or (trainer.global_step + 1) % self.every_steps:
+            return
+        self._step = trainer.global_step + 1
+        rows = self._step_rows = self._step_rows or self._empty(pl_module)
+        seen = False
+
+        @torch.no_grad()
+        def look(_model: Any, _given: Any, output: ModelOutput) -> None:
+            nonlocal seen
+            if not seen:
+                rows.offer(batch, output)
+            seen = True
+
+        self._hook = pl_module.model.register_forward_hook(look)  # type: ignore[union-attr]
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        """Measure, once the step is made."""
+        self._look_away()
+        rows = self._step_rows
+        if rows is None or trainer.global_step < self._step:
+            return  # within an accumulation
+        self._step_rows = None
+        if trainer.world_size > 1:
+            rows.exchange()
+        if trainer.is_global_zero:
+            values: dict[str, float] = {}
+            with torch.no_grad():
+                for cloud in rows.clouds():
+                    values |= self._values(cloud, TRAINING)
+            self._send(trainer, values, join=False)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Leave nothing behind on the model, nor rows of half a step or evaluation."""
+        self._look_away()
+        self._rows = self._step_rows = None
+
+    def _look_away(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _empty(self, module: Any) -> WatchedRows:
+        layers = module.model.transforms.items()
+        bare = [site for site, layer in layers if not getattr(layer, "changes_rows", True)]
+        return WatchedRows(self.max_rows, self.views, bare)
+
+    @torch.no_grad()
+    def _evaluate(self, rows: WatchedRows, module: Any, step: int) -> dict[str, float]:
+        """Every value of an evaluation; and its snapshot, where there is a folder for it."""
+        values: dict[str, float] = {}
+        arrays: dict[str, np.ndarray] = {}
+        before: Watched | None = None
+        for cloud in rows.clouds():
+            is_finite = bool(torch.isfinite(cloud.x_ND).all())
+            with shared(cloud.x_ND) if is_finite else nullcontext():
+                values |= self._values(cloud, DEV)
+                arrays |= self._arrays(cloud, rows.frequency_V, module)
+            if before is not None and before.where == cloud.where:
+                layer = module.model.transforms[cloud.where]
+                queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
+                labels_N = cloud.label_N if cloud.is_owned else None
+                found = site_measures(before.x_ND, cloud.x_ND, labels_N, queue_MD)
+                values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
+            before = cloud if cloud.view == "before" else None
+        if arrays and self.folder is not None:
+            try:
+                write_snapshot(self.folder, step, arrays)
+            except OSError as error:
+                self._no_more_snapshots(error)
+        return values
+
+    def _arrays(self, cloud: Watched, frequency_V: Tensor, module: Any) -> dict[str, np.ndarray]:
+        """What a snapshot has of a cloud; a solver that fails costs the maps and never the run."""
+        if self.folder is None or not self.map_rows:
+            return {}
+        tokenizer = getattr(module.model.encoder, "tokenizer", None)
+        try:
+            return snapshot_of(cloud, self.map_rows, frequency_V, tokenizer)
+        except RuntimeError as error:
+            self._no_more_snapshots(error)
+            return {}
+
+    def _no_more_snapshots(self, error: Exception) -> None:
+        self.folder = None
+        rank_zero_warn(f"no more snapshots are taken ({type(error).__name__}: {error})")
+
+    def _values(self, cloud: Watched, of: str) -> dict[str, float]:
+        """Those of one cloud, by key."""
+        id_N, reference_ND = self._reference.get(cloud.name, (None, None))
+        is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
+        found = self.measure(cloud, reference_ND if is_known else None)
+        return {Place(k, cloud.where, cloud.view, of).key: value for k, value in found.items()}
+
+    def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
+        for logger in trainer.loggers:
+            if not isinstance(logger, RowLog):
+                logger.log_metrics(few(values, self.headline), trainer.global_step)
+            elif join:  # the row of this evaluation comes next
+                logger.join(values)
+            else:
+                logger.log_metrics(values, trainer.global_step)
+
+    def _show(self, module: pl.LightningModule) -> None:
+        """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
+        view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
+        places = {key: place_of(key) for key in self.newest}
+        for name in self.headline[:1]:
+            of = [k for k, p in places.items() if p and p.view == view and p.metric == name]
+            if of:
+                value = self.newest[max(of)]
+                module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)

@@ -1,0 +1,129 @@
+"""Metrics of one point cloud, and what a layer did to it. N embeddings, D width, M queued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+
+from isotrain.geometry.cloud import shared
+from isotrain.geometry.levels import energy_kept, rms_distance
+from isotrain.geometry.rows import finite_rows, sentence_of
+from isotrain.geometry.scatter import class_scatter, label_classes
+from isotrain.metrics.suite import flat, grouped_by, needs
+from isotrain.training.monitor.sampling import Watched
+from isotrain.types import RowMetric
+
+
+class Measurement:
+    """Values of every metric of one cloud, by `<metric>`, beside `n_rows`.
+
+    Moments and spectrum of a cloud are computed once for all metrics. Rows with a NaN are left out
+    and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one class)
+    its value is absent, and the first time is told; without words, or without a reference, what
+    needs them is absent.
+
+    Args:
+        metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
+            token id, or sentences (see `isotrain.metrics.suite.grouped_by`).
+    """
+
+    def __init__(self, metrics: Mapping[str, RowMetric]):
+        self.metrics = dict(metrics)
+        self.needs = {name: needs(metric) for name, metric in metrics.items()}
+        self._grouped_by = {
+            name: grouped_by(metric)
+            for name, metric in metrics.items()
+            if self.needs[name] == "groups"
+        }
+        self._told: set[str] = set()
+
+    @property
+    def compares(self) -> bool:
+        """Whether any metric asks for reference rows."""
+        return "reference" in self.needs.values()
+
+    def __call__(self, cloud: Watched, reference_ND: Tensor | None) -> dict[str, float]:
+        """The values of one cloud; `reference` are the rows of the same ids to compare it with."""
+        finite_N = torch.isfinite(cloud.x_ND).all(dim=1)
+        n = int(finite_N.sum())
+        values: dict[str, float] = {"n_rows": n}
+        if n < len(finite_N):
+            values["n_rows_not_finite"] = len(finite_N) - n
+        if n < 2:
+            return values  # no pair to measure; the row count says so
+        x_ND = cloud.x_ND if n == len(finite_N) else cloud.x_ND[finite_N]
+        known = {name: None if x is None else x[finite_N] for name, x in _known(cloud).items()}
+        if reference_ND is not None and bool(torch.isfinite(reference_ND[finite_N]).all()):
+            known["reference"] = reference_ND[finite_N]
+        with shared(x_ND):
+            for name, metric in self.metrics.items():
+                need = self.needs[name]
+                given = {}
+                if need != "rows":
+                    if (found := known.get(self._grouped_by.get(name, need))) is None:
+                        continue
+                    given = {need: found}
+                try:
+                    of_cloud = metric(x_ND, **given)
+                except (ValueError, RuntimeError) as error:
+                    self._tell(name, cloud.name, error)
+                    continue
+                values |= {key: float(value) for key, value in flat(name, of_cloud).items()}
+        return values
+
+    def _tell(self, name: str, place: str, error: Exception) -> None:
+        if name not in self._told:
+            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
+        self._told.add(name)
+
+
+def _known(cloud: Watched) -> dict[str, Tensor | None]:
+    """What metrics may ask for beside the rows."""
+    sentences = None if cloud.token_N is None else sentence_of(cloud.id_N)
+    return {
+        "labels": label_classes(cloud.label_N),
+        "words": cloud.token_N,
+        "sentences": sentences,
+    }
+
+
+def site_measures(
+    before_ND: Tensor, after_ND: Tensor, labels_N: Tensor | None, queue_MD: Tensor | None
+) -> dict[str, Tensor]:
+    """What the layer kept of the rows, took of their classes, and how stale its queue is.
+
+    `energy_kept`: scatter of the rows about their mean, after over before. With labels (rows own
+    one; scores are cut into five classes), `label_scatter_removed`: 1 − s after / s before, s the
+    share tr S_B/tr S_T of the scatter that is between classes: 1 = the class means are equal, 0 =
+    they stand as far apart against the spread of all rows as before, below 0 = farther. With a
+    queue: `queue_gap`, the distance of the queue's mean from that of the rows, over the rows' rms
+    distance from it (0 = the statistics fit), and `queue_spread`, the queue's rms distance over
+    that of the rows (1 = they fit). What is not defined is left out.
+
+    >>> x = torch.tensor([[2.0, 0.0], [-2.0, 0.0]])
+    >>> found = site_measures(x, x / 2, torch.tensor([0, 1]), x + 1.0)
+    >>> {name: round(value.item(), 3) for name, value in found.items()}
+    {'energy_kept': 0.25, 'label_scatter_removed': 0.0, 'queue_gap': 0.707, 'queue_spread': 1.0}
+    """
+    finite_N = torch.isfinite(before_ND).all(dim=1) & torch.isfinite(after_ND).all(dim=1)
+    if labels_N is not None:
+        finite_N = finite_N & torch.isfinite(labels_N)
+    before_ND, after_ND = before_ND[finite_N].double(), after_ND[finite_N].double()
+    rms = rms_distance(before_ND) if len(before_ND) else torch.tensor(0.0)
+    if not bool(rms > 0):
+        return {}
+    found = {"energy_kept": energy_kept(before_ND, after_ND)}
+    if labels_N is not None:
+        class_N = label_classes(labels_N[finite_N])
+        scatters = [class_scatter(x_ND, class_N) for x_ND in (before_ND, after_ND)]
+        totals = [scatter.between + scatter.within for scatter in scatters]
+        if bool(scatters[0].between > 0) and bool(totals[1] > 0):
+            before, after = (s.between / t for s, t in zip(scatters, totals, strict=True))
+            found["label_scatter_removed"] = 1.0 - after / before
+    if queue_MD is not None and len(queue_MD := finite_rows(queue_MD.double())):
+        found["queue_gap"] = (queue_MD.mean(dim=0) - before_ND.mean(dim=0)).norm() / rms
+        found["queue_spread"] = rms_distance(queue_MD) / rms
+    return found

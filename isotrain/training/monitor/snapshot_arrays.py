@@ -1,0 +1,88 @@
+"""What a snapshot of an evaluation has (see `isotrain.runs.snapshots`).
+
+N rows, D hidden, M rows of the map, S eigenvalues, V token ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.kmeans import kmeans
+from isotrain.geometry.rows import finite_rows, index_of
+from isotrain.runs.keys import SIDES
+from isotrain.runs.snapshots import group_of
+from isotrain.training.monitor.sampling import Watched
+
+N_CLUSTERS = 8  # as in isotropy=cluster_pca
+
+
+def snapshot_of(
+    cloud: Watched, n_map: int, frequency_V: Tensor, tokenizer: Any
+) -> dict[str, np.ndarray]:
+    """The arrays of one cloud, and of its group, by name.
+
+    Args:
+        cloud: the rows.
+        n_map: how many of them stand on the map, at most.
+        frequency_V: how often each token id occurs.
+        tokenizer: that knows the text of a token id; None where there is none.
+    """
+    group = group_of(cloud.where, cloud.view)
+    is_clustered = cloud.token_N is not None or cloud.view in SIDES
+    found = cloud_arrays(cloud.x_ND, n_map, is_clustered)
+    arrays = {f"{name}/{cloud.name}": x.numpy() for name, x in found.items()}
+    arrays[f"n_rows/{cloud.name}"] = np.array(len(cloud.x_ND))
+    arrays[f"label/{group}"] = cloud.label_N[:n_map].float().numpy()
+    arrays[f"index/{group}"] = index_of(cloud.id_N[:n_map]).numpy()
+    if cloud.token_N is not None:
+        token_M = cloud.token_N[:n_map]
+        arrays[f"frequency/{group}"] = frequency_V[token_M].numpy()
+        if tokenizer is not None:
+            texts = tokenizer.convert_ids_to_tokens(token_M.tolist())
+            arrays[f"token/{group}"] = np.array([str(text) for text in texts])
+    return arrays
+
+
+def cloud_arrays(x_ND: Tensor, n_map: int, clusters: bool) -> dict[str, Tensor]:
+    """Spectrum `[S]`, map `[M, 2]` and clusters `[M]` of a cloud, for a snapshot.
+
+    The spectrum are the eigenvalues of the covariance of all N rows, in descending order, S = min(N
+    − 1, D) of them. The map has the first M = min(N, n_map) rows minus the mean of all, along the
+    two leading principal directions of all. The clusters are those of k-means with K = 8 on the M
+    rows. A cloud with a row that is not finite, or without scatter, has none of these.
+
+    >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> found = cloud_arrays(x, 2, clusters=False)
+    >>> found["spectrum"].tolist(), found["map"][:, 0].abs().tolist()
+    ([6.0, 0.6666666865348816], [3.0, 3.0])
+    """
+    if len(x_ND) < 2 or len(finite_rows(x_ND)) < len(x_ND):
+        return {}
+    cloud = Cloud.of(x_ND)
+    if not cloud.has_scatter:
+        return {}
+    rank, on_rows = min(cloud.n - 1, cloud.d), cloud.n < cloud.d
+    total = cloud.gram_SS.trace()
+    value_S, vector_SS = torch.linalg.eigh((cloud.gram_SS / total).float())  # a third quicker
+    value_S, vector_SS = value_S.double() * total, vector_SS.double()
+    top_S2 = vector_SS[:, -2:].flip(1)
+    if on_rows:
+        map_M2 = top_S2[:n_map] * value_S[-2:].flip(0).clamp_min(0.0).sqrt()
+    else:
+        map_M2 = (cloud.rows[:n_map] * cloud.unit - cloud.mean_D) @ top_S2
+    found = {
+        "spectrum": (value_S.flip(0)[:rank].clamp_min(0.0) / (cloud.n - 1) / cloud.unit**2).float(),
+        "map": (map_M2 / cloud.unit).float(),
+    }
+    if clusters:
+        some_MD = x_ND[:n_map].float()
+        generator = torch.Generator().manual_seed(0)
+        found["cluster"] = kmeans(
+            some_MD - some_MD.mean(dim=0), N_CLUSTERS, generator=generator, n_iterations=100
+        ).assignment_N.short()
+    return found

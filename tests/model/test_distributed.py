@@ -1,0 +1,98 @@
+"""Rows over processes: all of them, in the order of one process, with its exact gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import distributed
+
+from isotrain.model.distributed import (
+    batch_places,
+    gather_in_order,
+    gather_rows,
+    sum_over_processes,
+)
+from isotrain.training.monitor.reservoir import Reservoir
+from tests.processes import on_ranks
+
+N, D = 7, 3  # dealt to two processes: 4 rows and 3
+
+
+def cloud():
+    return torch.randn(N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def contrast(rows_ND):
+    """A loss in which every row meets every other one."""
+    return torch.logsumexp(rows_ND @ rows_ND.T, dim=1).mean()
+
+
+def gathered(rank):
+    own_ND = cloud()[rank::2].requires_grad_()
+    all_ND, own = gather_rows(own_ND)
+    contrast(all_ND).backward()
+    return all_ND.detach(), own, own_ND.grad
+
+
+def dealt(rank):
+    """A batch of 5 examples of 2 sequences and 3 positions, dealt out like cards."""
+    whole = torch.arange(2 * 5 * 3.0).reshape(2, 5, 3)
+    own = whole[:, rank::2]
+    places = batch_places(own.shape[1], 2, 3).flatten()
+    found, which = gather_in_order(own.reshape(-1, 1), places)
+    return found.flatten(), torch.equal(found[which], own.reshape(-1, 1))
+
+
+def empty_and_integer(rank):
+    rows = torch.arange(3) if rank else torch.arange(0)
+    return gather_rows(rows)[0], sum_over_processes(torch.tensor(float(rank + 1)))
+
+
+def exchanged(rank):
+    reservoir = Reservoir(16)
+    ids = torch.arange(100)[rank::2]
+    reservoir.add(ids, [ids[:, None].float(), -ids[:, None].float()])
+    reservoir.exchange()
+    return reservoir.clouds()
+
+
+def test_rows_of_unequal_processes_and_the_gradient_of_one(tmp_path):
+    whole_ND = cloud().requires_grad_()
+    contrast(whole_ND).backward()
+    (all_ND, own0, grad0), (again_ND, own1, grad1) = on_ranks(gathered, 2, tmp_path)
+    assert torch.equal(all_ND, torch.cat([cloud()[0::2], cloud()[1::2]]))
+    assert torch.equal(all_ND, again_ND)
+    assert (own0, own1) == (slice(0, 4), slice(4, 7))
+    # A trainer averages gradients over processes; every process computed the whole loss.
+    for rank, grad in enumerate((grad0, grad1)):
+        torch.testing.assert_close(grad / 2, whole_ND.grad[rank::2], rtol=1e-12, atol=1e-14)
+
+
+def test_dealt_rows_come_back_in_the_order_of_one_process(tmp_path):
+    for found, own_found in on_ranks(dealt, 2, tmp_path):
+        assert torch.equal(found, torch.arange(30.0))
+        assert own_found
+
+
+def test_a_process_without_rows_and_other_types(tmp_path):
+    for rows, total in on_ranks(empty_and_integer, 2, tmp_path):
+        assert rows.tolist() == [0, 1, 2]
+        assert total == 3.0
+
+
+def test_reservoirs_of_two_processes_keep_what_one_would_keep(tmp_path):
+    alone, ids = Reservoir(16), torch.arange(100)
+    alone.add(ids, [ids[:, None].float(), -ids[:, None].float()])
+    for clouds in on_ranks(exchanged, 2, tmp_path):
+        for cloud_ND, wanted_ND in zip(clouds, alone.clouds(), strict=True):
+            assert torch.equal(cloud_ND, wanted_ND)
+
+
+def test_outside_of_a_job_nothing_is_sent(monkeypatch):
+    monkeypatch.setattr(distributed, "all_gather", pytest.fail)
+    monkeypatch.setattr(distributed, "all_reduce", pytest.fail)
+    rows = torch.randn(3, 2, requires_grad=True)
+    found, own = gather_rows(rows)
+    assert found is rows
+    assert own == slice(0, 3)
+    assert sum_over_processes(rows) is rows

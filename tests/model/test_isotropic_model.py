@@ -1,0 +1,271 @@
+"""IsotropicModel with a small encoder: sites, pads, what is recorded, and what is reached."""
+
+import pytest
+import torch
+from torch import nn
+
+from isotrain.model.heads import LinearHead
+from isotrain.model.isotropic_model import IsotropicModel, block_of
+from isotrain.model.pooling import ClsPooling, MeanPooling
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.identity import Identity
+from isotrain.types import Batch, EncoderOutput
+
+WIDTH, TOKENS = 4, 6
+
+
+class FakeEncoder(nn.Module):
+    """An embedding and two blocks that keep the Encoder contract."""
+
+    def __init__(self, n_blocks=2):
+        super().__init__()
+        torch.manual_seed(0)
+        self.width, self.n_blocks = WIDTH, n_blocks
+        self.tokenizer, self.source_id = None, "fake"
+        self.embeddings = nn.Embedding(50, WIDTH)
+        self.blocks = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(n_blocks))
+
+    def block(self, k, hidden):
+        """Block k, 1-based."""
+        return torch.tanh(self.blocks[k - 1](hidden)) + hidden
+
+    def forward(self, batch, after_block):
+        """States as each block gave them; edits flow on."""
+        hidden = self.embeddings(batch.input_ids)
+        states = [hidden]
+        for k in range(1, self.n_blocks + 1):
+            states.append(self.block(k, hidden))
+            hidden = after_block[k](states[-1]) if k in after_block else states[-1]
+        return EncoderOutput(tuple(states), hidden)
+
+
+class Shift(nn.Module):
+    """Adds a constant and remembers what it was told."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by, self.observed, self.n_fits, self.counters = by, [], 0, {}
+
+    def forward(self, x):
+        """Shifted rows."""
+        return x + self.by
+
+    def observe(self, x):
+        """Keep what came."""
+        assert not torch.is_grad_enabled()
+        self.observed.append(x)
+
+    def fit(self, x=None):
+        """Count the call."""
+        self.n_fits += 1
+
+
+def batch(b=3, q=1):
+    generator = torch.Generator().manual_seed(10 * b + q)
+    length_A1 = torch.randint(3, TOKENS + 1, (q * b, 1), generator=generator)
+    position = torch.arange(TOKENS)
+    mask = (position < length_A1).long()
+    special = ((position == 0) | (position >= length_A1 - 1)).long()
+    ids = torch.randint(1, 50, (q * b, TOKENS), generator=generator) * mask
+    index = torch.tensor([41, 7, 99, 3, 12, 58])[:b]
+    return Batch(ids, mask, torch.zeros_like(ids), special, torch.zeros(b).long(), index, None, q)
+
+
+def model(transforms, q=1, pooling=None, **options):
+    torch.manual_seed(1)
+    head = LinearHead(WIDTH, n_vectors=q, n_outputs=2, dropout=0.0)
+    return IsotropicModel(FakeEncoder(), pooling or MeanPooling(), head, transforms, **options)
+
+
+def test_without_transforms_it_is_encoder_pooling_head():
+    m, data = model({}), batch()
+    out = m(data)
+    hidden = m.encoder(data, {}).last
+    pooled = MeanPooling()(hidden, data)
+    assert torch.equal(out.pooled, pooled)
+    assert torch.equal(out.logits, m.head(pooled))
+    assert len(out.hidden_states) == 3
+    assert out.site_rows == {}
+
+
+@pytest.mark.parametrize("site", ["pooled", "tokens", "layer_1", "layer_2"])
+@pytest.mark.parametrize("q", [1, 2])
+def test_identity_at_any_site_changes_nothing_and_is_recorded(site, q):
+    data = batch(q=q)
+    plain, out = model({}, q)(data), model({site: Identity(WIDTH)}, q)(data)
+    assert torch.equal(out.logits, plain.logits)
+    assert torch.equal(out.pooled, plain.pooled)
+    before, after = out.site_rows[site][:2]
+    assert torch.equal(before, after)
+    assert len(out.site_rows[site].ids) == len(before)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_pooled_site(q):
+    data = batch(q=q)
+    out, plain = model({"pooled": Shift(1.0)}, q)(data), model({}, q)(data)
+    before, after = out.site_rows["pooled"][:2]
+    assert torch.equal(before, plain.pooled.reshape(-1, WIDTH))
+    assert torch.equal(after, before + 1.0)
+    assert torch.equal(out.pooled, plain.pooled + 1.0)
+    ids = [i * (1 << 20) + p for i in data.index.tolist() for p in range(q)]
+    assert out.site_rows["pooled"].ids.tolist() == ids
+
+
+@pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.parametrize("rows", ["all", "no_special"])
+def test_tokens_site_touches_chosen_rows_only(q, rows):
+    data = batch(q=q)
+    m = model({"tokens": Shift(2.0)}, q, rows=rows)
+    captured = []
+    m.pooling.register_forward_pre_hook(lambda _, args: captured.append(args[0]))
+    out = m(data)
+    last = m.encoder(data, {}).last
+    chosen = data.attention_mask.bool()
+    if rows == "no_special":
+        chosen = chosen & ~data.special_mask.bool()
+    expected, ids, k = last.clone(), [], 0
+    for a in range(q * 3):
+        for t in range(TOKENS):
+            if chosen[a, t]:
+                expected[a, t] += 2.0
+                ids.append(int(data.index[a % 3]) * (1 << 20) + (a // 3) * (1 << 16) + t)
+                assert torch.equal(out.site_rows["tokens"][0][k], last[a, t])
+                k += 1
+    assert torch.equal(captured[0], expected)
+    assert torch.equal(captured[0][~chosen], last[~chosen])  # pads, bit for bit
+    assert out.site_rows["tokens"].ids.tolist() == ids
+    assert len(out.site_rows["tokens"][1]) == k
+
+
+def test_a_block_site_feeds_the_next_block_and_is_recorded_before_it():
+    data = batch()
+    m = model({"layer_1": Shift(0.5)})
+    out = m(data)
+    plain = m.encoder(data, {}).hidden_states
+    chosen = data.attention_mask.bool()
+    assert torch.equal(out.hidden_states[0], plain[0])
+    assert torch.equal(out.hidden_states[1], plain[1])  # before the isotropy layer
+    moved = plain[1] + 0.5 * chosen[..., None]
+    torch.testing.assert_close(out.hidden_states[2], m.encoder.block(2, moved))
+    assert torch.equal(out.site_rows["layer_1"][0], plain[1][chosen])
+    assert torch.equal(out.site_rows["layer_1"][1], plain[1][chosen] + 0.5)
+
+
+def test_several_sites_act_in_order():
+    data = batch()
+    shifts = {"layer_1": 0.5, "layer_2": 1.0, "tokens": 2.0, "pooled": 4.0}
+    m = model({site: Shift(by) for site, by in shifts.items()})
+    out = m(data)
+    chosen = data.attention_mask.bool()
+    plain = m.encoder(data, {}).hidden_states
+    second = m.encoder.block(2, plain[1] + 0.5 * chosen[..., None])
+    torch.testing.assert_close(out.hidden_states[2], second)
+    torch.testing.assert_close(out.site_rows["layer_2"][0], second[chosen])
+    torch.testing.assert_close(out.site_rows["tokens"][0], second[chosen] + 1.0)
+    pooled = MeanPooling()(second + 3.0 * chosen[..., None], data)
+    torch.testing.assert_close(out.site_rows["pooled"][0], pooled[:, 0])
+    torch.testing.assert_close(out.pooled, pooled + 4.0)
+    torch.testing.assert_close(out.logits, m.head(pooled + 4.0))
+    assert list(out.site_rows) == ["layer_1", "layer_2", "tokens", "pooled"]
+
+
+def test_site_ids_name_each_row_once():
+    out = model({"tokens": Shift(0.0), "pooled": Shift(0.0)}, q=2)(batch(b=6, q=2))
+    for rows in out.site_rows.values():
+        assert len(rows.ids.unique()) == len(rows.ids) == len(rows.before) == len(rows.labels)
+
+
+def test_gradient_reaches_the_encoder_through_every_site():
+    m = model({"layer_1": Shift(0.5), "tokens": ClusterPCA(WIDTH, 2, 1), "pooled": Shift(1.0)})
+    m(batch()).logits.sum().backward()
+    for parameter in m.parameters():
+        assert parameter.grad is not None
+        assert bool(torch.isfinite(parameter.grad).all())
+
+
+def test_observe_and_fit_reach_every_site():
+    layers = {site: Shift(0.0) for site in ("layer_1", "tokens", "pooled")}
+    m = model(layers)
+    out = m(batch())
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    for site in m.sites:
+        m.transforms[site].fit()
+    for site, layer in layers.items():
+        assert len(layer.observed) == 1
+        assert torch.equal(layer.observed[0], out.site_rows[site][0])
+        assert layer.n_fits == 1
+
+
+def test_cluster_pca_at_two_sites_trains_fits_and_evaluates():
+    m = model({"tokens": ClusterPCA(WIDTH, 2, 1), "pooled": ClusterPCA(WIDTH, 1, 1)})
+    data = batch(b=6)
+    with pytest.raises(RuntimeError, match="fit"):
+        m.eval()(data)
+    out = m.train()(data)
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    for site in m.sites:
+        m.transforms[site].fit()
+    m.eval()
+    first, second = m(data), m(data)
+    assert torch.equal(first.logits, second.logits)
+    assert bool(torch.isfinite(first.logits).all())
+    assert any(name.startswith("transforms.tokens.queue") for name in m.state_dict())
+
+
+def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
+    m = model({"tokens": ClusterPCA(WIDTH, 2, 1), "pooled": ClusterPCA(WIDTH, 1, 1)})
+    data = batch(b=6)
+    out = m(data)
+    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    for site in m.sites:
+        m.transforms[site].fit()
+    m.eval()
+    fields = {
+        name: getattr(data, name)[:2]
+        for name in (
+            "input_ids",
+            "attention_mask",
+            "token_type_ids",
+            "special_mask",
+            "labels",
+            "index",
+        )
+    }
+    torch.testing.assert_close(m(Batch(**fields)).logits, m(data).logits[:2], atol=1e-5, rtol=0)
+
+
+def test_cls_pooling_sees_the_token_site():
+    data = batch()
+    plain = model({}, pooling=ClsPooling())(data)
+    shifted = model({"tokens": Shift(3.0)}, pooling=ClsPooling())(data)
+    torch.testing.assert_close(shifted.pooled, plain.pooled + 3.0)
+
+
+@pytest.mark.parametrize(
+    "site", ["token", "layer_0", "layer_3", "layer_", "layer_x", "layer_-1", "", "Pooled"]
+)
+def test_other_sites_are_refused_with_the_legal_names(site):
+    with pytest.raises(ValueError, match="pooled, tokens or layer_1 to layer_2") as caught:
+        model({site: Shift(0.0)})
+    assert repr(site) in str(caught.value)
+
+
+@pytest.mark.parametrize("site", ["layer_01", "layer_²"])
+def test_a_block_has_one_name(site):
+    with pytest.raises(ValueError, match="pooled, tokens or layer_1"):
+        block_of(site, 6)
+
+
+def test_block_of():
+    assert [block_of(site, 12) for site in ("pooled", "tokens", "layer_1", "layer_12")] == [
+        None,
+        None,
+        1,
+        12,
+    ]
+
+
+def test_an_unknown_choice_of_rows_is_refused():
+    with pytest.raises(ValueError, match="no_special"):
+        model({"tokens": Shift(0.0)}, rows="no_specials")

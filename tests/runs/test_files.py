@@ -1,0 +1,77 @@
+"""A file is replaced whole or not at all, by however many processes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from isotrain.runs.files import replace_bytes, replace_text, replacing, write_json
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_older_file_stays_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    replace_text(path, "old\n")
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old\n"
+        assert len(names(tmp_path)) == 2
+        assert all(name == "a.txt" or name.endswith(".part") for name in names(tmp_path))
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_fails_leaves_the_older_file_and_no_part(tmp_path, error):
+    path = tmp_path / "a.txt"
+    replace_bytes(path, b"old")
+
+    def fail():
+        with replacing(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_place_that_cannot_be_taken_leaves_no_part(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_text(tmp_path / "a", "x")
+    assert names(tmp_path) == ["a"]
+    with pytest.raises(FileNotFoundError):
+        replace_text(tmp_path / "missing" / "a", "x")
+
+
+def test_two_writers_at_once_do_not_share_a_part(tmp_path):
+    path = tmp_path / "a.txt"
+    with replacing(path) as first:
+        first.write(b"a long first text")
+        with replacing(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"a long first text"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_names_that_differ_in_their_ending_alone_are_apart(tmp_path, monkeypatch):
+    """`table.csv` and `table.tex` written at once would share the part `table.part`."""
+    seen = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda part, path: seen.append(part) or replace(part, path))
+    replace_text(tmp_path / "table.csv", "x")
+    write_json(tmp_path / "table.json", {})
+    assert [part.name.split(".")[:2] for part in seen] == [["table", "csv"], ["table", "json"]]
+
+
+def test_text_is_utf8_and_lines_are_kept(tmp_path):
+    replace_text(tmp_path / "a", "ü\r\n\n")
+    assert (tmp_path / "a").read_bytes() == "ü\r\n\n".encode()

@@ -1,0 +1,180 @@
+"""Keys of isotropy values: what is written is what is read, and who gets which of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.runs.keys import (
+    COUNTS,
+    DEV,
+    SIDES,
+    TRAINING,
+    VIEWS,
+    Place,
+    few,
+    is_aside,
+    layer_name,
+    metric_of,
+    place_of,
+    table,
+)
+
+light = settings(max_examples=60)
+
+METRICS = ("isoscore", "isoscore_corrected", "lid_value", "partition", "mine_2")
+words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
+layers = st.builds(
+    lambda metric, number, view, rows: Place(metric, layer_name(number), view, rows),
+    st.sampled_from(METRICS) | words,
+    st.integers(0, 99),
+    st.sampled_from(VIEWS),
+    st.sampled_from([DEV, TRAINING]),
+)
+sites = st.builds(
+    Place,
+    st.sampled_from(METRICS) | words,
+    st.sampled_from(["pooled", "tokens", "layer_1", "layer_12"]),
+    st.sampled_from(SIDES),
+    st.sampled_from([DEV, TRAINING]),
+)
+places = layers | sites
+others = st.sampled_from(["val/loss", "train/pooled/rows_borrowed", "step", "lr-AdamW", "isotropy"])
+values = st.floats(-1e6, 1e6)
+
+
+@given(places)
+@light
+def test_a_key_names_its_place_and_nothing_else(place):
+    assert place_of(place.key) == place
+    assert place.key.startswith(("isotropy/", "train_isotropy/"))
+    assert place_of(f"{place.key}/more") is None
+    assert place_of(place.key.rpartition("/")[0]) is None
+    assert place_of(f"val_{place.key}") is None
+
+
+@given(others)
+@light
+def test_other_keys_name_no_place(key):
+    assert place_of(key) is None
+
+
+def test_layers_are_in_the_order_of_their_names():
+    names = [layer_name(number) for number in range(100)]
+    assert names == sorted(names)
+    assert names[:2] == ["layer_00", "layer_01"]
+
+
+@given(
+    st.dictionaries(places, values, max_size=12),
+    st.dictionaries(others, values),
+    st.lists(st.sampled_from(METRICS)),
+)
+@light
+def test_few_keeps_other_keys_and_the_headline_at_its_places(at, rest, headline):
+    row = {place.key: value for place, value in at.items()} | rest
+    last = max((p.where for p in at if p.view in VIEWS), default=None)
+    seen = {place.view for place in at}
+    through = "tokens" if "tokens" in seen else "cls" if "cls" in seen else "mean"
+    expected = rest | {
+        place.key: value
+        for place, value in at.items()
+        if place.metric in headline and (place.view in (*SIDES, through) or place.where == last)
+    }
+    assert few(row, headline) == expected
+    assert few(row, []) == rest
+
+
+def test_few_of_twelve_layers_are_few():
+    """Documented: the tokens of every layer, every view of the last, around each site."""
+    row = {
+        Place(metric, layer_name(number), view).key: 0.0
+        for metric in METRICS
+        for number in range(13)
+        for view in VIEWS
+    }
+    row |= {Place(metric, "pooled", side).key: 0.0 for metric in METRICS for side in SIDES}
+    assert len(row) == 5 * (39 + 2)
+    assert len(few(row, ["isoscore"])) == 13 + 2 + 2
+    assert len(few(row, ["isoscore", "partition"])) == 2 * 17
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "expected"),
+    [
+        ("lid_value", ["lid"], "lid"),
+        ("lid", ["lid"], "lid"),
+        ("lids", ["lid"], None),
+        ("lid", ["lid_value"], None),
+        ("isoscore", [], None),
+        ("partition_null_low", ["partition", "partition_null"], "partition_null"),
+        ("partition_null_low", ["partition_null", "partition"], "partition_null"),
+        ("partition_low", ["partition", "partition_null"], "partition"),
+    ],
+)
+def test_a_value_is_of_the_metric_with_the_longest_name_that_it_begins_with(value, names, expected):
+    assert metric_of(value, names) == expected
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+plain = st.sampled_from(["isoscore", "lid_value", "partition"])
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.dictionaries(
+            st.builds(
+                Place,
+                plain | st.sampled_from([*COUNTS, "partition_null_low", "partition_null_high"]),
+                st.sampled_from(["layer_00", "layer_01", "pooled"]),
+                st.sampled_from(["cls", "after"]),
+                st.sampled_from([DEV, TRAINING]),
+            ),
+            st.integers(-50, 50).map(float),
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(rows)
+@light
+def test_the_table_has_a_line_for_each_value_that_was_measured(steps):
+    """Against a plain dictionary: the last value of a step counts, and asides are columns."""
+    logged = [
+        {"step": step, "val/loss": 1.0} | {place.key: value for place, value in found.items()}
+        for step, found in steps
+    ]
+    last = {(step, place): value for step, found in steps for place, value in found.items()}
+    lines = table(logged)
+    assert [line[:5] for line in lines] == sorted(line[:5] for line in lines)
+    left = dict(last)
+    for line in lines:
+        of = {"dev": DEV, "train": TRAINING}[line.rows]
+        place = Place(line.metric, line.layer, line.view, of)
+        assert line.value == left.pop((line.step, place))
+        assert line.n_rows == last.get((line.step, place._replace(metric="n_rows")), 0)
+        for found, bound in ((line.null_low, "low"), (line.null_high, "high")):
+            null = place._replace(metric=f"{line.metric}_null_{bound}")
+            expected = last.get((line.step, null), math.nan)
+            assert found == expected or (math.isnan(found) and math.isnan(expected))
+    assert all(is_aside(place.metric) for _, place in left)
+
+
+def test_a_null_belongs_to_its_own_metric_and_cloud():
+    row = {
+        "step": 3,
+        "isotropy/partition/layer_01/cls": -2.0,
+        "isotropy/partition/layer_02/cls": -3.0,
+        "isotropy/partition_null_low/layer_01/cls": -9.0,
+        "isotropy/partition_null_high/layer_01/cls": -1.0,
+        "train_isotropy/partition/layer_01/cls": -4.0,
+        "isotropy/isoscore/layer_01/cls": 0.5,
+    }
+    found = {(x.rows, x.metric, x.layer): (x.null_low, x.null_high) for x in table([row])}
+    assert found.pop(("dev", "partition", "layer_01")) == (-9.0, -1.0)
+    assert len(found) == 3
+    assert all(math.isnan(bound) for pair in found.values() for bound in pair)

@@ -1,0 +1,89 @@
+"""What a run predicted for every row: written, read, and worth the scores of the run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.runs.files import (
+    Predictions,
+    path_of,
+    read_predictions,
+    read_result,
+    write_predictions,
+)
+
+floats = st.floats(-1e6, 1e6, width=32)
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """A run may set the number of threads of the process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@given(st.dictionaries(st.integers(0, 2**24), st.tuples(floats, floats), min_size=1, max_size=9))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
+    index = np.array(list(rows))
+    label, prediction = np.array(list(rows.values()), dtype=np.float32).T
+    write_predictions(tmp_path, "dev", Predictions(index, label, prediction))
+    found = read_predictions(tmp_path, "dev")
+    order = np.argsort(index)
+    assert found.index.tolist() == index[order].tolist()
+    assert found.label.astype(np.float32).tolist() == label[order].tolist()
+    assert found.prediction.astype(np.float32).tolist() == prediction[order].tolist()
+
+
+def test_nothing_kept_is_none(tmp_path):
+    assert read_predictions(tmp_path, "dev") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a,b\n1,2\n", "must begin with"), ("index,label,prediction\n1,2\n", "must have 3 columns")],
+)
+def test_another_file_is_refused(tmp_path, text, message):
+    write_predictions(tmp_path, "dev", Predictions(*np.ones((3, 1))))
+    path_of(tmp_path, "dev").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_predictions(tmp_path, "dev")
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb"])
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_path, task, select):
+    cfg = composed(
+        *small,
+        f"task={task}",
+        f"output_dir={tmp_path}",
+        f"training.select={select}",
+        "trainer.max_steps=6",
+        "trainer.val_check_interval=2",
+        "optimizer.lr=1e-2",
+    )
+    scores = run(cfg, "none")
+    folder = run_folder(with_threads(cfg), "none")
+    for split, stage in (("dev", "val"), ("test", "test")):
+        found = read_predictions(folder, split)
+        n_rows = read_result(folder)["n_rows"][split]
+        if not n_rows:
+            assert found is None
+            continue
+        assert found.index.tolist() == sorted(set(found.index))
+        assert len(found.index) == n_rows
+        expected = (
+            np.mean(found.label == found.prediction)
+            if task == "rte"
+            else spearmanr(found.label, found.prediction).statistic
+        )
+        name = "accuracy" if task == "rte" else "spearman"
+        assert scores[f"{stage}/{name}"] == pytest.approx(expected, abs=1e-6)

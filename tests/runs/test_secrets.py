@@ -1,0 +1,219 @@
+"""No secret survives in what is written, and ordinary words do."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from isotrain.config.compose import compose_run, plain
+from isotrain.runs.secrets import HIDDEN, SHORTEST, redacted
+
+SECRET = "Zq7-secret-Value/9+x=="
+TEXT = st.text(alphabet=string.ascii_lowercase + " _-/:.", max_size=12)
+PROFILE = settings(max_examples=40)
+
+
+def nested(leaf):
+    """Content of any nesting around a leaf."""
+    others = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+    return st.recursive(
+        leaf,
+        lambda inner: (
+            st.lists(inner | others, min_size=1, max_size=3)
+            | st.tuples(others, inner)
+            | st.dictionaries(TEXT, inner, min_size=1, max_size=3)
+        ),
+        max_leaves=4,
+    )
+
+
+@pytest.fixture(autouse=True)
+def secret_of_the_environment(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+
+
+@given(nested(st.builds("{}{}{}".format, TEXT, st.just(SECRET), TEXT)))
+@PROFILE
+def test_nothing_of_a_secret_variable_survives_in_any_nesting(content):
+    found = json.dumps(redacted(content))
+    assert SECRET not in found
+    assert found.count(HIDDEN) == json.dumps(content).count(SECRET)
+
+
+@given(st.data(), st.text(alphabet=string.ascii_letters + string.digits, min_size=20, max_size=40))
+@PROFILE
+def test_hub_tokens_are_hidden_wherever_they_stand(data, letters):
+    token = f"hf_{letters}"
+    for text in (token, f"token={token}", f"'{token}'", f"a {token} b", f"https://x/?t={token}"):
+        content = data.draw(nested(st.just(text)))
+        assert letters not in json.dumps(redacted(content))
+
+
+@pytest.mark.parametrize("prefix", ["wandb_v1_", "wandb_v2_", "ghp_", "gho_", "github_pat_"])
+def test_other_tokens_of_known_forms_are_hidden(prefix):
+    letters = "aB3_xY9z" * 4
+    assert redacted(f"a {prefix}{letters} b") == f"a {HIDDEN} b"
+    assert redacted(f"{prefix}short") == f"{prefix}short"
+
+
+def test_containers_of_any_kind_are_looked_into():
+    """A list of OmegaConf is no list, and went through as it was."""
+    content = OmegaConf.create({"tags": [SECRET, "plain"], "nested": [{"password": "x", "n": 3}]})
+    found = {"tags": [HIDDEN, "plain"], "nested": [{"password": HIDDEN, "n": 3}]}
+    assert redacted(content) == found
+    assert redacted(content.tags) == found["tags"]
+    assert redacted({"names": {SECRET}, "raw": b"bytes"}) == {"names": [HIDDEN], "raw": b"bytes"}
+
+
+@given(
+    st.text(alphabet=string.ascii_letters, min_size=1, max_size=10),
+    st.text(alphabet=string.ascii_letters + string.digits + "!$%", min_size=4, max_size=20),
+)
+@PROFILE
+def test_the_user_and_password_of_an_address_are_hidden(user, password):
+    address = f"see https://{user}:{password}@example.org:8080/path and more"
+    assert redacted(address) == f"see https://{HIDDEN}@example.org:8080/path and more"
+
+
+NAMES = [
+    *("api_key", "apikey", "API_KEY", "wandb_api_key", "WANDB_API_KEY", "password", "db_password"),
+    *("passwd", "secret", "client_secret", "credential", "credentials", "token", "TOKEN"),
+    *("access_token", "auth_token", "api_token", "hf_token", "hub_token", "bearer_token"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_value_of_a_secret_key_is_hidden(name):
+    for value in ("x", "hunter2", "a b c"):
+        assert redacted({"a": [{name: value, "b": value}]}) == {"a": [{name: HIDDEN, "b": value}]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("secret_key", "private_key", "aws_secret_access_key", "secret_access_key", "passphrase"),
+        *("github_token", "wandb_token", "refresh_token", "session_token"),
+    ],
+)
+def test_the_value_of_other_usual_secret_keys_is_hidden(name):
+    assert redacted({name: "hunter2"}) == {name: HIDDEN}
+
+
+@pytest.mark.parametrize(
+    "value", [12345678, 1.5, ["hunter2"], ("hunter2",), {"inner": "hunter2"}, [["hunter2", 1]]]
+)
+def test_a_secret_key_hides_whatever_it_holds(value):
+    assert "hunter2" not in json.dumps(redacted({"password": value}))
+    assert redacted({"password": value})["password"] != value
+
+
+@pytest.mark.parametrize("value", [None, True, False, ""])
+def test_a_secret_key_without_a_value_may_stay(value):
+    assert redacted({"token": value})["token"] in (value, HIDDEN)
+
+
+KEYS = [
+    *("n_memory_tokens", "pad_token", "cls_token", "sep_token", "mask_token", "n_tokens"),
+    *("token_type_ids", "tokenizer", "max_tokens", "tokens", "token_rows", "secretary", "key"),
+    *("keys", "passes", "n_passwords_seen", "monkey", "headline", "site", "tokens_per_second"),
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_ordinary_keys_keep_their_values(key):
+    for value in ("tokens", "[PAD]", 3, None, 0.5, ["tokens", "pooled"]):
+        assert redacted({key: value}) == {key: value}
+
+
+@given(st.lists(st.sampled_from([*KEYS, "Password reset", "tokens", "hf_", "hf_short"])))
+@PROFILE
+def test_ordinary_words_survive_in_any_text(words):
+    assert redacted(" ".join(words)) == " ".join(words)
+
+
+@given(nested(TEXT))
+@PROFILE
+def test_content_without_secrets_is_left_as_it_is(content):
+    def with_lists(node):
+        if isinstance(node, dict):
+            return {key: with_lists(value) for key, value in node.items()}
+        return [with_lists(v) for v in node] if isinstance(node, list | tuple) else node
+
+    assert redacted(content) == with_lists(content)
+
+
+@given(nested(st.sampled_from([SECRET, f"a{SECRET}", "https://me:pw@host", "plain"])))
+@PROFILE
+def test_hiding_twice_is_hiding_once_and_the_argument_stays(content):
+    before = json.dumps(content)
+    once = redacted(content)
+    assert redacted(once) == once
+    assert json.dumps(content) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hidden"),
+    [
+        *(("WANDB_API_KEY", True), ("MY_APIKEY", True), ("HF_TOKEN", True), ("GITHUB_TOKEN", True)),
+        *(("AWS_SECRET_ACCESS_KEY", True), ("DB_PASSWORD", True), ("db_password", True)),
+        *(("GOOGLE_CREDENTIALS", True), ("HOME_OF_MINE", False), ("ISOTRAIN_DATA_DIR", False)),
+    ],
+)
+def test_which_variables_hold_secrets(monkeypatch, name, is_hidden):
+    monkeypatch.setenv(name, "a-long-enough-value")
+    assert (redacted("x a-long-enough-value y") == f"x {HIDDEN} y") == is_hidden
+
+
+def test_a_short_value_of_a_secret_variable_hides_no_words(monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "none")
+    monkeypatch.setenv("OTHER_TOKEN", "")
+    assert redacted("isotropy=none") == "isotropy=none"
+    monkeypatch.setenv("SOME_TOKEN", "x" * SHORTEST)
+    assert redacted("a" + "x" * SHORTEST) == f"a{HIDDEN}"
+
+
+def test_a_secret_that_begins_like_another_is_hidden_whole(monkeypatch):
+    """The shorter one is replaced first, and the rest of the longer one stays."""
+    monkeypatch.setenv("AAA_TOKEN", "begin-alike")
+    monkeypatch.setenv("BBB_TOKEN", "begin-alike-and-go-on")
+    assert "go-on" not in redacted("the token is begin-alike-and-go-on")
+
+
+def test_every_part_of_a_password_with_an_at_sign_is_hidden():
+    """What follows the first @ stays."""
+    assert "word" not in redacted("postgres://me:pass@word@host/db")
+
+
+def test_a_token_alone_in_an_address_is_hidden():
+    assert "abcdef123456" not in redacted("https://abcdef123456@github.com/me/repo")
+
+
+def test_the_configuration_of_a_run_with_a_secret_in_a_key(monkeypatch):
+    cfg = compose_run(
+        [
+            *("encoder=tiny", "source=demo", "logger=[wandb]"),
+            *("logger.wandb.project=${oc.env:WANDB_API_KEY}", "+logger.wandb.token=abc"),
+        ]
+    )
+    content = plain(cfg)
+    found = redacted(content)
+    assert SECRET in json.dumps(content)
+    assert SECRET not in json.dumps(found)
+    assert found["logger"]["wandb"]["token"] == HIDDEN
+    del content["logger"], found["logger"]
+    assert found == content  # nothing else is touched
+
+
+def test_a_refusal_shows_no_secret(monkeypatch, capsys):
+    from isotrain.cli import _check
+
+    with pytest.raises(SystemExit):
+        _check(["encoder=tiny", "source=demo", "optimizer.lr=${oc.env:WANDB_API_KEY}"])
+    said = capsys.readouterr().err
+    assert "optimizer.lr must be float" in said
+    assert SECRET not in said

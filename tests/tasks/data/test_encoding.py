@@ -1,0 +1,136 @@
+"""Sentences as token ids: forms, truncation, and spans that cover the target word."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotrain.tasks.data.encoding import encode_pairs
+from isotrain.tasks.wic import WiC
+
+LISTS = ("input_ids", "token_type_ids", "special_mask")
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tokenizer):
+    return lambda ids: tokenizer.convert_ids_to_tokens(ids)
+
+
+def test_cross_is_one_sequence(tokenizer, vocabulary):
+    (example,) = encode_pairs([("q z", "7!")], [1], tokenizer, "cross", 16)
+    assert vocabulary(example.input_ids[0]) == ["[CLS]", "q", "z", "[SEP]", "7", "!", "[SEP]"]
+    assert example.token_type_ids == [[0, 0, 0, 0, 1, 1, 1]]
+    assert example.special_mask == [[1, 0, 0, 1, 0, 0, 1]]
+    assert (example.label, example.index, example.spans) == (1, 0, None)
+
+
+def test_bi_is_two_sequences(tokenizer, vocabulary):
+    (example,) = encode_pairs([("q z", "7!")], [0.25], tokenizer, "bi", 16)
+    assert [vocabulary(ids) for ids in example.input_ids] == [
+        ["[CLS]", "q", "z", "[SEP]"],
+        ["[CLS]", "7", "!", "[SEP]"],
+    ]
+    assert example.token_type_ids == [[0] * 4, [0] * 4]
+    assert example.special_mask == [[1, 0, 0, 1]] * 2
+    assert example.label == 0.25
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_bi_takes_any_number_of_sentences(tokenizer, vocabulary, n):
+    texts = ("q", "z!", "7 q z")[:n]
+    examples = encode_pairs([texts, texts[::-1]], [0.0, 0.0], tokenizer, "bi", 4)
+    assert [len(getattr(e, name)) for e in examples for name in LISTS] == [n] * 6
+    kept = [["q"], ["z", "!"], ["7", "q"]][:n]
+    for example, words in zip(examples, (kept, kept[::-1]), strict=True):
+        assert [vocabulary(ids)[1:-1] for ids in example.input_ids] == words
+        assert example.special_mask == [[1, *[0] * len(one), 1] for one in words]
+
+
+def test_sentences_of_unlike_numbers_are_refused(tokenizer):
+    with pytest.raises(ValueError, match="shorter"):
+        encode_pairs([("q", "z"), ("q",)], [0, 0], tokenizer, "bi", 4)
+
+
+def test_the_longer_sentence_is_cut_first(tokenizer, vocabulary):
+    (cross,) = encode_pairs([("q " * 20, "z")], [0], tokenizer, "cross", 10)
+    assert vocabulary(cross.input_ids[0]) == ["[CLS]", *"qqqqqq", "[SEP]", "z", "[SEP]"]
+    (bi,) = encode_pairs([("q " * 20, "z")], [0], tokenizer, "bi", 10)
+    assert [len(ids) for ids in bi.input_ids] == [10, 3]
+
+
+def test_rows_are_numbered_in_order(tokenizer):
+    examples = encode_pairs([("q", "z")] * 3, [5, 6, 7], tokenizer, "cross", 16)
+    assert [(e.index, e.label) for e in examples] == [(0, 5), (1, 6), (2, 7)]
+
+
+ROW = {
+    "word": "bank",
+    "sentence1": "Q! A BANKED (7) z.",
+    "sentence2": "bank",
+    "start1": 5,
+    "end1": 11,
+    "start2": 0,
+    "end2": 4,
+    "label": True,
+}
+
+
+def covered(tokenizer, example):
+    """The text of each target span, spelled from its tokens."""
+    found = []
+    for ids, spans in zip(example.input_ids, example.spans, strict=True):
+        for start, stop in spans:
+            tokens = tokenizer.convert_ids_to_tokens(ids[start:stop])
+            found.append("".join(token.removeprefix("##") for token in tokens))
+    return found
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+@pytest.mark.parametrize("prompt", ["word", "none"])
+def test_spans_are_the_target_word_with_and_without_prompt(tokenizer, form, prompt):
+    (example,) = WiC(form=form, prompt=prompt).encode([ROW], tokenizer)
+    assert covered(tokenizer, example) == ["banked", "bank"]
+    first = tokenizer.decode(example.input_ids[0])
+    assert ("bank :" in first or "bank:" in first) == (prompt == "word")
+    shape = [len(spans) for spans in example.spans]
+    assert shape == ([2] if form == "cross" else [1, 1])
+    if form == "cross":
+        (one, two) = example.spans[0]
+        assert example.token_type_ids[0][one[0]] == 0
+        assert example.token_type_ids[0][two[0]] == 1
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_spans_of_the_fixture_rows(tokenizer, data_dir, form):
+    from isotrain.tasks.data.sources import LocalSource
+
+    task = WiC(form=form)
+    rows = task.load(LocalSource(str(data_dir)))
+    for split in ("train", "dev", "test"):
+        for example in task.encode(rows[split], tokenizer):
+            assert covered(tokenizer, example) == ["bank", "bank"]
+
+
+def test_a_word_in_several_pieces_is_covered_whole_and_part_of_a_piece_counts(tokenizer):
+    # "qz" is spelled q ##z; the span holds its second character alone.
+    (whole,) = encode_pairs([("a qz", "z")], [0], tokenizer, "cross", 16, [((2, 4), (0, 1))])
+    (part,) = encode_pairs([("a qz", "z")], [0], tokenizer, "cross", 16, [((3, 4), (0, 1))])
+    assert covered(tokenizer, whole) == ["qz", "z"]
+    assert covered(tokenizer, part) == ["z", "z"]
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+@pytest.mark.parametrize("sentence", [1, 2])
+def test_a_span_that_was_cut_off_is_an_error(tokenizer, form, sentence):
+    long, far = "q " * 30 + "bank", (60, 64)
+    pair, spans = (
+        ((long, "bank"), (far, (0, 4))) if sentence == 1 else (("bank", long), ((0, 4), far))
+    )
+    with pytest.raises(ValueError, match=rf"row 1: .*sentence {sentence} .*task\.max_length"):
+        encode_pairs(
+            [("bank", "bank"), pair], [0, 0], tokenizer, form, 16, [((0, 4), (0, 4)), spans]
+        )
+
+
+def test_another_prompt_is_refused():
+    with pytest.raises(ValueError, match=r"prompt must be word or none, got 'sense'"):
+        WiC(prompt="sense")

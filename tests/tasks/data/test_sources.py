@@ -1,0 +1,253 @@
+"""Where rows come from: folders with mistakes in them, hidden labels, generated rows, the hub."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from isotrain.tasks.data.demo_generator import DemoSource
+from isotrain.tasks.data.sources import HubSource, LocalSource
+from isotrain.tasks.rte import RTE
+from isotrain.tasks.stsb import STSB
+from isotrain.tasks.wic import WiC
+
+TASKS = {"rte": RTE, "wic": WiC, "stsb": STSB}
+
+
+@pytest.fixture
+def root(data_dir, tmp_path):
+    """A copy of the fixture data to break."""
+    return shutil.copytree(data_dir, tmp_path / "data")
+
+
+def edit(path, number, text):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[number - 1] = text
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def bare(row):
+    """The row without where it stood."""
+    return {name: value for name, value in row.items() if name != "at"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_missing_folder_names_the_ways_out(tmp_path, name):
+    with pytest.raises(FileNotFoundError) as caught:
+        TASKS[name]().load(LocalSource(str(tmp_path)))
+    message = str(caught.value)
+    names = {"rte": ("rte", "RTE"), "wic": ("wic", "WiC"), "stsb": ("stsb", "STS-B")}[name]
+    assert ", ".join(str(tmp_path / folder) for folder in names) + ";" in message
+    for way in ("ISOTRAIN_DATA_DIR", f"{name}/train.jsonl", names[1], "source=hub", "source=demo"):
+        assert way in message
+    assert LocalSource(str(tmp_path)).missing(TASKS[name].data_set) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [('{"sentence1": ', "not JSON"), ("[1, 2]", "one JSON object")]
+)
+def test_a_malformed_line_is_named(root, line, what):
+    edit(root / "rte" / "dev.jsonl", 7, line)
+    with pytest.raises(ValueError, match=rf"rte/dev\.jsonl:7: .*{what}"):
+        RTE().load(LocalSource(str(root)))
+
+
+def test_blank_lines_are_no_rows_but_count_as_lines(root):
+    path = root / "rte" / "dev.jsonl"
+    edit(path, 3, "")
+    assert len(RTE().load(LocalSource(str(root)))["dev"]) == 31
+    edit(path, 5, "{")
+    with pytest.raises(ValueError, match=r"dev\.jsonl:5:"):
+        RTE().load(LocalSource(str(root)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_field_is_asked_for(root, name):
+    task = TASKS[name]()
+    path = root / name / "train.jsonl"
+    good = json.loads(path.read_text().splitlines()[3])
+    assert len(task.data_set.fields) >= 3
+    for field in task.data_set.fields:
+        for bad in ({k: v for k, v in good.items() if k != field}, {**good, field: None}):
+            edit(path, 4, json.dumps(bad))
+            with pytest.raises(ValueError, match=rf"{name}/train\.jsonl:4: lacks {field};"):
+                task.load(LocalSource(str(root)))
+    edit(path, 4, json.dumps(good))
+    assert len(task.load(LocalSource(str(root)))["train"]) == 96
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_training_and_dev_must_have_rows(root, split):
+    path = root / "stsb" / f"{split}.jsonl"
+    path.write_text("\n")
+    with pytest.raises(ValueError, match=f"stsb/{split} has no rows in .*stsb"):
+        STSB().load(LocalSource(str(root)))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=rf"{path}, .*; set"):
+        STSB().load(LocalSource(str(root)))
+
+
+def test_test_may_be_absent(root):
+    (root / "wic" / "test.jsonl").unlink()
+    assert WiC().load(LocalSource(str(root)))["test"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "hidden"), [("rte", "label", -1), ("wic", "label", -1), ("stsb", "score", -1)]
+)
+def test_hidden_test_labels_are_dropped(root, name, field, hidden):
+    path = root / name / "test.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = {"rte": 1, "wic": True, "stsb": 2.5}[name]
+    for i, row in enumerate(rows):
+        row[field] = kept if i % 4 == 0 else hidden
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = TASKS[name]().load(LocalSource(str(root)))["test"]
+    kept_fields = TASKS[name].data_set.fields
+    assert [bare(row) for row in found] == [{f: row[f] for f in kept_fields} for row in rows[::4]]
+    assert [row["at"] for row in found] == [f"{path}:{n}" for n in range(1, len(rows) + 1, 4)]
+
+
+def test_labels_and_scores(root, tokenizer):
+    for name, expected in (("rte", {0, 1}), ("wic", {0, 1})):
+        task = TASKS[name]()
+        examples = task.encode(task.load(LocalSource(str(root)))["dev"], tokenizer)
+        assert {e.label for e in examples} == expected
+        assert all(type(e.label) is int for e in examples)
+    edit(
+        root / "stsb" / "dev.jsonl",
+        1,
+        json.dumps({"sentence1": "q", "sentence2": "z", "score": 5}),
+    )
+    task = STSB()
+    examples = task.encode(task.load(LocalSource(str(root)))["dev"], tokenizer)
+    assert examples[0].label == 1.0
+    assert all(0.0 <= e.label <= 1.0 and type(e.label) is float for e in examples)
+
+
+def test_the_record_of_a_folder_notices_an_edit(root):
+    source = LocalSource(str(root))
+    record = source.revision_of(RTE.data_set)
+    assert re.fullmatch(re.escape(str(root / "rte")) + r" \(sha256 [0-9a-f]{12}\)", record)
+    (root / "rte" / "notes.txt").write_text("not read")
+    (root / "stsb" / "dev.jsonl").write_text("of another set")
+    assert source.revision_of(RTE.data_set) == record
+    seen = {record}
+    for split in ("train", "dev", "test"):
+        path = root / "rte" / f"{split}.jsonl"
+        path.write_bytes(path.read_bytes() + b"\n")
+        seen.add(source.revision_of(RTE.data_set))
+    assert len(seen) == 4
+
+
+def test_a_score_may_be_a_whole_number_and_no_boolean(root):
+    edit(
+        root / "stsb" / "dev.jsonl", 2, json.dumps({"sentence1": "a", "sentence2": "b", "score": 5})
+    )
+    row = STSB().load(LocalSource(str(root)))["dev"][1]
+    assert (row["score"], type(row["score"])) == (5.0, float)
+    edit(root / "stsb" / "dev.jsonl", 2, '{"sentence1": "a", "sentence2": "b", "score": true}')
+    with pytest.raises(ValueError, match=r"dev\.jsonl:2: score must be float, got True"):
+        STSB().load(LocalSource(str(root)))
+
+
+def test_bytes_that_are_no_text_are_named(root):
+    path = root / "wic" / "train.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], lines[1][:-5] + b"\xff", *lines[2:]]))
+    with pytest.raises(ValueError, match=r"wic/train\.jsonl:2: not UTF-8"):
+        WiC().load(LocalSource(str(root)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_generated_rows_have_the_same_fields(name):
+    task = TASKS[name]()
+    rows = task.load(DemoSource(seed=3))["test"]
+    assert [row["at"] for row in rows[:2]] == [f"demo-v1-seed3 test row {i}" for i in (0, 1)]
+    for row in rows:
+        assert {f: type(value) for f, value in bare(row).items()} == dict(task.data_set.fields)
+
+
+HUB = {
+    "rte": ("nyu-mll/glue", "rte", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"),
+    "wic": ("aps/super_glue", "wic", "3de24cf8022e94f4ee4b9d55a6f539891524d646"),
+    "stsb": ("mteb/stsbenchmark-sts", None, "b0fddb56ed78048fa8b90373c8a3cfc37b684831"),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_the_hub_is_asked_for(monkeypatch, data_dir, name):
+    import datasets
+
+    asked = []
+
+    def load_dataset(path, config=None, **options):
+        asked.append((path, config, options))
+        split = {"train": "train", "validation": "dev", "test": "test"}[options["split"]]
+        lines = (data_dir / name / f"{split}.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = TASKS[name]()
+    rows = task.load(HubSource())
+    hub_id, config, revision = HUB[name]
+    assert asked == [
+        (hub_id, config, {"split": split, "revision": revision})
+        for split in ("train", "validation", "test")
+    ]
+    local = task.load(LocalSource(str(data_dir)))
+    assert {split: list(map(bare, found)) for split, found in rows.items()} == {
+        split: list(map(bare, found)) for split, found in local.items()
+    }
+    assert [row["at"] for row in rows["dev"][:2]] == [
+        f"{hub_id}@{revision} dev row {i}" for i in (0, 1)
+    ]
+    assert HubSource().revision_of(task.data_set) == f"{hub_id}@{revision}"
+
+
+HUB_ROWS = {
+    "rte": {"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0},
+    "wic": {
+        **{"word": "bank", "sentence1": "A bank.", "sentence2": "Bank on it", "idx": 0},
+        **{"start1": 2, "end1": 6, "start2": 0, "end2": 4, "label": 1},
+    },
+    "stsb": {"split": "x", "sentence1": "a", "sentence2": "b", "score": 3.0},
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_numbers_and_hidden_targets_of_the_hub(monkeypatch, name):
+    import datasets
+
+    target = TASKS[name].data_set.target
+    hidden = {**HUB_ROWS[name], target: -1}
+    splits = {"train": [HUB_ROWS[name]], "validation": [HUB_ROWS[name]], "test": [hidden]}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, split, **__: splits[split])
+    rows = TASKS[name]().load(HubSource())
+    assert rows["test"] == []
+    assert [row[target] for row in rows["dev"]] == [HUB_ROWS[name][target]]
+    splits["validation"] = [HUB_ROWS[name], hidden]
+    revision = TASKS[name].data_set.hub_revision
+    with pytest.raises(ValueError, match=rf"@{revision} (dev|validation) row 1: {target} must"):
+        TASKS[name]().load(HubSource())
+
+
+def test_a_hub_that_does_not_answer_names_the_ways_out(monkeypatch):
+    import datasets
+
+    def fail(*_, **__):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(OSError, match=r"nyu-mll/glue@bcdc.*no route.*source=local.*source=demo"):
+        RTE().load(HubSource())
+
+
+def test_revisions_are_whole_commits():
+    for task in TASKS.values():
+        revision = task.data_set.hub_revision
+        assert len(revision) == 40
+        int(revision, 16)

@@ -1,0 +1,210 @@
+"""The line of what lasts, on a pseudo-terminal, frame by frame; and nothing anywhere else."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from isotrain.console import duration, is_watched, launched, working
+
+WIDTH = 70
+HEAD = (
+    "import time\nimport isotrain.console\nfrom isotrain.console import working\n"
+    "isotrain.console.DELAY_S = 0.2\n"  # further from the sleeps, where the machine is busy
+)
+CONTROL = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])")
+
+
+class Screen:
+    """What a terminal shows after some text: lines, cursor, and how often the cursor was hidden."""
+
+    def __init__(self):
+        self.lines, self.row, self.column, self.is_hidden = [""], 0, 0, False
+        self.frames = []
+
+    def feed(self, text):
+        at = 0
+        while at < len(text):
+            control = CONTROL.match(text, at)
+            if control is None:
+                self.put(text[at])
+                at += 1
+                continue
+            at = control.end()
+            argument, letter = control.groups()
+            if letter == "A":
+                self.row -= int(argument or 1)
+            elif letter == "K":
+                assert argument == "2"
+                self.lines[self.row] = ""
+            elif argument == "?25":
+                self.is_hidden = letter == "l"
+            else:
+                assert letter == "m", control  # a colour
+        return self
+
+    def put(self, character):
+        if character == "\r":
+            self.column = 0
+        elif character == "\n":
+            self.row, self.column = self.row + 1, 0
+            self.lines += [""] * (self.row + 1 - len(self.lines))
+            self.frames.append([line.rstrip() for line in self.lines])
+        else:
+            line = self.lines[self.row].ljust(self.column)
+            self.lines[self.row] = line[: self.column] + character + line[self.column + 1 :]
+            self.column += 1
+            assert self.column <= WIDTH, "a line that breaks cannot be taken back"
+            self.frames.append([line.rstrip() for line in self.lines])
+
+
+def on_terminal(code, **environment):
+    """The screen of a Python program at its end."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, WIDTH, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEAD + code],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
+    found = b""
+    try:
+        while more := os.read(ours, 65536):
+            found += more
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() == 0, found
+    return Screen().feed(found.decode())
+
+
+def shown(screen, text):
+    """Whether a line stood on the screen at any time; how many such lines at once."""
+    return max((sum(text in line for line in frame) for frame in screen.frames), default=0)
+
+
+SAY = "from isotrain.pages.summary import say\n"
+
+
+def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
+    screen = on_terminal(
+        SAY + "with working('reading rows') as now:\n"
+        "    time.sleep(0.9); say('a first line'); time.sleep(0.3)\n"
+        "    now('token ids'); time.sleep(0.4); say('a second line'); time.sleep(0.3)\n"
+        "say('the end')"
+    )
+    assert shown(screen, "reading rows 0:00:00") == 1
+    assert shown(screen, "token ids") == 1
+    assert [line.rstrip() for line in screen.lines if line.strip()] == [
+        "a first line",
+        "a second line",
+        "the end",
+    ]
+    assert not screen.is_hidden
+    below = [frame for frame in screen.frames if any("token ids" in line for line in frame)]
+    assert all("a first line" in frame for frame in below)
+
+
+def test_what_is_done_at_once_shows_nothing():
+    screen = on_terminal("with working('reading rows'): pass\nprint('the end')")
+    assert shown(screen, "reading") == 0
+    assert screen.lines == ["the end", ""]
+
+
+def test_a_block_within_a_block_has_its_line_for_its_time():
+    screen = on_terminal(
+        "with working('the run'):\n"
+        "    time.sleep(0.8)\n"
+        "    with working('the rows'): time.sleep(0.6)\n"
+        "    time.sleep(0.5)\n"
+    )
+    texts = [next(filter(None, frame), "") for frame in screen.frames]
+    order = [name for text in texts for name in ("the run", "the rows") if name in text]
+    assert [a for a, b in zip(order, [*order[1:], ""], strict=True) if a != b] == [
+        "the run",
+        "the rows",
+        "the run",
+    ]
+    assert "".join(screen.lines).strip() == ""
+
+
+def test_it_gives_way_to_whatever_writes_past_the_console():
+    screen = on_terminal(
+        "import sys, warnings\n"
+        "with working('loading weights'):\n"
+        "    time.sleep(0.8)\n"
+        "    for share in (10, 50, 100):\n"
+        "        sys.stderr.write(f'\\r{share} % of a download'); sys.stderr.flush()\n"
+        "        time.sleep(0.3)\n"
+        "    sys.stderr.write('\\n'); warnings.warn('a warning')\n"
+    )
+    assert shown(screen, "loading weights") == 1
+    assert shown(screen, "50 % of a download") == 1, "the bar of a download is seen"
+    assert screen.lines[0].rstrip() == "100 % of a download"
+    assert "UserWarning: a warning" in screen.lines[1]
+    assert not [line for line in screen.lines if "loading weights" in line]
+
+
+def test_an_error_takes_the_line_away():
+    screen = on_terminal(
+        "try:\n    with working('reading rows'):\n        time.sleep(0.8); raise ValueError\n"
+        "except ValueError: print('told')"
+    )
+    assert shown(screen, "reading rows") == 1
+    assert [line.strip() for line in screen.lines if line.strip()] == ["told"]
+    assert not screen.is_hidden
+
+
+def test_a_process_that_is_not_the_first_shows_nothing():
+    code = "with working('reading rows'): time.sleep(0.8)"
+    assert shown(on_terminal(code, LOCAL_RANK="1"), "reading") == 0
+    assert shown(on_terminal(code, RANK="0", LOCAL_RANK="1"), "reading") == 1
+
+
+def test_nothing_is_written_where_there_is_no_terminal(capsys, monkeypatch):
+    assert not is_watched()
+    before = sys.stdout
+    monkeypatch.setattr("isotrain.console.DELAY_S", 0)
+    with working("reading rows") as now:
+        now("token ids")
+        assert sys.stdout is before
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (0.4, "0:00"), (61, "1:01"), (3599.7, "1:00:00")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"RANK": "0"}, True),
+        ({"LOCAL_RANK": "1"}, True),
+        ({"SLURM_NTASKS": "4"}, True),
+        ({"SLURM_NTASKS": "1"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash", "RANK": "0"}, True),
+    ],
+)
+def test_whether_a_launcher_started_this_process(monkeypatch, environment, expected):
+    for name in ("RANK", "LOCAL_RANK", "SLURM_NTASKS", "SLURM_JOB_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert launched() is expected

@@ -1,0 +1,349 @@
+"""Whose weights a run ends with: those of the best evaluation, bit by bit, also after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
+from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
+from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.module import FineTuning
+
+DEV = {0: 0.9, 3: 0.5, 6: 0.7, 9: 0.7, 12: 0.6, 15: 0.5, 18: 0.65, 21: 0.4, 24: 0.3}
+HELD = {0: 0.1, 3: 0.2, 6: 0.1, 9: 0.4, 14: 0.3, 17: 0.4, 20: 0.2, 22: 0.3}
+
+
+@pytest.fixture
+def overrides(small, tmp_path):
+    """24 steps in two epochs (22 where rows are held out), evaluated every 3."""
+    return (
+        *small,
+        *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "metric=[isoscore]"),
+        *("trainer.max_epochs=2", "trainer.val_check_interval=3", "checkpoint.every_steps=4"),
+        *("schedule=constant", "training.warmup_fraction=0", "cache_dir=null"),
+        "trainer.log_every_n_steps=6",  # at most the steps of any run here: shorter ones log more
+        f"output_dir={tmp_path / 'runs'}",
+    )
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """`scripted(val=..., holdout=...)`: scores by the step of the weights, not of predictions."""
+
+    def script(**scores):
+        def log_scores(self, *stages):
+            step = self.trainer.global_step if self.selected_step is None else self.selected_step
+            self.log("step", float(step))
+            for stage in stages:
+                self.log(f"{stage}/accuracy", scores.get(stage, {}).get(step, 0.5))
+                self.scores[f"{stage}_"].reset()
+
+        monkeypatch.setattr(FineTuning, "_log_scores", log_scores)
+
+    return script
+
+
+def finished(cfg):
+    run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return json.loads((folder / "result.json").read_text()), rows, state
+
+
+def differing(one, two):
+    assert one.keys() == two.keys()
+    return [name for name in one if not torch.equal(one[name], two[name])]
+
+
+def evaluations(rows):
+    return [row for row in rows if "val/accuracy" in row]
+
+
+def test_best_ends_with_the_weights_and_statistics_of_the_best_evaluation(
+    composed, overrides, scripted, monkeypatch, tmp_path, capsys
+):
+    scripted(val=DEV, test={6: 0.75})
+    at_evaluation = {}
+    original = Selection.on_validation_end
+
+    def spy(self, trainer, module):
+        if not self.is_restored:
+            state = {name: x.clone() for name, x in module.state_dict().items()}
+            at_evaluation[trainer.global_step] = state
+        original(self, trainer, module)
+
+    monkeypatch.setattr(Selection, "on_validation_end", spy)
+    result, rows, state = finished(composed(*overrides, "training.select=best"))
+    printed = capsys.readouterr().out
+    assert (result["select"], result["selected_step"], result["steps"]) == ("best", 6, 24)
+    assert result["n_evaluations"] == 8, "step 0 is none of them"
+    assert "step 6: best of 8 evaluations on dev: optimistic" in printed
+    assert result["scores"]["val/accuracy"] == pytest.approx(0.7)
+    assert differing(state, at_evaluation[6]) == []
+    assert differing(state, at_evaluation[9])
+    *_, again, test = rows
+    (at_6,) = [row for row in evaluations(rows[:-2]) if row["step"] == 6]
+    assert again == at_6, "the same numbers, isotropy and losses among them, at the same step"
+    assert test["test/accuracy"] == pytest.approx(0.75)
+    assert test["step"] == 6
+    stopped = composed(*overrides, "trainer.max_steps=6", f"output_dir={tmp_path / 'six'}")
+    _, rows_6, state_6 = finished(stopped)
+    assert rows_6[: len(rows_6) - 1] == rows[: len(rows_6) - 1], "training is the same"
+    assert differing(state, state_6) == [], "those of a run that stopped there"
+
+
+def test_last_keeps_the_last_weights_and_records_how_many_there_were(composed, overrides):
+    result, rows, _ = finished(composed(*overrides, "trainer.max_steps=7"))
+    assert (result["select"], result["selected_step"], result["n_evaluations"]) == ("last", 7, 3)
+    assert not result["stopped_by_patience"]
+    assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 7]
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_the_first_of_equal_scores_and_never_one_that_is_no_number(mode, tmp_path):
+    """Against a list: scores in order of time, of which the callback sees one at a time."""
+    nan = float("nan")
+    for scores in ([nan, 0.2, 0.2, nan, 0.1], [0.1, 0.3, 0.3, 0.2], [nan, nan], [0.0, 0.0], []):
+        selection, trainer = Selection("last", "score", mode, None, tmp_path), FakeTrainer()
+        for trainer.global_step, score in enumerate(scores, start=1):
+            trainer.callback_metrics = {"val/score": torch.tensor(score)}
+            selection.on_validation_end(trainer, None)
+        finite = [score for score in scores if score == score]
+        best = (max if mode == "max" else min)(finite) if finite else None
+        assert selection.state["step"] == (None if best is None else 1 + scores.index(best))
+        assert selection.state["n_evaluations"] == len(scores)
+
+
+class FakeTrainer:
+    """What a selection reads of a trainer."""
+
+    should_stop, state = False, SimpleNamespace(fn="fit")
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "stops_after"),
+    [
+        ([0.5, 0.6, 0.6, 0.5, 0.9], 2, 4),
+        ([0.5, 0.6, 0.5, 0.7, 0.6, 0.6, 0.6], 3, 7),
+        ([0.5, 0.4], 1, 2),
+        ([0.5, 0.6, 0.7], 1, None),
+        ([0.5, 0.4, 0.4], None, None),
+        ([float("nan")] * 3, 2, 2),
+    ],
+)
+def test_patience_counts_evaluations_in_a_row(tmp_path, scores, patience, stops_after):
+    selection, trainer = Selection("last", "score", "max", patience, tmp_path), FakeTrainer()
+    trainer.global_step, trainer.callback_metrics = 0, {"val/score": torch.tensor(2.0)}
+    selection.on_validation_end(trainer, None)  # step 0 is no candidate
+    for trainer.global_step, score in enumerate(scores, start=1):
+        trainer.callback_metrics = {"val/score": torch.tensor(score)}
+        selection.on_validation_end(trainer, None)
+        assert trainer.should_stop == (stops_after == trainer.global_step)
+        if trainer.should_stop:
+            return
+    assert stops_after is None
+
+
+def test_patience_stops_a_run_and_best_goes_back(composed, overrides, scripted, capsys):
+    scripted(val=DEV)
+    cfg = composed(*overrides, "training.select=best", "training.patience=2")
+    result, rows, _ = finished(cfg)
+    assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 9, 12, 6]
+    assert (result["steps"], result["selected_step"], result["n_evaluations"]) == (12, 6, 4)
+    assert result["stopped_by_patience"]
+    assert "stopped after step 12 by training.patience" in capsys.readouterr().out
+
+
+def test_rows_held_out_are_chosen_by_the_seed_and_never_trained_on(
+    composed, overrides, scripted, monkeypatch, capsys
+):
+    scripted(val=DEV, holdout=HELD)
+    seen, original = set(), FineTuning.training_step
+    prefilled, passes = set(), FineTuning._passes
+
+    def note(self, batch, batch_idx):
+        seen.update(batch.index.tolist())
+        return original(self, batch, batch_idx)
+
+    def note_pass(self, n_batches):
+        for batch, output in passes(self, n_batches):
+            prefilled.update(batch.index.tolist())
+            yield batch, output
+
+    monkeypatch.setattr(FineTuning, "training_step", note)
+    monkeypatch.setattr(FineTuning, "_passes", note_pass)
+    cfg = composed(*overrides, "training.select=holdout", "isotropy.eval_stats=refit")
+    result, rows, _ = finished(cfg)
+    assert result["n_rows"] == {"train": 86, "dev": 32, "test": 32, "holdout": 10}
+    assert len(seen) == 86
+    assert prefilled == seen, "layers are fitted on no row that is held out either"
+    assert (result["select"], result["selected_step"]) == ("holdout", 9)
+    assert "best of 7 evaluations on 10 held-out training rows" in capsys.readouterr().out
+    assert all("holdout/accuracy" in row and "holdout/loss" in row for row in evaluations(rows))
+    assert result["scores"]["holdout/accuracy"] == pytest.approx(0.4)
+    n_dev = {row["isotropy/n_rows/pooled/before"] for row in evaluations(rows)}
+    assert n_dev == {32}, "the monitor measures dev alone"
+
+
+def held(built, *overrides):
+    data = built("task=wic", "training.select=holdout", *overrides).data
+    parts = {
+        split: [example.index for example in data.examples[split]] for split in ("train", "holdout")
+    }
+    assert sorted(parts["train"] + parts["holdout"]) == list(range(96))
+    return parts["holdout"]
+
+
+def test_the_part_held_out_is_a_function_of_share_and_seed(built):
+    first = held(built)
+    torch.manual_seed(5)
+    assert held(built) == first
+    assert held(built, "seed=1") != first
+    assert len(first) == 10
+    assert len(held(built, "data.holdout=0.25")) == 24
+    assert len(held(built, "data.holdout=0.001")) == 1, "one row at least"
+    with pytest.raises(ValueError, match=r"holdout=0\.999 of 96 training rows leaves none"):
+        held(built, "data.holdout=0.999")
+
+
+def test_dev_is_scored_the_same_with_and_without_rows_held_out(built):
+    values = []
+    for select in ("best", "holdout"):
+        experiment = built("task=wic", f"training.select={select}", "metric=[isoscore]")
+        (found,) = experiment.trainer.validate(
+            experiment.module, datamodule=experiment.data, verbose=False
+        )[:1]
+        values.append(found)
+    without, with_rows = values
+    assert {key for key in with_rows if key not in without} <= {"holdout/loss", "holdout/accuracy"}
+    for key in without:
+        assert with_rows[key] == without[key], key
+
+
+def stopped(cfg, monkeypatch, method, at, reaction):
+    """Run until the `at`-th call of a method of the module, and react there."""
+    calls, original = 0, getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            reaction(self)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+    return run_folder(with_threads(cfg), "arm")
+
+
+def terminate(_module):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail(_module):
+    raise RuntimeError("as a power cut would")
+
+
+FACTS = ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps", "scores")
+WHOLE = {}  # runs that nothing stopped, by what they have beside the others
+STOPPING = ("training.patience=3",)  # with the scores below: after step 20
+ACCUMULATING = ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("more", "method", "at", "reaction", "step"),
+    [
+        (STOPPING, "training_step", 8, fail, 4),  # best.ckpt is of step 6 already
+        (STOPPING, "training_step", 14, terminate, 14),  # and the best one behind it
+        (STOPPING, "validation_step", 3 * 6 + 2, terminate, 9),  # in an evaluation
+        (STOPPING, "validation_step", 6 * 6 + 2, terminate, 20),  # in the one that stops the run
+        (STOPPING, "test_step", 2, terminate, 20),  # stopped by patience: no step is added
+        (ACCUMULATING, "on_validation_epoch_end", 2, terminate, 2),  # and back to before it
+    ],
+)
+def test_a_run_that_was_stopped_selects_the_same_weights(
+    composed, overrides, scripted, monkeypatch, tmp_path, more, method, at, reaction, step
+):
+    scripted(val=DEV, holdout={**HELD, 2: 0.45, 5: 0.3})
+    keys = (*overrides, *more, "training.select=holdout")
+    if more not in WHOLE:
+        WHOLE[more] = finished(composed(*keys, f"output_dir={tmp_path / 'whole'}"))
+    result, rows, state = WHOLE[more]
+    assert result["stopped_by_patience"] == (more is STOPPING)
+    cfg = composed(*keys)
+    folder = stopped(cfg, monkeypatch, method, at, reaction)
+    assert load_resume_point(folder / "resume.ckpt")["step"] == step
+    result2, rows2, state2 = finished(cfg)
+    assert {key: result2[key] for key in FACTS} == {key: result[key] for key in FACTS}
+    assert rows2 == rows
+    assert differing(state, state2) == []
+
+
+def test_lost_best_weights_are_told_before_anything_runs(
+    composed, overrides, scripted, monkeypatch
+):
+    scripted(val=DEV)
+    cfg = composed(*overrides, "training.select=best")
+    folder = stopped(cfg, monkeypatch, "training_step", 8, terminate)
+    (folder / "best.ckpt").unlink()
+    with pytest.raises(ValueError, match=r"best\.ckpt is gone; .* step 6, .* delete .*resume"):
+        run(cfg, "arm")
+    (folder / "resume.ckpt").unlink()
+    assert finished(cfg)[0]["selected_step"] == 6  # what it says works
+
+
+def test_weights_of_another_step_are_never_taken_for_the_selected_ones(
+    composed, overrides, scripted, monkeypatch
+):
+    """A resumed run that scored otherwise than before, as on another machine it may."""
+    scripted(val=DEV)
+    cfg = composed(*overrides, "training.select=best", "trainer.max_steps=9")
+    stopped(cfg, monkeypatch, "training_step", 8, fail)  # back to step 4, best.ckpt of step 6
+    scripted(val={3: 0.5, 6: 0.4, 9: 0.3})
+    with pytest.raises(RuntimeError, match="weights of step 6, and this run selected step 3"):
+        run(cfg, "arm")
+
+
+def test_lost_is_only_what_is_needed(tmp_path):
+    assert lost_selection({"step": 4}, tmp_path / "best.ckpt", "last") is None
+    (tmp_path / "best.ckpt").touch()
+    assert lost_selection({"step": 4}, tmp_path / "best.ckpt", "holdout") is None
+
+
+@pytest.mark.parametrize("select", ["best", "holdout"])
+@pytest.mark.parametrize(
+    ("more", "steps"),
+    [
+        (["trainer.max_epochs=0"], 0),
+        (["+trainer.fast_dev_run=true", "trainer.val_check_interval=1.0"], 1),
+    ],
+)
+def test_runs_with_hardly_an_evaluation(composed, overrides, select, more, steps):
+    result, _, _ = finished(composed(*overrides, *more, f"training.select={select}"))
+    assert result["status"] == "finished"
+    assert result["selected_step"] == result["steps"] == result["n_evaluations"] == steps
+    assert result["select"] == (select if steps else "last")
+
+
+@pytest.mark.parametrize(
+    ("interval", "steps"), [("0.5", [0, 6, 12, 14]), ("1.0", [0, 12, 14]), ("5", [0, 5, 10, 14])]
+)
+def test_an_evaluation_behind_the_last_step_is_a_candidate(composed, overrides, interval, steps):
+    keys = (f"trainer.val_check_interval={interval}", "trainer.max_steps=14")
+    result, rows, _ = finished(composed(*overrides, *keys, "training.select=best"))
+    found = [row["step"] for row in evaluations(rows)]
+    assert found == [*steps, result["selected_step"]]
+    assert result["n_evaluations"] == len(steps) - 1

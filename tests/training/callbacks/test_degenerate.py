@@ -1,0 +1,135 @@
+"""Collapsed runs: what is logged of predictions, and from where on a run is degenerate."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
+from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.stsb import STSB
+from isotrain.training.callbacks.predictions import (
+    Variety,
+    class_counts,
+    degenerate,
+    score_sums,
+    spread,
+)
+
+numbers = st.lists(st.floats(-5, 5, width=32), min_size=2, max_size=40)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from([torch.float32, torch.float64]), st.integers(1, 39))
+def test_the_spread_is_that_of_numpy_from_any_two_batches(data, dtype, cut):
+    p = data.draw(numbers)
+    y = data.draw(st.lists(st.floats(0, 1, width=32), min_size=len(p), max_size=len(p)))
+    parts = [slice(0, cut), slice(cut, None)]
+    tensors = [torch.tensor(values, dtype=dtype) for values in (p, y)]
+    found = float(spread(sum(score_sums(*(x[part] for x in tensors)) for part in parts)))
+    if np.std(y) < 1e-4:
+        return  # squares near 1 hide it
+    assert found == pytest.approx(np.std(p) / np.std(y), rel=1e-3, abs=1e-5)
+
+
+def test_equal_labels_have_no_spread_to_compare_with():
+    assert spread(score_sums(torch.rand(4), torch.ones(4))).isnan()
+    assert float(spread(score_sums(torch.full((4,), 0.3), torch.rand(4)))) < 1e-6
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30))
+def test_counts_are_those_of_a_loop(predicted):
+    assert class_counts(torch.tensor(predicted), 4).tolist() == [
+        predicted.count(c) for c in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({"val/majority_share": 0.989}, ""),
+        ({"val/majority_share": float(np.float32(0.99))}, "99 % of the predictions"),
+        ({"val/majority_share": 0.9951}, "99.51 % of the predictions"),
+        ({"val/accuracy": 0.4, "val/majority_share": 0.5}, ""),  # poor, and not collapsed
+        ({"val/spread": 0.0101}, ""),
+        ({"val/spread": 0.0099}, "deviation is 0.99 % of that of the gold scores"),
+        ({"val/spread": 0.5, "val/accuracy": math.nan}, "val/accuracy is not a number"),
+        ({"val/spread": 0.0, "val/accuracy": math.nan}, "deviation is 0 % of"),
+        ({}, ""),  # nothing was evaluated
+    ],
+)
+def test_the_rule(scores, said):
+    reason = degenerate(scores, "val/accuracy")
+    assert said in reason
+    assert bool(reason) == bool(said)
+
+
+def result_of(cfg):
+    run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    return json.loads((folder / "result.json").read_text()), read_rows(folder / "metrics.jsonl")
+
+
+@pytest.fixture
+def base(small, tmp_path):
+    return (*small, "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+
+
+@pytest.mark.parametrize(("n_other", "is_degenerate"), [(0, True), (1, False)])
+def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other, is_degenerate):
+    """32 rows of dev, in four batches: all of class 1, or one of them of class 0."""
+    before = PairClassification.predictions
+    left = [0]
+
+    def predictions(self, logits):
+        found = torch.ones_like(before(self, logits))
+        if left[0]:
+            found[0], left[0] = 0, left[0] - 1
+        return found
+
+    monkeypatch.setattr(PairClassification, "predictions", predictions)
+    start = Variety.on_validation_start
+
+    def refill(self, *arguments):
+        left[0] = 2 * n_other  # the scores ask for predictions, too
+        start(self, *arguments)
+
+    monkeypatch.setattr(Variety, "on_validation_start", refill)
+    result, rows = result_of(composed(*base, "task=rte"))
+    assert result["degenerate"] == is_degenerate
+    shares = [row["val/majority_share"] for row in rows if "val/majority_share" in row]
+    assert len(shares) == 2
+    assert shares == pytest.approx([(32 - n_other) / 32] * 2)
+    told = "degenerate: 100 % of the predictions on dev are one class"
+    assert (told in capsys.readouterr().out) == is_degenerate
+    assert result["degenerate_reason"] == ("" if not is_degenerate else told.partition(": ")[2])
+
+
+@pytest.mark.parametrize(("factor", "is_degenerate"), [(1.0, False), (1e-5, True)])
+def test_a_run_whose_scores_hardly_differ_says_so(
+    composed, base, monkeypatch, factor, is_degenerate
+):
+    monkeypatch.setattr(
+        STSB, "predictions", lambda self, logits: factor * torch.linspace(0, 1, len(logits))
+    )
+    result, rows = result_of(composed(*base, "task=stsb"))
+    assert result["degenerate"] == is_degenerate
+    spreads = [row["val/spread"] for row in rows if "val/spread" in row]
+    assert len(spreads) == 2
+    assert all(0.3 * factor < value < 5 * factor for value in spreads)
+
+
+def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeypatch):
+    monkeypatch.setattr(STSB, "predictions", lambda self, logits: 0 * logits[:, 0])
+    with pytest.warns(UserWarning, match="variance|correlation"):
+        result, _ = result_of(composed(*base, "task=stsb"))
+    assert result["degenerate"]

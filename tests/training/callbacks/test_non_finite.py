@@ -1,0 +1,257 @@
+"""NaN, full disks, failing loggers, locked folders: a sentence, a report, and nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+
+import pytest
+import torch
+from filelock import FileLock
+from pytorch_lightning.loggers import Logger
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
+from isotrain.runs.record import StorageError
+from isotrain.training.callbacks.non_finite import NonFiniteError, refuse_non_finite
+from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
+from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.module import FineTuning
+
+
+@pytest.fixture
+def overrides(small, tmp_path):
+    return (
+        *small,
+        *("task=wic", "checkpoint.every_steps=2", "cache_dir=null", "metric=[]"),
+        f"output_dir={tmp_path / 'runs'}",
+    )
+
+
+def at_step(monkeypatch, step, spoil):
+    """`spoil(loss)` in place of the task loss once `step` steps are done."""
+    from isotrain.tasks.wic import WiC
+
+    original = WiC.loss
+
+    def loss(task, logits, labels):
+        value = original(task, logits, labels)
+        return spoil(value) if logits.requires_grad and next(count) >= step else value
+
+    count = iter(range(10_000))
+    monkeypatch.setattr(WiC, "loss", loss)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
+    composed, overrides, monkeypatch, accumulate
+):
+    cfg = composed(*overrides, f"trainer.accumulate_grad_batches={accumulate}")
+    with monkeypatch.context() as patch:
+        at_step(patch, 5, lambda loss: loss * math.nan)
+        with pytest.raises(NonFiniteError, match=r"the loss is nan at step \d+ .*task_loss"):
+            run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    fault = json.loads((folder / "fault.json").read_text())
+    assert fault["what"] == "loss"
+    assert fault["steps_done"] == 5 // accumulate
+    assert len(fault["rows"]) == 8  # of the batch
+    assert set(fault["rows"]) <= set(range(96))
+    assert fault["loss_parts"] == [{"train/task_loss": "nan"}]
+    assert fault["value"] == "nan"
+    assert any(p["weight_norm"] > 0 for p in fault["parameters"].values())
+    assert json.loads((folder / "result.json").read_text())["status"] == "failed"
+    # The checkpoint before it is intact, and the run goes on from it.
+    point = load_resume_point(folder / "resume.ckpt")
+    assert 0 < point["step"] <= fault["steps_done"]
+    state = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.isfinite(t.float()).all() for t in state.values())
+    assert "val/accuracy" in run(cfg, "arm")
+    assert json.loads((folder / "result.json").read_text())["status"] == "finished"
+
+
+class Exploding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * math.inf
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(
+    composed, overrides, monkeypatch, precision
+):
+    seen = {}
+    at_step(monkeypatch, 3, Exploding.apply)
+    original = FineTuning.configure_gradient_clipping
+
+    def watched(self, *arguments, **options):
+        seen["before"] = [p.detach().clone() for p in self.parameters()]
+        seen["module"] = self
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(FineTuning, "configure_gradient_clipping", watched)
+    with pytest.raises(NonFiniteError, match=r"gradient norm is (nan|inf) at step 4"):
+        run(composed(*overrides, f"trainer.precision={precision}"), "arm")
+    for before, now in zip(seen["before"], seen["module"].parameters(), strict=True):
+        assert torch.equal(before, now)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e30])
+def test_finite_values_pass(value):
+    refuse_non_finite("loss", torch.tensor(value), 0, {}, [], torch.nn.Linear(1, 1))
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
+    cfg = composed(*overrides)
+    folder = run_folder(with_threads(cfg), "arm")
+    original, n_saved = Checkpoints._save, 0
+
+    def save(self, trainer):
+        nonlocal n_saved
+        n_saved += 1
+        with monkeypatch.context() as disk:
+            if n_saved == 3:
+                disk.setattr(torch, "save", full)
+            original(self, trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "_save", save)
+        with pytest.raises(StorageError, match=r"No space left.*intact.*same command"):
+            run(cfg, "arm")
+    assert load_resume_point(folder / "resume.ckpt")["step"] == 4
+    assert not list(folder.glob("*.part"))
+    assert "val/accuracy" in run(cfg, "arm")
+
+
+def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypatch, tmp_path):
+    class HalfWritten:
+        """A file that takes the first half of a line and then no more."""
+
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.stream.close()
+
+        def truncate(self, n):
+            self.stream.truncate(n)
+
+        def write(self, line):
+            self.stream.write(line[: len(line) // 2])
+            full()
+
+    path = tmp_path / "metrics.jsonl"
+    logger = RowLog(path)
+    logger.log_metrics({"a": 1.0}, step=0)
+    opened = type(path).open
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "open", lambda self, mode: HalfWritten(opened(self, mode)))
+        with pytest.raises(OSError, match="No space"):
+            logger.log_metrics({"a": 2.0}, step=1)
+    assert not path.read_text().endswith("\n")
+    logger.log_metrics({"a": 3.0}, step=2)
+    assert [row["a"] for row in read_rows(path)] == [1.0, 3.0]
+
+
+class Fragile(Logger):
+    """A third party's logger that breaks after some rows."""
+
+    name, version = "fragile", 0
+
+    def __init__(self, good):
+        super().__init__()
+        self.good, self.rows = good, []
+
+    def log_hyperparams(self, params, *_, **__):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        if len(self.rows) == self.good:
+            raise ConnectionError("no route to host")
+        self.rows.append((step, metrics))
+
+
+def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
+    fragile, sound = Fragile(2), Fragile(99)
+    log = RowLog(tmp_path / "m.jsonl", [fragile, sound])
+    for step in range(5):
+        log.log_metrics({"a": float(step)}, step)
+    assert [step for step, _ in fragile.rows] == [0, 1]
+    assert [step for step, _ in sound.rows] == list(range(5))
+    assert len(read_rows(log.file.path)) == 5
+    assert capsys.readouterr().out.count("is left out from here on (ConnectionError") == 1
+
+
+@pytest.mark.parametrize(("held", "wanted"), [(None, [4, 5]), (0, [0, 1, 2, 4, 5]), (2, [2, 4, 5])])
+def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, wanted):
+    path = tmp_path / "m.jsonl"
+    first = RowLog(path)
+    for step in range(3):
+        first.log_metrics({"a": float(step)}, step)
+    kept = first.n_bytes
+    first.log_metrics({"a": 3.0}, 3)  # after the checkpoint: comes again
+    other = Fragile(99)
+    if held is not None:
+        other.n_rows_held = held
+    log = RowLog(path, [other])
+    log.resume(kept)
+    for step in (3, 4, 5):
+        log.log_metrics({"a": float(step)}, step)
+    assert [row["a"] for row in read_rows(path)] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    # Without a word of its own a logger is taken to have all four rows of the first process.
+    assert [step for step, _ in other.rows if step != 3] == wanted
+    assert [step for step, _ in other.rows].count(3) == (held is not None)
+
+
+def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
+    cfg = composed(*overrides)
+    folder = run_folder(with_threads(cfg), "arm")
+    folder.mkdir(parents=True)
+    with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is at"):
+        run(cfg, "arm")
+    assert {path.name for path in folder.iterdir()} == {".lock"}
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(
+    composed, overrides, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    cfg = composed(*overrides, f"output_dir={tmp_path / 'file' / 'runs'}")
+    monkeypatch.setattr("isotrain.run.build", pytest.fail)
+    with pytest.raises(ValueError, match="cannot write to"):
+        run(cfg, "arm")
+
+
+def test_no_secret_reaches_a_file(composed, overrides, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_API_KEY", "s3cret-of-mine")
+    cfg = composed(
+        *overrides,
+        "trainer.max_steps=1",
+        "+logger.x._target_=isotrain.training.loggers.tensorboard_logger.build_tensorboard_logger",
+        "+logger.x._partial_=true",
+    )
+    cfg.output_dir = str(tmp_path / "runs-s3cret-of-mine")
+
+    def fail(self, *_):
+        raise RuntimeError("refused: key s3cret-of-mine is not known")
+
+    monkeypatch.setattr(FineTuning, "on_test_start", fail)
+    with pytest.raises(RuntimeError):
+        run(cfg, "arm")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"result.json", "config.yaml", "metrics.jsonl"} <= {path.name for path in files}
+    for path in files:
+        assert b"s3cret-of-mine" not in path.read_bytes(), path

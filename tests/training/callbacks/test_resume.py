@@ -1,0 +1,277 @@
+"""Killed anywhere and started again: the same weights and rows, bit by bit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.config.compose import run_folder
+from isotrain.run import run, with_threads
+from isotrain.runs.files import read_rows
+from isotrain.training.callbacks import resume as checkpoints
+from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
+from isotrain.training.module import FineTuning
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def kill_points():
+    """The benchmark of forty points; its functions run some here."""
+    spec = importlib.util.spec_from_file_location(
+        "kill_points", ROOT / "benchmarks" / "kill_points.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["kill_points"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "plain",
+        "accumulation, queue layer",
+        "bi form, objective",
+        "selection, patience",
+        "best, early stop",
+    ],
+)
+def test_a_random_kill_point(kill_points, tmp_path, configuration):
+    """One of the points that benchmarks/kill_points.py draws, at a new place every time."""
+    kill_points.compare(configuration, None, 0, tmp_path)
+    total = kill_points.n_events(configuration, tmp_path)
+    assert total > 50
+    (whole,) = tmp_path.glob("*/whole/*/*/result.json")
+    record = json.loads(whole.read_text())
+    if record["select"] == "best":  # else its comparison would see nothing of the selection
+        assert record["stopped_by_patience"]
+        assert 4 < record["selected_step"] < record["steps"]
+    seed = random.SystemRandom().randrange(2**32)
+    draw = random.Random(seed)
+    event, number = draw.randint(1, total), draw.choice([signal.SIGKILL, signal.SIGTERM])
+    drawn = f"seed {seed}: {number.name} at event {event} of {total}"
+    print(drawn)  # shown where compare() itself fails
+    assert kill_points.compare(configuration, event, number, tmp_path) == [], drawn
+
+
+@pytest.fixture(scope="module")
+def keys(small):
+    return (
+        *small,
+        "task=wic",
+        "isotropy=cluster_pca",
+        "isotropy.n_clusters=2",
+        "metric=[isoscore,cosine_drift]",
+        "trainer.max_epochs=2",
+        "trainer.val_check_interval=5",
+        "checkpoint.every_steps=4",
+        "cache_dir=null",
+    )
+
+
+@pytest.fixture
+def overrides(keys, tmp_path):
+    return (*keys, f"output_dir={tmp_path / 'runs'}")
+
+
+def stopped(cfg, monkeypatch, method, at, reaction):
+    """Run until the `at`-th call of a method of the module, and react there."""
+    calls = 0
+    original = getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            reaction(self)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+    return run_folder(with_threads(cfg), "arm")
+
+
+def terminate(_module):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail(_module):
+    raise RuntimeError("as a power cut would")
+
+
+def finished(cfg):
+    scores = run(cfg, "arm")
+    folder = run_folder(with_threads(cfg), "arm")
+    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return scores, rows, state
+
+
+@pytest.fixture(scope="module")
+def reference(composed, keys, tmp_path_factory):
+    """The run that nothing stops: its scores, rows and weights."""
+    return finished(composed(*keys, f"output_dir={tmp_path_factory.mktemp('whole')}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "at", "reaction", "step"),
+    [
+        ("training_step", 15, terminate, 15),  # in the second epoch; the step is still done
+        ("training_step", 12, terminate, 12),  # the last step of an epoch
+        ("training_step", 15, fail, 12),  # back to the last of every 4 steps
+        ("validation_step", 4 + 4 + 2, terminate, 10),  # in the evaluation of step 10
+        ("test_step", 2, terminate, 24),  # all is trained
+    ],
+)
+def test_a_stopped_run_goes_on_to_the_same_end(
+    composed, overrides, reference, monkeypatch, capsys, method, at, reaction, step
+):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, method, at, reaction)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == ("interrupted" if reaction is terminate else "failed")
+    point = load_resume_point(folder / "resume.ckpt")
+    assert point["step"] == step
+    assert point["evaluation_due"] == (method == "validation_step")
+    capsys.readouterr()
+    scores, rows, state = finished(cfg)
+    assert f"going on after step {step}" in capsys.readouterr().out
+    assert scores == reference[0]
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+    assert not (folder / "resume.ckpt").exists()
+
+
+def test_what_is_frozen_stays_frozen(composed, overrides, monkeypatch):
+    cfg = composed(*overrides, "freezing=first_n", "freezing.n_blocks=1")
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    before = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
+    _, _, after = finished(cfg)
+    frozen = "model.encoder.model.encoder.layer.0."
+    same = {name: torch.equal(before[name], after[name]) for name in after if "encoder." in name}
+    assert {same[name] for name in same if name.startswith(frozen)} == {True}
+    assert not all(same[name] for name in same if ".layer.1." in name)
+
+
+def test_a_stop_in_a_resumed_run_is_no_different(composed, overrides, reference, monkeypatch):
+    cfg = composed(*overrides)
+    stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    stopped(cfg, monkeypatch, "training_step", 2, terminate)
+    stopped(cfg, monkeypatch, "validation_step", 1, terminate)
+    _, rows, state = finished(cfg)
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+
+
+def test_a_checkpoint_being_written_never_harms_the_older_one(
+    composed, overrides, reference, monkeypatch
+):
+    cfg = composed(*overrides)
+    folder = run_folder(with_threads(cfg), "arm")
+    original, n_saved = checkpoints.os.replace, 0
+
+    def cut(source, target):
+        nonlocal n_saved
+        if str(target).endswith("resume.ckpt"):
+            n_saved += 1
+            if n_saved == 3:
+                raise RuntimeError("killed with the new file half way")
+        original(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.os, "replace", cut)
+        with pytest.raises(RuntimeError, match="half way"):
+            run(cfg, "arm")
+    assert load_resume_point(folder / "resume.ckpt")["step"] == 8
+    _, rows, state = finished(cfg)
+    assert rows == reference[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
+
+
+def test_an_unreadable_checkpoint_starts_anew(composed, overrides, reference, monkeypatch, capsys):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    (folder / "resume.ckpt").write_bytes(b"not a checkpoint")
+    assert finished(cfg)[1] == reference[1]
+    assert "cannot be read" in capsys.readouterr().out
+    assert (folder / "resume.damaged").read_bytes() == b"not a checkpoint"
+
+
+def test_a_checkpoint_that_cannot_be_opened_just_now_is_not_given_up(
+    composed, overrides, monkeypatch
+):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    before = (folder / "resume.ckpt").read_bytes()
+
+    def busy(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", busy)
+        with pytest.raises(ValueError, match="cannot be opened: Input/output error; try again"):
+            run(cfg, "arm")
+    assert (folder / "resume.ckpt").read_bytes() == before
+
+
+def test_lost_rows_are_told(composed, overrides, monkeypatch):
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"rows were deleted; .* delete .*resume\.ckpt to start"):
+        run(cfg, "arm")
+    (folder / "resume.ckpt").unlink()
+    assert "val/accuracy" in run(cfg, "arm")  # what it says works
+
+
+def test_a_checkpoint_is_plain_and_complete(composed, overrides, monkeypatch):
+    """Trap 8 and 9: it loads without trusting pickles, and holds the random states."""
+    cfg = composed(*overrides)
+    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    content = torch.load(folder / "resume.ckpt", weights_only=True)
+    assert {"state_dict", "optimizer_states", "lr_schedulers", "loops"} <= content.keys()
+    (state,) = content["isotrain"]["random"]
+    assert set(state) == {"torch", "cuda", "numpy", "python"}
+    queue = [name for name in content["state_dict"] if name.endswith("queue.rows_MD")]
+    assert queue
+    assert content["state_dict"][queue[0]].abs().sum() > 0
+
+
+def test_random_states_go_round():
+    before = checkpoints._random_state()
+    drawn = torch.rand(3), np.random.rand(3), random.random()
+    checkpoints._set_random_state(before)
+    again = torch.rand(3), np.random.rand(3), random.random()
+    assert torch.equal(drawn[0], again[0])
+    assert (drawn[1] == again[1]).all()
+    assert drawn[2] == again[2]
+
+
+def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
+    saved = []
+    original = Checkpoints._save
+
+    def note(self, trainer):
+        saved.append(trainer.global_step)
+        original(self, trainer)
+
+    monkeypatch.setattr(Checkpoints, "_save", note)
+    run(composed(*overrides, "trainer.accumulate_grad_batches=2", "checkpoint.every_steps=4"), "a")
+    assert saved == [4, 8, 12]  # 6 steps an epoch; the last one is the end
+    saved.clear()
+    run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
+    assert saved == [24]  # only what is trained, for the evaluations that follow

@@ -1,0 +1,121 @@
+"""metrics.jsonl: what is written is what is read."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from pytorch_lightning.loggers.logger import DummyLogger
+
+from isotrain.runs.files import read_rows
+from isotrain.training.loggers.jsonl import RowLog
+
+
+def test_rows_come_back_in_order_with_their_steps(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    logger = RowLog(path)
+    logger.log_metrics({"a": 1.5}, step=0)
+    logger.log_metrics({"a": 2.5, "b/c": -1.0}, step=10)
+    rows = read_rows(path)
+    assert [(row["step"], row["a"]) for row in rows] == [(0, 1.5), (10, 2.5)]
+    assert rows[1]["b/c"] == -1.0
+    assert 0 <= rows[0]["time_s"] <= rows[1]["time_s"]
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_each_row_is_on_disk_at_once(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    logger = RowLog(path)
+    for step in range(3):
+        logger.log_metrics({"a": 0.0}, step=step)
+        assert len(read_rows(path)) == step + 1
+
+
+def test_an_old_file_is_replaced_at_the_first_row(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    RowLog(path).log_metrics({"old": 1.0}, step=7)
+    logger = RowLog(path)
+    logger.log_metrics({"new": 1.0}, step=0)
+    logger.log_metrics({"new": 2.0}, step=1)
+    assert [sorted(set(row) - {"step", "time_s"}) for row in read_rows(path)] == [["new"]] * 2
+
+
+def test_an_unfinished_last_line_is_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a"', encoding="utf-8")
+    assert read_rows(path) == [{"step": 0, "a": 1.0}]
+    path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a": 2.0}', encoding="utf-8")
+    assert len(read_rows(path)) == 1  # whole, but its line end never came
+
+
+def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    RowLog(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
+    stored = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert [stored[key] for key in "abc"] == [None, None, 1.0]
+    (row,) = read_rows(path)
+    assert math.isnan(row["a"])
+    assert math.isnan(row["b"])
+    assert row["c"] == 1.0
+
+
+def test_rows_of_before_with_a_bare_nan_are_read(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "a": NaN}\n')
+    assert math.isnan(read_rows(path)[0]["a"])
+
+
+def test_every_line_is_json_of_its_own(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    RowLog(path).log_metrics({"task/µ": 1.0}, step=0)
+    assert json.loads(path.read_text(encoding="utf-8"))["task/µ"] == 1.0
+
+
+# --- the hub ----------------------------------------------------------------------------------
+
+LID = {"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
+
+
+class Held(DummyLogger):
+    """Remembers its rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        """One row."""
+        self.rows.append((step, dict(metrics)))
+
+
+def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
+    log = RowLog(tmp_path / "metrics.jsonl")
+    log.join({"isotropy/lid/layer_00/cls": 1.0})
+    log.join({"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0})
+    log.log_metrics({"val/loss": 0.5}, step=4)
+    log.log_metrics({"train/loss": 0.25}, step=5)
+    one, two = ({k: v for k, v in r.items() if k != "time_s"} for r in read_rows(log.file.path))
+    assert one == {"step": 4, "val/loss": 0.5, **LID}
+    assert two == {"step": 5, "train/loss": 0.25}
+
+
+@pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
+def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
+    other = Held()
+    log = RowLog(tmp_path / "metrics.jsonl", [other], headline)
+    tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
+    log.join(LID | tokens)
+    log.log_metrics({"val/loss": 0.5}, step=4)
+    (row,) = read_rows(log.file.path)
+    assert row.items() >= (LID | tokens).items()
+    shown = {"isotropy/lid/layer_01/cls": 3.0} | tokens if headline == ("lid",) else {}
+    assert other.rows == [(4, {"val/loss": 0.5, **shown})]
+
+
+def test_a_row_keeps_the_digits_of_float64(tmp_path):
+    log = RowLog(tmp_path / "metrics.jsonl")
+    value = 1.0 / 3.0 + 1e-16
+    log.join({"isotropy/lid/layer_00/cls": value})
+    log.log_metrics({}, step=1)
+    assert read_rows(log.file.path)[0]["isotropy/lid/layer_00/cls"] == value

@@ -1,0 +1,236 @@
+"""How a W&B run begins and ends, read back from its record; what the mode depends on."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import wandb
+from tests.training.loggers.test_wandb_media import write_run
+
+from isotrain.config.environment import has_wandb_key
+from isotrain.runs.files import read_rows
+from isotrain.training.loggers import wandb_logger
+from isotrain.training.loggers.jsonl import close_loggers, open_loggers
+from isotrain.training.loggers.wandb_logger import WandbRun, build_wandb_logger
+from tests import wandb_record
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch, tmp_path):
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def test_no_key():
+    assert not has_wandb_key()
+
+
+def test_a_key_in_the_environment(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    assert not has_wandb_key()
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert has_wandb_key()
+
+
+@pytest.mark.parametrize("place", ["home", "variable"])
+def test_a_key_in_the_netrc(monkeypatch, tmp_path, place):
+    path = tmp_path / (".netrc" if place == "home" else "elsewhere")
+    path.write_text("machine api.wandb.ai\n  login user\n  password 0123\n")
+    path.chmod(0o600)
+    if place == "variable":
+        assert not has_wandb_key()
+        monkeypatch.setenv("NETRC", str(path))
+    assert has_wandb_key()
+    assert not has_wandb_key("other.host")
+
+
+def test_a_broken_netrc_is_no_key(tmp_path):
+    (tmp_path / ".netrc").write_text("machine\n")
+    assert not has_wandb_key()
+
+
+@pytest.mark.parametrize(
+    ("key", "variable", "mode"),
+    [
+        (False, None, "offline"),
+        (True, None, "online"),
+        (True, "offline", "offline"),
+        (False, "disabled", "disabled"),
+    ],
+)
+def test_which_mode_is_asked_for(monkeypatch, tmp_path, key, variable, mode):
+    asked = {}
+
+    class Run:
+        offline, starting_step = True, 0
+
+        def define_metric(self, *names, **options):
+            pass
+
+    def init(**options):
+        asked.update(options)
+        return Run()
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(wandb_logger, "has_wandb_key", lambda: key)
+    if variable:
+        monkeypatch.setenv("WANDB_MODE", variable)
+    build_wandb_logger("project", "group", save_dir=tmp_path, name="run")
+    assert asked["mode"] == mode
+    assert asked["dir"] == str(tmp_path)
+
+
+@pytest.fixture
+def begin(monkeypatch, tmp_path):
+    """Begins a run offline in a folder of its own; its logger and the folder."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+
+    def begin_in(name="run", **more):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        options = {"project": "project", "group": "group", "name": name} | more
+        return build_wandb_logger(save_dir=folder, **options), folder
+
+    return begin_in
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_a_run_is_called_and_how_it_ends(begin, capsys, failed):
+    logger, folder = begin(job_type="analyse", tags=["wic", "first"])
+    logger.log_hyperparams({"optimizer": {"lr": 0.1}, "seed": 3})
+    logger.log_metrics({"val/accuracy": 0.5, "isotropy/isoscore/layer_00/cls": 0.25}, 7)
+    logger.finalize("success")  # Lightning does so after each of its stages
+    logger.log_metrics({"val/accuracy": 0.75}, 9)
+    logger.close(failed=failed)
+    record = wandb_record.newest(folder)
+    run = wandb_record.run_of(record)
+    assert (run.project, run.run_group, run.job_type) == ("project", "group", "analyse")
+    assert (run.display_name, list(run.tags)) == ("run", ["wic", "first"])
+    assert run.run_id == (folder / "wandb_id").read_text()
+    config = wandb_record.config(record)
+    assert (config["optimizer"], config["seed"]) == ({"lr": 0.1}, 3)
+    rows = wandb_record.scalars(record)
+    assert [(row["trainer/global_step"], row["val/accuracy"]) for row in rows] == [
+        (7, 0.5),
+        (9, 0.75),
+    ]
+    assert rows[0]["isotropy/isoscore/layer_00/cls"] == 0.25
+    assert wandb_record.exit_codes(record) == [int(failed)]
+    assert f"wandb sync {record.parent}" in capsys.readouterr().out
+
+
+def test_all_curves_have_the_step_of_the_trainer_as_their_axis(begin):
+    logger, folder = begin()
+    logger.close(failed=False)
+    metrics = list(wandb_record.records(wandb_record.newest(folder), "metric"))
+    assert [metric.name for metric in metrics if metric.name] == ["trainer/global_step"]
+    (every,) = [metric for metric in metrics if metric.glob_name]
+    assert (every.glob_name, every.step_metric) == ("*", "trainer/global_step")
+    assert every.options.step_sync
+
+
+def test_runs_of_one_process_do_not_merge_nor_touch_another_run(begin, tmp_path):
+    own = wandb.init(mode="offline", dir=str(tmp_path), settings=wandb.Settings(silent=True))
+    for name in ("one", "two"):
+        logger, folder = begin(name)
+        logger.log_metrics({name: 1.0}, 0)
+        logger.close(failed=name == "one")
+        record = wandb_record.newest(folder)
+        (row,) = wandb_record.scalars(record)
+        assert {"one", "two"} & set(row) == {name}
+        assert wandb_record.exit_codes(record) == [int(name == "one")]
+    assert wandb.run is own
+    own.log({"mine": 1.0})
+    own.finish()
+    (row,) = wandb_record.scalars(wandb_record.newest(tmp_path))
+    assert row["mine"] == 1.0
+
+
+def test_a_disabled_run_leaves_nothing(begin, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    logger, folder = begin()
+    logger.log_hyperparams({"seed": 3})
+    logger.log_metrics({"a": 1.0}, 0)
+    logger.publish(write_run(tmp_path / "finished"))
+    logger.close(failed=False)
+    assert [path.name for path in folder.iterdir()] == ["wandb_id"]
+    assert "offline" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0])
+def test_a_timeout_that_is_none_is_refused(tmp_path, timeout_s):
+    with pytest.raises(ValueError, match="timeout_s must be above 0"):
+        build_wandb_logger("p", None, save_dir=tmp_path, name="run", timeout_s=timeout_s)
+
+
+def test_without_the_package_the_way_to_it_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install wandb"):
+        build_wandb_logger("p", None, save_dir=tmp_path, name="run")
+
+
+class Broken(WandbRun):
+    """Fails where it is told to."""
+
+    def __init__(self, logger, place):
+        super().__init__(logger.experiment, 1.0)
+        self.place = place
+
+    def _fail_at(self, place):
+        if place == self.place:
+            raise wandb.errors.CommError("no more quota")
+
+    def log_metrics(self, metrics, step=None):
+        self._fail_at("log_metrics")
+        super().log_metrics(metrics, step)
+
+    def publish(self, folder):
+        self._fail_at("publish")
+
+    def close(self, failed):
+        super().close(failed)
+        self._fail_at("close")
+
+
+@pytest.mark.parametrize("place", ["log_metrics", "publish", "close"])
+def test_a_logger_that_fails_costs_no_run_and_is_closed_all_the_same(
+    begin, tmp_path, capsys, place
+):
+    logger, folder = begin()
+    trainer = SimpleNamespace()
+    open_loggers(
+        trainer,
+        {"wandb": lambda save_dir, name: Broken(logger, place)},
+        folder,
+        {"seed": 0},
+        n_bytes=0,
+        headline=(),
+    )
+    (log,) = trainer.loggers
+    for step in (0, 1):
+        log.log_metrics({"a": 1.0}, step)
+    log.publish(folder)
+    close_loggers(trainer, failed=False)
+    assert capsys.readouterr().out.count("Broken failed and is left out from here on") == 1
+    assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [0, 1]
+    record = wandb_record.newest(folder)
+    assert len(wandb_record.scalars(record)) == (0 if place == "log_metrics" else 2)
+    assert wandb_record.exit_codes(record) == [0]
+
+
+def test_a_logger_of_lightning_is_closed_too(monkeypatch, tmp_path):
+    from pytorch_lightning.loggers import WandbLogger
+
+    def build(save_dir, name):
+        return WandbLogger(name=name, save_dir=save_dir, offline=True, project="p")
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    trainer = SimpleNamespace()
+    open_loggers(trainer, {"mine": build}, tmp_path, {"seed": 0}, n_bytes=0, headline=())
+    trainer.loggers[0].log_metrics({"a": 1.0}, 0)
+    close_loggers(trainer, failed=True)
+    assert wandb.run is None
+    assert wandb_record.exit_codes(wandb_record.newest(tmp_path)) == [1]

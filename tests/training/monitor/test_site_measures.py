@@ -1,0 +1,287 @@
+"""What a layer did to the rows of an evaluation: closed forms, and what the monitor logs of it.
+
+N rows, D width, M rows of a queue.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from isotrain.training.monitor.measurement import site_measures
+from tests.dev_rows import monitor_of
+
+LAYER = (
+    "metric=[isoscore]",
+    "isotropy=cluster_pca",
+    "isotropy.n_clusters=2",
+    "isotropy.n_components=1",
+    "monitor.max_rows=100000",
+)
+MEASURES = {"energy_kept", "label_scatter_removed", "queue_gap", "queue_spread"}
+
+
+def cloud(n=40, d=5, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(n, d, generator=generator, dtype=torch.float64) + seed).to(dtype)
+
+
+def between(x, classes):
+    """The share of the scatter that is between classes, by a loop."""
+    points, mean = x.double().numpy(), x.double().numpy().mean(axis=0)
+    groups = [points[classes == c] for c in np.unique(classes)]
+    scatter = sum(len(g) * ((g.mean(axis=0) - mean) ** 2).sum() for g in groups)
+    return scatter / ((points - mean) ** 2).sum()
+
+
+def rms(x):
+    return math.sqrt(np.cov(x.double().numpy().T, ddof=0).trace())
+
+
+def by_hand(before, after, classes, queue):
+    gap = np.linalg.norm(queue.numpy().mean(axis=0) - before.numpy().mean(axis=0))
+    return {
+        "energy_kept": rms(after) ** 2 / rms(before) ** 2,
+        "label_scatter_removed": 1.0 - between(after, classes) / between(before, classes),
+        "queue_gap": gap / rms(before),
+        "queue_spread": rms(queue) / rms(before),
+    }
+
+
+# --- closed forms -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_all_four_against_numpy(dtype):
+    before, after, queue = (cloud(seed=s, dtype=dtype) for s in (1, 2, 3))
+    labels = torch.arange(40) % 3
+    found = site_measures(before, after, labels, queue)
+    expected = by_hand(before.double(), after.double(), labels.numpy(), queue.double())
+    assert {name: float(v) for name, v in found.items()} == pytest.approx(expected, rel=1e-6)
+    assert list(found) == [*expected]
+
+
+def test_scores_are_cut_into_fifths():
+    before, after = cloud(seed=1), cloud(seed=2)
+    scores = 5.0 * torch.rand(40, generator=torch.Generator().manual_seed(0))
+    slices = np.searchsorted(np.quantile(scores.numpy(), [0.2, 0.4, 0.6, 0.8]), scores.numpy())
+    found = site_measures(before, after, scores, None)
+    expected = 1.0 - between(after, slices) / between(before, slices)
+    assert float(found["label_scatter_removed"]) == pytest.approx(expected)
+
+
+def test_the_label_is_wholly_removed_kept_or_moved_apart():
+    labels = torch.arange(40) % 2
+    x = cloud() + 4.0 * labels[:, None]
+    means = torch.stack([x[labels == c].mean(dim=0) for c in (0, 1)])
+    share = between(x, labels.numpy())
+    twice = x + means[labels] - x.mean(dim=0)  # classes twice as far apart, as spread as before
+    for after, expected in (
+        (x - means[labels], 1.0),
+        (x, 0.0),
+        (x + 3.0, 0.0),
+        (0.5 * x, 0.0),  # everything shrinks alike
+        (twice, 1.0 - 4.0 / (4.0 * share + 1.0 - share)),
+        (means[labels], 1.0 - 1.0 / share),
+    ):
+        found = site_measures(x, after, labels, None)
+        assert float(found["label_scatter_removed"]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_queue_of_the_rows_has_no_gap():
+    x = cloud()
+    found = site_measures(x, x, None, x[torch.randperm(40)])
+    assert float(found["queue_gap"]) == pytest.approx(0.0, abs=1e-12)
+    assert float(found["queue_spread"]) == pytest.approx(1.0)
+    moved = site_measures(x, x, None, 2.0 * (x - x.mean(dim=0)) + x.mean(dim=0) + 3.0)
+    assert float(moved["queue_gap"]) == pytest.approx(3.0 * math.sqrt(5) / rms(x))
+    assert float(moved["queue_spread"]) == pytest.approx(2.0)
+
+
+# --- what is not finite, or not defined -------------------------------------------------------
+
+
+def test_a_row_that_is_not_finite_on_either_side_is_left_out_with_its_label():
+    before, after, queue = (cloud(seed=s) for s in (1, 2, 3))
+    labels = torch.arange(40) % 2
+    labels[:2] = 7  # would be a class of its own
+    expected = by_hand(before[2:], after[2:], labels[2:].numpy(), queue[1:])
+    before[0, 1], after[1, 3], queue[0, 0] = float("nan"), float("inf"), float("nan")
+    found = site_measures(before, after, labels, queue)
+    assert {name: float(v) for name, v in found.items()} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 6])
+def test_without_scatter_there_is_nothing_to_say(n):
+    equal = torch.ones(n, 3)
+    assert site_measures(equal, equal, torch.arange(n) % 2, cloud(4, 3)) == {}
+    lost = torch.full((4, 3), float("nan"))
+    assert site_measures(lost, cloud(4, 3), None, None) == {}
+    assert site_measures(cloud(4, 3), lost, None, None) == {}
+
+
+def test_what_is_not_defined_is_left_out():
+    x = cloud()
+    assert set(site_measures(x, x, torch.zeros(40), None)) == {"energy_kept"}
+    assert set(site_measures(x, torch.ones(40, 5), torch.arange(40) % 2, None)) == {"energy_kept"}
+    assert set(site_measures(x, x, None, x[:0])) == {"energy_kept"}
+    assert set(site_measures(x, x, None, torch.full((3, 5), torch.nan))) == {"energy_kept"}
+    found = site_measures(x, x, None, x[:1])  # a queue of one row lies somewhere
+    assert set(found) == {"energy_kept", "queue_gap", "queue_spread"}
+    assert float(found["queue_spread"]) == 0.0
+
+
+# --- in a run ---------------------------------------------------------------------------------
+
+
+def logged(experiment):
+    """`val/<site>/<name>` of one evaluation by the run's own trainer."""
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    values = monitor_of(experiment).newest
+    parts = [key.split("/") for key in values]
+    return {
+        site: {name: values[f"val/{site}/{name}"] for _, site, name in of_site}
+        for site in {part[1] for part in parts if len(part) == 3 and part[0] == "val"}
+        if (of_site := [p for p in parts if len(p) == 3 and p[1] == site and p[2] in MEASURES])
+    }
+
+
+def offline(experiment, site):
+    """The rows around a site and their labels, from plain forward passes."""
+    model, rows = experiment.module.model.eval(), []
+    with torch.no_grad():
+        for batch in experiment.data.val_dataloader():
+            rows.append((*model(batch).site_rows[site][:2], batch.labels))
+    return [torch.cat(parts) for parts in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb"])
+def test_a_run_logs_what_an_offline_pass_finds(built, task):
+    # CLS embeddings of a random encoder are nearly equal: differences of theirs are rounding.
+    options = (f"task={task}", "pooling=mean", "site=[pooled]", "data.eval_batch_size=5")
+    experiment = built(*LAYER, *options)
+    found = logged(experiment)
+    before, after, labels = offline(experiment, "pooled")
+    layer = experiment.module.model.transforms["pooled"]
+    classes = labels.numpy()
+    if task == "stsb":
+        classes = np.searchsorted(np.quantile(classes, [0.2, 0.4, 0.6, 0.8]), classes)
+    expected = by_hand(before, after, classes, layer.queue.rows())
+    assert found == {"pooled": pytest.approx(expected, rel=1e-4, abs=1e-5)}
+    assert 0.0 < found["pooled"]["energy_kept"] < 1.0
+
+
+def test_a_rare_class_is_a_class_in_a_run(built):
+    """Two of 32 rows: quantiles would merge them with the others."""
+    experiment = built(*LAYER, "task=rte", "site=[pooled]")
+    experiment.data.examples["dev"] = [
+        replace(example, label=int(number > 1))
+        for number, example in enumerate(experiment.data.examples["dev"])
+    ]
+    found = logged(experiment)["pooled"]
+    before, after, labels = offline(experiment, "pooled")
+    assert int(labels.sum()) == 30
+    expected = 1.0 - between(after, labels.numpy()) / between(before, labels.numpy())
+    assert found["label_scatter_removed"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "owned"),
+    [
+        (("task=rte", "site=[tokens,pooled,layer_1]"), {"pooled"}),
+        (("task=rte", "task.form=bi", "pooling=mean", "site=[pooled]"), set()),
+        (("task=wic", "pooling=spans", "task.prompt=none", "site=[pooled]"), set()),
+        (("task=wic", "pooling=mean", "site=[pooled]"), {"pooled"}),
+    ],
+)
+def test_label_scatter_only_where_a_row_owns_its_label(built, overrides, owned):
+    found = logged(built(*LAYER, *overrides))
+    sites = overrides[-1][len("site=[") : -1].split(",")
+    assert set(found) == set(sites)
+    for site, names in found.items():
+        assert ("label_scatter_removed" in names) == (site in owned)
+        assert set(names) >= MEASURES - {"label_scatter_removed"}
+
+
+def test_the_queue_of_a_layer_that_reads_labels_is_compared_without_them(built):
+    experiment = built(*LAYER, "task=rte", "isotropy.protect=labels")
+    found = logged(experiment)["pooled"]
+    before = offline(experiment, "pooled")[0]
+    queue = experiment.module.model.transforms["pooled"].queue.rows()[:, :-1]
+    assert found["queue_spread"] == pytest.approx(rms(queue) / rms(before), rel=1e-4)
+
+
+class Halve(nn.Module):
+    """A layer without statistics, as a user may write one."""
+
+    has_statistics = False
+    counters: ClassVar = {}
+
+    def forward(self, x_ND):
+        return 0.5 * x_ND
+
+    def observe(self, x_ND):
+        """Nothing to remember."""
+
+    def fit(self, x_ND=None):
+        """Nothing to fit."""
+
+
+def test_a_layer_without_a_queue_has_no_gap(built):
+    experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
+    experiment.module.model.transforms["pooled"] = Halve()
+    (found,) = logged(experiment).values()
+    assert found == pytest.approx({"energy_kept": 0.25, "label_scatter_removed": 0.0}, abs=1e-6)
+
+
+class Through(Halve):
+    """One that leaves rows as they are, and says so."""
+
+    changes_rows = False
+
+    def forward(self, x_ND):
+        return x_ND.clone()
+
+
+@pytest.mark.parametrize("own", [{}, {"pooled": Through()}])
+def test_a_site_without_a_layer_has_nothing_to_tell(built, own):
+    """Before and after it is one cloud."""
+    experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
+    experiment.module.model.transforms.update(own)
+    assert logged(experiment) == {}
+
+
+def test_queue_gap_is_nought_where_the_queue_holds_the_rows(built):
+    """Dev as training data: the prefilled queue and the evaluation are the same rows."""
+    experiment = built(
+        *LAYER, "task=rte", "site=[pooled]", "training.prefill_batches=4", "isotropy.queue_rows=256"
+    )
+    experiment.data.examples["train"] = experiment.data.examples["dev"]
+    found = logged(experiment)["pooled"]
+    assert found["queue_gap"] == pytest.approx(0.0, abs=1e-5)
+    assert found["queue_spread"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_row_of_an_evaluation_with_a_nan_is_left_out(built):
+    """The monitor hands it on with its label, and the measures leave out both."""
+    experiment = built(*LAYER, "task=rte", "site=[pooled]", "data.eval_batch_size=32")
+    logged(experiment)
+    before, after, labels = offline(experiment, "pooled")
+    queue = experiment.module.model.transforms["pooled"].queue.rows()
+    evaluate = experiment.module._evaluate
+
+    def broken(stage, batch):
+        found = evaluate(stage, batch)
+        found["output"].site_rows["pooled"].before[3:9] = float("nan")
+        return found
+
+    experiment.module._evaluate = broken
+    keep = torch.tensor([not 3 <= i < 9 for i in range(32)])
+    expected = by_hand(before[keep], after[keep], labels[keep].numpy(), queue)
+    assert logged(experiment)["pooled"] == pytest.approx(expected, rel=1e-4, abs=1e-5)

@@ -1,0 +1,294 @@
+"""Phases under a real Trainer: what trains at which step, at which rates, and after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.config.steps import LIMITS, training_steps
+from isotrain.encoders.freezing import levels
+from isotrain.training.freezing import check_plan, in_force, reached
+
+CONF = Path(__file__).parents[2] / "conf"
+# No evaluation, so that what is seen comes from training; and every step has a learning rate.
+TRAIN_ONLY = (
+    *("task=rte", "metric=[]", "+trainer.limit_val_batches=0", "training.warmup_fraction=0"),
+    *("cache_dir=null", "data.batching=random"),
+)
+STEPS = ("freezing=gradual", "freezing.unit=step")
+
+
+def options(group):
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def fit(experiment):
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+
+
+def bits(module):
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def moved(module, before):
+    return {name for name, p in module.named_parameters() if not p.equal(before[name])}
+
+
+def on_steps(experiment, look):
+    """Call `look(step)` after each optimizer step, with the number of those before it."""
+    ended, last = experiment.module.on_train_batch_end, [0]
+
+    def after(*arguments):
+        ended(*arguments)
+        if experiment.trainer.global_step > last[0]:
+            look(last[0])
+            last[0] = experiment.trainer.global_step
+
+    experiment.module.on_train_batch_end = after
+
+
+def in_encoder(names):
+    return {f"model.encoder.{name}" for name in names}
+
+
+def of_level(module, *wanted):
+    return in_encoder(n for n, k in levels(module.model.encoder).items() if k in wanted)
+
+
+# Plans
+
+
+@given(
+    steps=st.sets(st.integers(1, 40), max_size=6), step=st.integers(0, 60), end=st.integers(0, 60)
+)
+@settings(max_examples=60)
+def test_what_is_in_force(steps, step, end):
+    plan = {first: frozenset([str(first)]) for first in {0} | steps}
+    newest = 0
+    for n in range(step + 1):
+        newest = n if n in plan else newest
+    assert in_force(plan, step) == {str(newest)}
+    cut = reached(plan, end)
+    assert set(cut) == {0} | {first for first in plan if first < end}
+    assert all(in_force(cut, n) == in_force(plan, n) for n in range(end))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [{}, {1: frozenset()}, {-1: frozenset(), 0: frozenset()}, {0: frozenset(["no.such.name"])}],
+)
+def test_a_plan_that_a_freezing_must_not_give(built, plan):
+    encoder = built(*TRAIN_ONLY).module.model.encoder
+    with pytest.raises(ValueError, match="a freezing gives steps from 0 on"):
+        check_plan(plan, encoder)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ((), (12, 12)),
+        (("trainer.accumulate_grad_batches=5",), (3, 3)),
+        (("trainer.accumulate_grad_batches=5", "trainer.max_epochs=3"), (3, 9)),
+        (("trainer.max_epochs=3", "trainer.max_steps=20"), (12, 20)),
+        (("trainer.max_epochs=-1", "trainer.max_steps=20"), (12, 20)),
+        (("+trainer.limit_train_batches=5", "trainer.max_epochs=2"), (5, 10)),
+        (("+trainer.limit_train_batches=0.4", "trainer.max_epochs=2"), (4, 8)),
+        (("+trainer.limit_train_batches=50",), (12, 12)),
+        (("trainer.max_epochs=0",), (12, 0)),
+    ],
+)
+def test_steps_are_those_that_lightning_makes(built, overrides, expected):
+    experiment = built(*TRAIN_ONLY, *overrides)
+    trainer = experiment.trainer
+    limits = {key: getattr(trainer, key) for key in LIMITS}
+    assert training_steps(limits, experiment.data.n_batches(1)) == expected
+    fit(experiment)
+    assert trainer.global_step == expected[1]
+
+
+def test_epochs_of_several_processes_begin_where_the_phases_do(built):
+    """96 rows in batches of 19 leave one, too few for two processes: 5 batches, and not 6."""
+    several = ("trainer.max_epochs=3", "trainer.devices=2", "data.batch_size=19")
+    experiment = built(*TRAIN_ONLY, *several, "freezing=gradual", "freezing.unit=epoch")
+    data, trainer = experiment.data, experiment.trainer
+    assert (data.n_batches(1), data.n_batches(2)) == (6, 5)
+    data.trainer = trainer  # as the trainer does it, in every process
+    a_run = sum(1 for _ in data.train_dataloader())
+    assert (trainer.world_size, len(data.train_dataloader()), a_run) == (2, 5, 5)
+    assert list(experiment.module.plan) == [0, 5, 10]
+
+
+# Training
+
+
+@pytest.mark.parametrize(
+    ("group", "option"), [(g, o) for g in ("freezing", "peft") for o in options(g)]
+)
+def test_what_is_frozen_stays_bit_for_bit_and_the_rest_moves(built, group, option):
+    """Every file of conf/freezing and conf/peft, two steps."""
+    more = ("freezing.n_blocks=1",) if option == "first_n" else ()
+    experiment = built(*TRAIN_ONLY, f"{group}={option}", *more, "trainer.max_steps=2")
+    module, plan = experiment.module, experiment.module.plan
+    before = bits(module)
+    named = dict(module.model.encoder.named_parameters())
+    fit(experiment)
+    (optimizer,) = experiment.trainer.optimizers
+    optimised = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    assert set(plan) == {0}  # an epoch is longer than two steps
+    trained = {id(p) for name, p in named.items() if name in plan[0]}
+    head = {id(p) for p in module.model.head.parameters()}
+    assert optimised == trained | head
+    assert {n for n, p in named.items() if p.requires_grad} == plan[0]
+    assert moved(module, before) == in_encoder(plan[0]) | {
+        "model.head.linear.weight",
+        "model.head.linear.bias",
+    }
+    n_trained = sum(p.numel() for p in module.parameters() if id(p) in optimised)
+    assert experiment.n_parameters["trainable"] == n_trained
+    if option != "none":
+        assert n_trained < experiment.n_parameters["total"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_gradual_by_steps_across_accumulation(built, accumulate):
+    """Blocks of two steps: block 2; blocks 1 and 2; all. Those that wait have no state."""
+    experiment = built(
+        *TRAIN_ONLY,
+        *(*STEPS, "freezing.every=2", f"trainer.accumulate_grad_batches={accumulate}"),
+        f"+trainer.limit_train_batches={6 * accumulate}",
+    )
+    module = experiment.module
+    newest, seen, states = bits(module), [], []
+    names = {id(p): name for name, p in module.named_parameters()}
+
+    def look(step):
+        seen.append(moved(module, newest))
+        newest.update(bits(module))
+        (optimizer,) = experiment.trainer.optimizers
+        states.append({names[id(p)] for p in optimizer.state})
+
+    on_steps(experiment, look)
+    fit(experiment)
+    head = {"model.head.linear.weight", "model.head.linear.bias"}
+    expected = [of_level(module, *range(2 - step // 2, 4)) | head for step in range(6)]
+    assert seen == states == expected
+
+
+def test_gradual_by_epochs_counts_the_short_last_step(built):
+    """Five batches, two a step: three steps an epoch."""
+    experiment = built(
+        *TRAIN_ONLY,
+        *("freezing=gradual", "trainer.accumulate_grad_batches=2", "trainer.max_epochs=3"),
+        "+trainer.limit_train_batches=5",
+    )
+    assert sorted(experiment.module.plan) == [0, 3, 6]
+    assert all(p.requires_grad for p in experiment.module.parameters())  # DDP and optimizer know it
+    seen = []
+
+    def look(step):
+        n_trained = sum(p.requires_grad for p in experiment.module.parameters())
+        seen.append((step, experiment.trainer.current_epoch, n_trained))
+
+    on_steps(experiment, look)
+    fit(experiment)
+    of_block = 16  # parameters; the embeddings have 5, the head 2
+    n_trained = [2 + of_block, 2 + 2 * of_block, 2 + 2 * of_block + 5]
+    assert seen == [(step, step // 3, n_trained[step // 3]) for step in range(9)]
+
+
+def test_a_phase_that_is_never_reached_is_no_part_of_the_run(built):
+    experiment = built(*TRAIN_ONLY, *STEPS, "freezing.every=3", "trainer.max_steps=6")
+    module = experiment.module
+    assert sorted(module.plan) == [0, 3]
+    embeddings = list(module.model.encoder.embeddings.parameters())
+    assert not any(p.requires_grad for p in embeddings)
+    fit(experiment)
+    (optimizer,) = experiment.trainer.optimizers
+    optimised = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    assert optimised.isdisjoint(map(id, embeddings))
+
+
+def test_what_freezes_again_stands_still(built):
+    """No freezing here does that, but one of the user's may: momentum must not move it."""
+    experiment = built(*TRAIN_ONLY, "trainer.max_steps=6", "optimizer.weight_decay=0.5")
+    module = experiment.module
+    everything = module.plan[0]
+    module.plan = {0: everything, 2: frozenset(), 4: everything}
+    newest, seen = bits(module), []
+
+    def look(step):
+        seen.append(moved(module, newest))
+        newest.update(bits(module))
+
+    on_steps(experiment, look)
+    fit(experiment)
+    head = {"model.head.linear.weight", "model.head.linear.bias"}
+    assert [names == head for names in seen] == [False, False, True, True, False, False]
+    assert all(head < names for names in (seen[0], seen[5]))
+
+
+def test_rates_by_block_through_the_schedule(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        *("training.layer_decay=0.5", "training.head_lr_factor=10", "optimizer.lr=1e-3"),
+        *("training.warmup_fraction=0.5", "trainer.max_steps=10", "objective=[cosreg]"),
+    )
+    module = experiment.module
+    names = {id(p): name for name, p in module.named_parameters()}
+    rates = []
+    module.on_before_optimizer_step = lambda o: rates.append(
+        {names[id(p)]: g["lr"] for g in o.param_groups for p in g["params"]}
+    )
+    fit(experiment)
+    factors = {name: 10.0 for name in names.values()}
+    for level, factor in {0: 0.25, 1: 0.5, 2: 1.0}.items():
+        factors |= dict.fromkeys(of_level(module, level), factor)
+    schedule = [0, 2, 4, 6, 8, 10, 8, 6, 4, 2]
+    for share, found in zip(schedule, rates, strict=True):
+        assert found == pytest.approx({n: 1e-4 * share * f for n, f in factors.items()})
+
+
+def test_equal_rates_train_bit_for_bit_as_one_group_of_the_encoder(built):
+    """The groups of `layer_decay=1` are those without it; a product with 1 changes no bit."""
+
+    def weights(*overrides):
+        experiment = built(*TRAIN_ONLY, "trainer.max_steps=3", *overrides)
+        fit(experiment)
+        return bits(experiment.module)
+
+    one = weights()
+    assert all(one[name].equal(value) for name, value in weights("training.layer_decay=1").items())
+    other = weights("training.layer_decay=0.5")
+    assert {name for name in one if not one[name].equal(other[name])}
+
+
+# Dropout of what is frozen
+
+
+@pytest.mark.parametrize("frozen_dropout", [True, False])
+def test_dropout_of_frozen_parts(built, frozen_dropout):
+    """Two passes give equal states where dropout is off, also after evaluations."""
+    experiment = built(
+        *("task=rte", "metric=[]", "cache_dir=null", "trainer.val_check_interval=3"),
+        *(*STEPS, "freezing.every=4", f"training.frozen_dropout={frozen_dropout}"),
+    )
+    module, equal = experiment.module, {}
+
+    def look(batch, batch_idx):
+        step = experiment.trainer.global_step
+        with torch.no_grad():
+            one, two = (module.model(batch).hidden_states for _ in range(2))
+        equal[step] = [a.equal(b) for a, b in zip(one, two, strict=True)]
+        return step_itself(batch, batch_idx)
+
+    step_itself, module.training_step = module.training_step, look
+    fit(experiment)
+    assert experiment.trainer.num_val_batches != [0]
+    for step, found in equal.items():
+        n_frozen = 0 if frozen_dropout else (2, 1, 0)[step // 4]  # states 0 to L
+        assert found == [level < n_frozen for level in range(3)], step
+    assert len(equal) == 12

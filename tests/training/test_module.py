@@ -1,0 +1,457 @@
+"""FineTuning under a real Trainer: what is observed, when, what trains, and what is stored."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from isotrain.training.monitor.callback import IsotropyMonitor
+
+LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=64")
+# No evaluation inside fit, so that what is seen comes from training.
+TRAIN_ONLY = ("task=rte", "+trainer.limit_val_batches=0")
+
+
+def fit(experiment):
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+
+
+def validate(experiment):
+    """One evaluation by the run's own trainer; what it logged, and what the monitor measured."""
+    (scores,) = experiment.trainer.validate(
+        experiment.module, datamodule=experiment.data, verbose=False
+    )
+    monitors = [c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor)]
+    return scores | (monitors[0].newest if monitors else {})
+
+
+def state(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def assert_equal_states(one, two):
+    assert list(one) == list(two)
+    assert [name for name in one if not torch.equal(one[name], two[name])] == []
+
+
+@contextmanager
+def observations(model):
+    """The rows of every `observe`, in order."""
+    seen, observe = [], model.observe
+
+    def record(rows):
+        seen.append({site: before.clone() for site, (before, _) in rows.items()})
+        observe(rows)
+
+    model.observe = record
+    yield seen
+    del model.observe
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "batch_size", "rows_per_step"),
+    [
+        (1, 20, [20, 20, 20, 20, 16]),
+        # The last step of an epoch comes with what there is.
+        (2, 20, [40, 40, 16]),
+        (2, 24, [48, 48]),
+        (10, 20, [96]),
+    ],
+)
+def test_observe_once_per_optimizer_step_with_every_row(
+    built, accumulate, batch_size, rows_per_step
+):
+    experiment = built(
+        *TRAIN_ONLY,
+        *LAYER,
+        f"data.batch_size={batch_size}",
+        "data.batching=random",  # the part of a batch comes last
+        f"trainer.accumulate_grad_batches={accumulate}",
+    )
+    model = experiment.module.model
+    with observations(model) as seen:
+        fit(experiment)
+    assert experiment.trainer.global_step == len(rows_per_step)
+    assert [len(rows["pooled"]) for rows in seen] == rows_per_step
+    assert experiment.module._pending == []
+
+
+def test_steps_go_on_being_observed_in_the_next_epoch(built):
+    experiment = built(
+        *TRAIN_ONLY, *LAYER, "trainer.max_epochs=2", "data.batch_size=40", "data.batching=random"
+    )
+    with observations(experiment.module.model) as seen:
+        fit(experiment)
+    assert [len(rows["pooled"]) for rows in seen] == [40, 40, 16] * 2
+
+
+def test_rows_of_view_zero_are_observed_at_every_site(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        *LAYER,
+        "site=[layer_1,tokens,pooled]",
+        "pooling=mean",
+        "task.form=bi",
+        "trainer.max_steps=2",
+    )
+    experiment.module.n_views = 2
+    n_tokens = []
+    experiment.module.on_train_batch_start = lambda batch, _: n_tokens.append(
+        int(batch.attention_mask.sum())
+    )
+    with observations(experiment.module.model) as seen:
+        fit(experiment)
+    assert [len(rows["pooled"]) for rows in seen] == [16, 16]
+    for site in ("layer_1", "tokens"):
+        assert [len(rows[site]) for rows in seen] == n_tokens
+
+
+def test_two_runs_of_a_seed_are_equal_bit_for_bit(built):
+    def trained(seed):
+        experiment = built(
+            "task=rte",
+            *LAYER,
+            "trainer.max_steps=6",
+            f"seed={seed}",
+            "trainer.val_check_interval=3",
+        )
+        validate(experiment)
+        fit(experiment)
+        return state(experiment.module)
+
+    first = trained(0)
+    assert_equal_states(first, trained(0))
+    other = trained(1)
+    name = "model.encoder.model.embeddings.word_embeddings.weight"
+    assert not torch.equal(first[name], other[name])
+
+
+def test_evaluating_more_often_does_not_change_training(built):
+    """With equal clouds to fit, the weights depend on steps alone."""
+
+    def weights(*overrides):
+        experiment = built("task=rte", "trainer.max_steps=6", *overrides)
+        validate(experiment)
+        fit(experiment)
+        return state(experiment.module)
+
+    assert_equal_states(weights(), weights("trainer.val_check_interval=2"))
+
+
+def test_the_queue_is_full_of_training_rows_before_step_0(built):
+    experiment = built("task=rte", *LAYER, "training.prefill_batches=3")
+    layer = experiment.module.model.transforms["pooled"]
+    assert int(layer.queue.n_filled) == 0
+    before = {n: p.clone() for n, p in experiment.module.named_parameters()}
+    with observations(experiment.module.model) as seen:
+        validate(experiment)
+    assert [len(rows["pooled"]) for rows in seen] == [8, 8, 8]
+    assert int(layer.queue.n_filled) == 24
+    assert bool(layer.is_fitted)
+    # By the encoder as it is: without dropout, unchanged, and with its mode given back.
+    assert all(torch.equal(p, before[n]) for n, p in experiment.module.named_parameters())
+    batches = [b for b, _ in zip(experiment.data.train_dataloader(), range(3), strict=False)]
+    model = experiment.module.model.eval()
+    rows = torch.cat([model(batch).site_rows["pooled"][0] for batch in batches])
+    torch.testing.assert_close(layer.queue.rows(), rows)
+    validate(experiment)  # a second evaluation at step 0 adds nothing
+    assert int(layer.queue.n_filled) == 24
+
+
+def test_a_layer_behind_another_is_fitted_on_what_it_gets_in_evaluation(built):
+    """Frozen statistics of `pooled` come from rows behind the frozen, not the training, `tokens`.
+
+    Evaluation then centres the pooled rows, as it does with the pooled layer alone.
+    """
+    cosine = "isotropy/mean_cosine/pooled/after"
+    alone = validate(built("task=wic", *LAYER, "site=[pooled]"))
+    stacked = validate(built("task=wic", *LAYER, "site=[tokens,pooled]"))
+    assert abs(alone[cosine]) < 0.2
+    assert abs(stacked[cosine]) < 0.2
+
+
+def test_an_evaluation_during_training_uses_the_queue_of_training(built):
+    experiment = built("task=rte", *LAYER, "trainer.max_steps=4", "training.prefill_batches=2")
+    layer = experiment.module.model.transforms["pooled"]
+    validate(experiment)
+    anchors = layer.anchor_KD.clone()
+    fit(experiment)
+    assert int(layer.queue.n_filled) == 2 * 8 + 4 * 8
+    validate(experiment)
+    assert int(layer.queue.n_filled) == 2 * 8 + 4 * 8
+    assert not torch.equal(layer.anchor_KD, anchors)
+
+
+def test_a_checkpoint_holds_the_layer_and_evaluates_the_same(built, tmp_path):
+    overrides = ("task=rte", *LAYER, "trainer.max_steps=4")
+    experiment = built(*overrides)
+    validate(experiment)
+    fit(experiment)
+    expected = validate(experiment)
+    experiment.trainer.save_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+    stored = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+    for buffer in ("queue.rows_MD", "queue.n_filled", "anchor_KD", "direction_KDR", "is_fitted"):
+        assert f"model.transforms.pooled.{buffer}" in stored
+    assert_equal_states(stored, experiment.module.state_dict())
+
+    fresh = built(*overrides, "seed=9")
+    fresh.module.load_state_dict(stored)
+    fresh.module.model.eval()
+    experiment.module.model.eval()
+    for batch in experiment.data.val_dataloader():
+        assert torch.equal(fresh.module.model(batch).logits, experiment.module.model(batch).logits)
+    assert -1 <= expected["val/accuracy"] <= 1
+
+
+def test_everything_trains_in_train_mode_also_after_evaluations(built):
+    experiment = built("task=rte", *LAYER, "trainer.max_steps=6", "trainer.val_check_interval=2")
+    modes, training_step = [], experiment.module.training_step
+
+    def step(batch, batch_idx):
+        model = experiment.module.model
+        modes.append({name for name, m in model.named_modules() if not m.training})
+        return training_step(batch, batch_idx)
+
+    experiment.module.training_step = step
+    validate(experiment)
+    fit(experiment)
+    assert modes == [set()] * 6
+
+
+def test_evaluation_has_no_dropout(built):
+    experiment = built("task=rte")
+    assert validate(experiment) == validate(experiment)
+
+
+def test_frozen_parameters_stay_bit_for_bit_and_are_not_optimised(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        "freezing=first_n",
+        "freezing.n_blocks=1",
+        "trainer.max_steps=3",
+    )
+    module = experiment.module
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
+    fit(experiment)
+    moved = {name for name, p in module.named_parameters() if not torch.equal(p, before[name])}
+    assert moved == set(before) - frozen
+    assert any("embeddings" in name for name in frozen)
+    parts = ("embeddings", "blocks.0.", "layer.0.")
+    assert frozen == {name for name in before if any(part in name for part in parts)}
+    (optimizer,) = experiment.trainer.optimizers
+    optimised = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert optimised == {id(p) for name, p in module.named_parameters() if name not in frozen}
+    assert experiment.n_parameters["trainable"] == sum(before[n].numel() for n in moved)
+
+
+def test_decay_and_schedule_reach_the_optimizer(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        "optimizer.weight_decay=0.5",
+        "training.warmup_fraction=0.5",
+        "trainer.max_steps=10",
+    )
+    rates = []
+    experiment.module.on_before_optimizer_step = lambda o: rates.append(o.param_groups[0]["lr"])
+    fit(experiment)
+    groups = experiment.trainer.optimizers[0].param_groups
+    assert [(g["is_head"], g["weight_decay"]) for g in groups] == [
+        (False, 0.5),
+        (False, 0.0),
+        (True, 0.5),
+        (True, 0.0),
+    ]
+    assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
+    assert rates[6:] == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
+
+
+def test_the_head_has_its_own_learning_rate_through_the_whole_schedule(built):
+    experiment = built(*TRAIN_ONLY, "training.head_lr_factor=10", "trainer.max_steps=6")
+    rates = []
+    experiment.module.on_before_optimizer_step = lambda o: rates.append(
+        {g["is_head"]: g["lr"] for g in o.param_groups}
+    )
+    fit(experiment)
+    assert len(rates) == 6
+    assert all(rate[True] == pytest.approx(10 * rate[False]) for rate in rates)
+    head = {id(p) for p in experiment.module.model.head.parameters()}
+    for group in experiment.trainer.optimizers[0].param_groups:
+        assert {id(p) in head for p in group["params"]} == {group["is_head"]}
+
+
+def test_the_loss_is_the_task_plus_the_weighted_objectives(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        "objective=[cosreg]",
+        "objective.cosreg.weight=0.25",
+        "trainer.max_steps=1",
+        "trainer.log_every_n_steps=1",
+    )
+    fit(experiment)
+    logged = experiment.trainer.logged_metrics
+    total = logged["train/task_loss"] + 0.25 * logged["train/cosreg"]
+    torch.testing.assert_close(logged["train/loss"], total)
+    assert logged["train/cosreg"] != 0
+
+
+def test_views_are_separate_passes(built):
+    experiment = built(*TRAIN_ONLY, "trainer.max_steps=1")
+    seen = []
+
+    class TwoViews:
+        weight, n_views = 1.0, 2
+
+        def __call__(self, views, labels):
+            seen.append([pooled for (pooled,) in views])
+            return (views[0][0] - views[1][0]).square().mean()
+
+    experiment.module.extra.objectives["two"] = TwoViews()
+    fit(experiment)
+    ((one, two),) = seen
+    assert one.shape == two.shape
+    assert not torch.equal(one, two)  # another dropout
+
+
+def test_an_objective_is_shown_training_rows_in_evaluation_mode_at_the_start_of_an_epoch(built):
+    experiment = built(*TRAIN_ONLY, "trainer.max_epochs=2", "+trainer.limit_train_batches=1")
+    module, shown, random = experiment.module, [], []
+
+    class Asks:
+        weight, n_views = 0.0, 1
+
+        def __call__(self, views, labels):
+            return views[0][0].sum()
+
+        def asks_for_pass(self, epoch):
+            random.append(torch.get_rng_state())
+            return True
+
+        def prepare(self, epoch, reads):
+            modes = {part.training for part in module.model.modules()}
+            shown.append((epoch, modes, sum(len(pooled) for (pooled,) in reads)))
+            random.append(torch.get_rng_state())
+
+    module.extra.objectives["asks"] = Asks()
+    fit(experiment)
+    n_rows = experiment.data.n_rows["train"]
+    assert shown == [(0, {False}, n_rows), (1, {False}, n_rows)]
+    assert torch.equal(random[0], random[1])  # no dropout was drawn
+    assert torch.equal(random[2], random[3])
+
+
+# Batches too small for statistics. Each trains, evaluates, and says in its counters what happened.
+
+HARD = ("task=rte", "isotropy=cluster_pca", "trainer.max_steps=4", "trainer.log_every_n_steps=1")
+BATCH = ("isotropy.stats=batch", "isotropy.eval_stats=batch")
+
+
+def run_hard(built, *overrides, dropout=True, examples=None):
+    """Logged values by key, all of them finite, of a run with an evaluation before and after."""
+    experiment = built(*HARD, *overrides)
+    if examples is not None:
+        experiment.data.examples = {s: examples(e) for s, e in experiment.data.examples.items()}
+    if not dropout:
+        for module in experiment.module.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+    first = validate(experiment)
+    fit(experiment)
+    train = {k: float(v) for k, v in experiment.trainer.logged_metrics.items()}
+    last = validate(experiment)
+    assert all(torch.isfinite(p).all() for p in experiment.module.parameters())
+    assert all(torch.isfinite(b).all() for b in experiment.module.buffers())
+    for found in (first, train, last):
+        assert {k: v for k, v in found.items() if not torch.isfinite(torch.tensor(v))} == {}
+    return train, last
+
+
+@pytest.mark.parametrize("site", ["pooled", "tokens"])
+def test_one_row_a_batch_by_batch_statistics(built, site):
+    train, last = run_hard(
+        built,
+        *BATCH,
+        "data.batch_size=1",
+        "data.eval_batch_size=1",
+        f"site=[{site}]",
+    )
+    if site == "pooled":
+        assert train["train/pooled/rows_passed_through"] == 1
+        assert last["val/pooled/rows_passed_through"] == 32  # each of the 32 rows of dev
+        assert last["isotropy/isoscore/pooled/before"] == last["isotropy/isoscore/pooled/after"]
+    else:
+        assert train["train/tokens/rows_passed_through"] == 0
+
+
+def test_one_row_a_batch_with_a_queue(built):
+    train, last = run_hard(built, "data.batch_size=1", "data.eval_batch_size=1")
+    assert train["train/pooled/rows_passed_through"] == 0
+    assert "val/pooled/rows_passed_through" not in last  # frozen: nothing is estimated
+
+
+def test_fewer_rows_than_clusters(built):
+    train, last = run_hard(built, *BATCH, "data.batch_size=4", "data.eval_batch_size=4")
+    assert train["train/pooled/clusters_empty"] >= 4
+    assert train["train/pooled/rows_borrowed"] >= 1
+    assert last["val/pooled/clusters_empty"] >= 4 * 8
+
+
+def test_equal_rows(built):
+    from dataclasses import replace
+
+    def same(examples):
+        return [
+            replace(
+                e,
+                input_ids=examples[0].input_ids,
+                token_type_ids=examples[0].token_type_ids,
+                special_mask=examples[0].special_mask,
+            )
+            for e in examples
+        ]
+
+    train, last = run_hard(built, *BATCH, dropout=False, examples=same)
+    assert train["train/pooled/rows_passed_through"] == 8
+    assert last["val/pooled/rows_passed_through"] == 32
+    assert last["isotropy/isoscore/pooled/after"] == 0
+
+
+def test_counters_are_logged_from_the_device_of_the_module(built):
+    """A backend of accelerators alone (NCCL) cannot sum what stands on the CPU."""
+    module = built("task=rte", *LAYER).module
+    layer = module.model.transforms["pooled"]
+    layer.counters = {"rows_borrowed": torch.tensor(1.0)}
+    assert module._counters("val")["val/pooled/rows_borrowed"].device.type == "cpu"
+    module._device = torch.device("meta")
+    (counter,) = module._counters("val").values()
+    assert counter.device.type == "meta"
+
+
+def test_a_step_reads_no_row_numbers_from_the_device(built, monkeypatch):
+    experiment = built(*TRAIN_ONLY, "trainer.max_steps=2", "trainer.accumulate_grad_batches=2")
+    seen, step = [], experiment.module.training_step
+
+    class Unread(torch.Tensor):
+        def tolist(self):
+            raise AssertionError("the row numbers of a batch were read")
+
+    def training_step(batch, batch_idx):
+        batch.index = batch.index.as_subclass(Unread)
+        loss = step(batch, batch_idx)
+        seen.append([len(part) for part in experiment.module._rows_of_step])
+        return loss
+
+    experiment.module.training_step = training_step
+    fit(experiment)
+    assert seen == [[8], [8, 8]] * 2
+
+
+def test_the_trainer_of_a_run_writes_no_checkpoints_of_its_own(built, tmp_path):
+    experiment = built(*TRAIN_ONLY, "trainer.max_steps=2")
+    fit(experiment)
+    assert isinstance(experiment.trainer, pl.Trainer)
+    assert [path.name for path in tmp_path.rglob("*.ckpt")] == ["resume.ckpt"]  # ours
