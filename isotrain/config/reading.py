@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PARTS = (  # modules of isotrain that define parts of a run
-    r"isotrain\.(encoders|metrics|objectives|tasks|transforms)\.\w+",
+    r"isotrain\.(encoders|metrics|objectives|tasks|tasks\.data|transforms)\.\w+",
     r"isotrain\.analysis\.\w+(\.\w+)?",
-    r"isotrain\.poolers",
-    r"isotrain\.training\.(wandb|tensorboard)_logger",
+    r"isotrain\.model\.pooling",
+    r"isotrain\.training\.loggers\.(wandb|tensorboard)_logger",
 )
 PLAIN_BASES = {"nn.Module", "torch.nn.Module", "object", "ABC", "abc.ABC", "Generic", "Protocol"}
 
