@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.alignment import mean_distance_power
+from isotrain.geometry.cosine import mean_distance_power
 from isotrain.geometry.positives import LossOfPairs, Positives
 from isotrain.objectives.pairs import check_pairs
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
 from isotrain.config.read_points import place
-from isotrain.geometry.covariance import RunningCovariance
 from isotrain.geometry.each_cloud import mean_loss
-from isotrain.geometry.evenness import evenness
+from isotrain.geometry.moments import RunningCovariance
 from isotrain.geometry.rows import check_shape
+from isotrain.geometry.spectrum import evenness
 from isotrain.transforms.queue import RowQueue
 
 
