@@ -18,7 +18,8 @@ from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, without
 from isotrain.geometry.spherical import spherical_kmeans
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity, FittedTransform
 
 Protect = Literal["none", "labels"]
 

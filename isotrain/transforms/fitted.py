@@ -6,19 +6,18 @@ N rows, D width, M rows in the queue.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
+from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import RowQueue
 
-TrainStats = Literal["batch", "queue", "start"]
-EvalStats = Literal["frozen", "refit", "batch"]
 Capacity = Annotated[int, Bounds(2)]  # rows of a queue
 
 
@@ -34,7 +33,7 @@ class _Statistics(Protocol):
 S = TypeVar("S", bound=_Statistics)
 
 
-class FittedTransform(nn.Module, ABC, Generic[S]):
+class FittedTransform(RowTransform, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
 
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
@@ -105,15 +104,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         queue_rows: int,
         reads_labels: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(width)
         if stats == "start" and eval_stats == "batch":
             raise ValueError(
                 "stats=start freezes one map for training and evaluation, and eval_stats=batch "
                 "would not apply it; use eval_stats=frozen or refit"
             )
-        self.width = width
         self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
-        self.counters: dict[str, Tensor] = {}
         self.queue = RowQueue(queue_rows, width + reads_labels)  # a label is one more column
         self._empty = empty
         self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]
@@ -170,7 +167,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
         Under `stats="start"` a call without rows changes nothing once they are frozen.
         """
-        if self.stats == "start" and x_ND is None and bool(self.is_fitted):
+        if x_ND is None and not self.needs_fit():
             return
         if x_ND is not None:
             self._check_width(x_ND)
@@ -198,6 +195,10 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                 "so before the first evaluation), or set stats=queue"
             )
         return bool(self.is_fitted)  # the trainer looks at rows before it has fitted, without grad
+
+    def needs_fit(self) -> bool:
+        """False where one map trains and evaluates, and is fitted already."""
+        return not (self.stats == "start" and bool(self.is_fitted))
 
     def recent_rows(self) -> Tensor:
         """The rows of the queue, `[≤ M, D]`, without labels."""
