@@ -60,7 +60,8 @@ from isotrain.training.freezing import (
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.optim import count_parameters
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
+from isotrain.transforms.base import RowTransform
+from isotrain.types import Encoder, Objective, Pooling, RowMetric, Source, Task
 
 
 @dataclass(frozen=True)

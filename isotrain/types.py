@@ -110,27 +110,6 @@ class Pooling(Protocol):
         """P for an example of Q sequences with S spans each."""
 
 
-class RowTransform(Protocol):
-    """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state.
-
-    One with `reads_labels = True` is given those of the rows as a second argument, when it is
-    called in training and to remember; one with `eval_stats = "refit"` is fitted on all training
-    rows; one with `changes_rows = False` gives back the rows, which are then measured once.
-    """
-
-    has_statistics: bool  # whether `fit` has anything to freeze
-    counters: dict[str, Tensor]  # what the last forward did, for the log; never read back
-
-    def __call__(self, x_ND: Tensor) -> Tensor:
-        """Transformed rows."""
-
-    def observe(self, x_ND: Tensor) -> None:
-        """Remember recent rows; called once per optimizer step, in training mode."""
-
-    def fit(self, x_ND: Tensor | None = None) -> None:
-        """Freeze the statistics that evaluation applies."""
-
-
 class RowMetric(Protocol):
     """A cloud `[N, D]` to one number, or a flat dict of numbers.
 

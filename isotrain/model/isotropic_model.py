@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.model.distributed import batch_places, gather_in_order, n_processes
-from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform, SiteRows
+from isotrain.transforms.base import RowTransform
+from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, SiteRows
 
 TokenRows = Literal["all", "no_special"]
 
@@ -67,7 +68,7 @@ class IsotropicModel(nn.Module):
             raise ValueError(f"rows must be all or no_special, got {rows!r}")
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
-        self.transforms = nn.ModuleDict(transforms)  # type: ignore[arg-type]
+        self.transforms = nn.ModuleDict(transforms)
         # in the order of the forward pass
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
@@ -135,7 +136,7 @@ class IsotropicModel(nn.Module):
     ) -> Tensor:
         """The rows after the layer; statistics of training may span all processes."""
         layer = self.transforms[site]
-        known = [labels_N] if layer.training and reads_labels(layer) else []
+        known = [labels_N] if layer.training and layer.reads_labels else []
         if places_N is None or not (self.sync and self.training):
             return layer(before_ND, *known)  # type: ignore[no-any-return]
         all_ND, own_N = gather_in_order(before_ND, places_N)
@@ -147,9 +148,5 @@ class IsotropicModel(nn.Module):
         """Feed each isotropy layer the rows that stood before it, and their labels."""
         for site, layer in self.transforms.items():
             before_ND, labels_N = rows[site]
-            layer.observe(before_ND, *[labels_N] * reads_labels(layer))  # type: ignore[operator]
-
-
-def reads_labels(layer: nn.Module) -> bool:
-    """Whether a layer is to be given the labels of training rows."""
-    return bool(getattr(layer, "reads_labels", False))
+            labels = [labels_N] if layer.reads_labels else []
+            layer.observe(before_ND, *labels)  # type: ignore[operator]

@@ -257,7 +257,7 @@ def test_accumulation_remembers_both_micro_batches_once():
     expected = torch.nn.functional.normalize(torch.cat(second_views), dim=1)
     torch.testing.assert_close(objective.memory.rows(), expected)
     assert list(extra.state_dict()) == [f"parts.simcse.memory.{name}" for name in (
-        "rows_MD", "n_filled", "next_slot", "batch_rows"
+        "rows_MD", "_extra_state"
     )]  # fmt: skip
 
 

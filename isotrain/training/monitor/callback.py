@@ -175,7 +175,7 @@ class IsotropyMonitor(pl.Callback):
 
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()
-        bare = [site for site, layer in layers if not getattr(layer, "changes_rows", True)]
+        bare = [site for site, layer in layers if not layer.changes_rows]
         return WatchedRows(self.max_rows, self.views, bare)
 
     @torch.no_grad()
@@ -190,8 +190,8 @@ class IsotropyMonitor(pl.Callback):
                 values |= self._values(cloud, DEV)
                 arrays |= self._arrays(cloud, rows.frequency_V, module)
             if before is not None and before.where == cloud.where:
-                layer = module.model.transforms[cloud.where]
-                queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
+                queue_MD = module.model.transforms[cloud.where].recent_rows()
+                queue_MD = None if queue_MD is None else queue_MD.cpu()
                 labels_N = cloud.label_N if cloud.is_owned else None
                 found = site_measures(before.x_ND, cloud.x_ND, labels_N, queue_MD)
                 values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
