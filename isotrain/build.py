@@ -27,6 +27,7 @@ from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.geometry.rng import own_draws
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
@@ -60,7 +61,7 @@ from isotrain.training.freezing import (
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.optim import count_parameters
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
+from isotrain.types import Encoder, Pooling, RowMetric, RowTransform, Source, Task
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ PARTS = '''
 import torch
 from torch import nn
 
+from isotrain.objectives.base import Objective
 from isotrain.tasks.rte import RTE
 
 
@@ -52,15 +53,12 @@ class Halve(nn.Module):
         pass
 
 
-class Shrink:
+class Shrink(Objective):
     """Mean square of the pooled vectors."""
 
     n_views = 2
 
-    def __init__(self, weight):
-        self.weight = weight
-
-    def __call__(self, views, labels):
+    def forward(self, views, labels):
         return sum(pooled.square().mean() for (pooled,) in views)
 
 

@@ -10,11 +10,11 @@ import time
 
 import pytest
 import wandb
-from tests.training.loggers.test_wandb_media import write_run
 
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
+from tests.training.loggers.test_wandb_media import write_run
 from tests.wandb_service import Service
 
 KEY = "0123456789" * 4

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import wandb
-from tests.training.loggers.test_wandb_media import write_run
 
 from isotrain.config.environment import has_wandb_key
 from isotrain.runs.files import read_rows
@@ -15,6 +14,7 @@ from isotrain.training.loggers import wandb_logger
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.loggers.wandb_logger import WandbRun, build_wandb_logger
 from tests import wandb_record
+from tests.training.loggers.test_wandb_media import write_run
 
 
 @pytest.fixture(autouse=True)
