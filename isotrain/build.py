@@ -27,6 +27,7 @@ from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.geometry.rng import own_draws
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
@@ -61,7 +62,7 @@ from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.optim import count_parameters
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, Source, Task
+from isotrain.types import Encoder, Pooling, RowMetric, Source, Task
 
 
 @dataclass(frozen=True)

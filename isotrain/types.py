@@ -121,33 +121,6 @@ class RowMetric(Protocol):
         """The value, as 0-d float64 tensors; a ValueError where it is not defined."""
 
 
-class Objective(Protocol):
-    """An extra loss on what the model has of a batch, in one or more views (forward passes).
-
-    It reads the places that `reads` names (see `isotrain/runs/keys.py`; the pooled vectors, without
-    it): `views[v][r]` is what view v has there, `[B, P, D]` for vectors and `[N, D]` for tokens,
-    in float32 at least, and with several processes the rows of all of them. It may have
-
-    - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), `pairs` (two
-      vectors or more), `two_vectors`, or `scored_pairs` (two vectors and the example's label);
-    - `check(n_vectors)`: a ValueError where it cannot use examples of so many vectors;
-    - `counters`: what the last call left out, for the log;
-    - `observe(views, labels)`: called once per optimizer step, with all its rows, detached; with
-      no rows (`[]`) where it has `remembers = False`;
-    - `memory` (a `RowQueue`) of rows of past steps, with `n_remembered(n)`: how many of the n rows
-      of an example it takes; a memory of a whole epoch is refused;
-    - `positives` (a `Positives`): an interval of labels that no training label lies in is refused;
-    - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
-      batch by batch, in evaluation mode, at the start of an epoch.
-    """
-
-    weight: float
-    n_views: int
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted scalar loss; 0 where it is not defined."""
-
-
 class Source(Protocol):
     """Where the rows of data sets come from. To import and to make one is quick: no torch."""
 

@@ -22,6 +22,7 @@ PARTS = '''
 """Own parts."""
 import torch
 
+from isotrain.objectives.base import Objective
 from isotrain.tasks.rte import RTE
 from isotrain.transforms.base import RowTransform
 
@@ -48,15 +49,12 @@ class Halve(RowTransform):
         self.n_observed += len(x)
 
 
-class Shrink:
+class Shrink(Objective):
     """Mean square of the pooled vectors."""
 
     n_views = 2
 
-    def __init__(self, weight):
-        self.weight = weight
-
-    def __call__(self, views, labels):
+    def forward(self, views, labels):
         return sum(pooled.square().mean() for (pooled,) in views)
 
 

@@ -6,25 +6,23 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from inspect import Parameter, signature
 from itertools import chain
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.geometry.cloud import shared
-from isotrain.geometry.positives import Positives
 from isotrain.metrics.suite import flat, needs
 from isotrain.model.heads import CosineHead
+from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import reads_of
-from isotrain.training.freezing import ever, height_of_place, height_of_site
+from isotrain.training.freezing import ever, height_of_read_point, height_of_site
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Encoder, Objective, RowMetric, Task
+from isotrain.types import Encoder, RowMetric, Task
 
 
 def try_optimizer(module: FineTuning) -> None:
@@ -107,7 +105,7 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
     of_labels = [
         f"objective={name}"
         for name, objective in objectives.items()
-        if getattr(objective, "needs", "rows") == "classes"
+        if objective.needs == "classes"
     ]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
     if of_labels and scores:
@@ -120,31 +118,28 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
     """Refuse memories that still hold a row of an example when it comes back an epoch later."""
     for name, objective in objectives.items():
-        memory = getattr(objective, "memory", None)
-        if memory is None:
+        if objective.memory is None:
             continue
-        (read,) = reads_of(objective)
-        n_each = n_vectors if place(read).view is None else data.task.n_sequences
+        (read,) = objective.reads
+        n_each = n_vectors if read_point(read).view is None else data.task.n_sequences
         low, high = _interval(objective) or (-math.inf, math.inf)
-        count: Any = objective
         n_rows = sum(
-            count.n_remembered(
-                sum(map(len, example.input_ids)) if place(read).view == "tokens" else n_each
+            objective.n_remembered(
+                sum(map(len, example.input_ids)) if read_point(read).view == "tokens" else n_each
             )
             for example in data.examples["train"]
             if low <= example.label <= high
         )
-        if len(memory.rows_MD) >= n_rows:
+        if (n_held := len(objective.memory.rows_MD)) >= n_rows:
             raise ValueError(
                 f"objective.{name}.memory_rows must be below the {n_rows} rows that it is given in "
-                f"an epoch, got {len(memory.rows_MD)}: a row would be compared with itself"
+                f"an epoch, got {n_held}: a row would be compared with itself"
             )
 
 
 def _interval(objective: Objective) -> Sequence[float] | None:
     """The labels that make a pair one, where the objective chooses by them."""
-    positives = getattr(objective, "positives", None)
-    return positives.labels if isinstance(positives, Positives) else None
+    return objective.positives.labels if objective.positives else None
 
 
 def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
@@ -161,7 +156,7 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
     )
     for name, objective in objectives.items():
         if objective.n_views > 1 and not drops:
-            other = "positives=pair" if hasattr(objective, "positives") else "n_views=1"
+            other = "positives=pair" if objective.positives else "n_views=1"
             raise ValueError(
                 f"objective={name} compares two views of a row, which only dropout sets apart, and "
                 f"this encoder has none; give it some, or use objective.{name}.{other}"
@@ -185,12 +180,12 @@ def trained_heights(plan: Plan, encoder: Encoder, transforms: nn.ModuleDict) -> 
 def check_gradients(
     objectives: Mapping[str, Objective], phases: Sequence[Set[int]], n_blocks: int, task: Task
 ) -> None:
-    """Refuse objectives whose places nothing that ever trains stands below: they have no gradient.
+    """Refuse objectives whose read points have no gradient: nothing at or below them ever trains.
 
     `phases` are the `trained_heights`. A task without a loss needs a gradient in each of them.
     """
     height = {
-        name: max(height_of_place(text, n_blocks) for text in reads_of(objective))
+        name: max(height_of_read_point(text, n_blocks) for text in objective.reads)
         for name, objective in objectives.items()
         if objective.weight != 0
     }
@@ -198,13 +193,13 @@ def check_gradients(
     for name, highest in height.items():
         if min(lowest) > highest:
             raise ValueError(
-                f"objective={name} reads {list(reads_of(objectives[name]))}, and nothing of the "
-                "encoder at or below it ever trains; read a higher place, or use another freezing"
+                f"objective={name} reads {list(objectives[name].reads)}, and nothing of the "
+                "encoder at or below it ever trains; read a higher point, or use another freezing"
             )
     if not task.has_loss and max(lowest) > max(height.values(), default=0):
         raise ValueError(
             f"task={task.name} has no loss of its own, and in a phase of this freezing nothing "
-            f"trains at or below what objective={list(height)} reads; read a higher place, or use "
+            f"trains at or below what objective={list(height)} reads; read a higher point, or use "
             "another freezing"
         )
 

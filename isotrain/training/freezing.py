@@ -13,11 +13,11 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
 
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.model.isotropic_model import IsotropicModel, block_of
-from isotrain.training.extra_losses import reads_of
-from isotrain.types import Encoder, Objective, Task
+from isotrain.objectives.base import Objective
+from isotrain.types import Encoder, Task
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
@@ -128,14 +128,14 @@ def _part(level: int, n_blocks: int) -> str:
     return "embeddings" if level == 0 else f"block {level}" if level <= n_blocks else "final norm"
 
 
-def height_of_place(text: str, n_blocks: int) -> int:
-    """The height of a place that objectives read; of `all/…`, that of the last block.
+def height_of_read_point(text: str, n_blocks: int) -> int:
+    """The height of a read point; of `all/…`, that of the last block.
 
-    >>> [height_of_place(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
+    >>> [height_of_read_point(t, 6) for t in ("layer_2/cls", "all/tokens", "before", "pooled")]
     [2, 6, 7, 8]
     """
     outside = {"before": n_blocks + 1, "pooled": n_blocks + 2}
-    found = place(text)
+    found = read_point(text)
     return outside.get(found.name) or max(found.blocks(n_blocks))
 
 
@@ -151,14 +151,14 @@ def height_of_site(site: str, n_blocks: int) -> int:
 def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
     """The height of the highest part that a loss depends on.
 
-    The loss of a task reaches the head; without one, the objectives reach the highest place that
-    any of them of a weight other than 0 reads; −1 = nothing.
+    The loss of a task reaches the head; without one, the objectives reach the highest read point
+    of any of them of a weight other than 0; −1 = nothing.
     """
     if task.has_loss:
         return n_blocks + 3
     weighted = [objective for objective in objectives.values() if objective.weight != 0]
-    reads = [text for objective in weighted for text in reads_of(objective)]
-    return max((height_of_place(text, n_blocks) for text in reads), default=-1)
+    reads = [text for objective in weighted for text in objective.reads]
+    return max((height_of_read_point(text, n_blocks) for text in reads), default=-1)
 
 
 def within_reach(plan: Plan, encoder: Encoder, height: int) -> Plan:

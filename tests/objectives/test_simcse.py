@@ -283,7 +283,7 @@ def test_what_would_be_ignored_is_refused():
         SimCSE(1.0, 4, temperature=0.0)
     with pytest.raises(ValueError, match="positives must be dropout or pair, got 'triplet'"):
         SimCSE(1.0, 4, positives="triplet")
-    with pytest.raises(ValueError, match="reads must name one place"):
+    with pytest.raises(ValueError, match="reads must name one read point"):
         SimCSE(1.0, 4, reads=["pooled", "before"])
 
 
