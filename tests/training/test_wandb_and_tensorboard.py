@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from isotrain.config.compose import run_folder
 from isotrain.pages.rows import series
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_result, read_rows
 from isotrain.runs.keys import few, place_of
@@ -49,7 +50,7 @@ def finished(composed, small, tmp_path_factory):
         patch.setenv("WANDB_MODE", "offline")
         patch.setattr("sys.argv", ["train.py", f"token={IN_ARGV}"])
         patch.setattr(FineTuning, "training_step", telling)
-        run(cfg, "arm")
+        run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     record = wandb_record.newest(folder)
     rows = read_rows(folder / "metrics.jsonl")

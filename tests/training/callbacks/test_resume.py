@@ -149,7 +149,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     assert point["evaluation_due"] == (method == "validation_step")
     capsys.readouterr()
     scores, rows, state = finished(cfg)
-    assert f"going on after step {step}" in capsys.readouterr().out
+    assert f"resuming after step {step}" in capsys.readouterr().out
     assert scores == reference[0]
     assert rows == reference[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
@@ -232,7 +232,9 @@ def test_lost_rows_are_told(composed, overrides, monkeypatch):
     cfg = composed(*overrides)
     folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"rows were deleted; .* delete .*resume\.ckpt to start"):
+    with pytest.raises(
+        ValueError, match=r"records were deleted; .* delete .*resume\.ckpt to start"
+    ):
         run(cfg, "arm")
     (folder / "resume.ckpt").unlink()
     assert "val/accuracy" in run(cfg, "arm")  # what it says works

@@ -16,13 +16,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from isotrain.pages.cloud_figures import maps
+from isotrain.pages.curve_summary import curve_summary
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_places, layers_of, series
 from isotrain.runs.files import read_result, read_rows
 from isotrain.runs.keys import DEV, SIDES, VIEWS, Measured, Place, few, place_of, table
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
-from isotrain.training.loggers.curve_summary import curve_summary
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
 DPI = 160  # of pictures
@@ -67,7 +67,7 @@ def summary(folder: Path) -> dict[str, float]:
 
     `final` is of the weights that were kept. Of the score, which has a better end, also
     `best/<key>` and `best_step/<key>`, step 0 aside. See
-    `isotrain.training.loggers.curve_summary`.
+    `isotrain.pages.curve_summary`.
     """
     rows, result = read_rows(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
