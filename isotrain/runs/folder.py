@@ -18,7 +18,7 @@ from isotrain.runs.secrets import redacted
 
 OF_A_TRY = (
     *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),
-    *("fault.json", "wandb_id", "report.html"),
+    *("resume.json", "fault.json", "wandb_id", "report.html"),
 )
 FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
 
@@ -177,7 +177,11 @@ class RunFolder:
         self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
         if self.is_first:
             self._write()
-            for name in ("resume.ckpt", "best.ckpt"):  # last.ckpt has the selected weights
+            for name in (
+                "resume.ckpt",
+                "resume.json",
+                "best.ckpt",
+            ):  # last.ckpt has the selected weights
                 (self.path / name).unlink(missing_ok=True)
 
     def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:

@@ -87,11 +87,12 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
     (folder.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert not folder.is_finished()
     assert folder.may_resume()
-    (folder.path / "best.ckpt").touch()
+    for name in ("best.ckpt", "resume.json"):
+        (folder.path / name).touch()
     assert folder.scores() == {"val/accuracy": 0.75}
     folder.finished(OUTCOME | {"scores": folder.scores()})
     assert folder.record.items() >= OUTCOME.items()
-    assert not {"resume.ckpt", "best.ckpt"} & names(folder)
+    assert not {"resume.ckpt", "resume.json", "best.ckpt"} & names(folder)
     folder.record = {}
     assert folder.is_finished()
     assert folder.record["scores"] == {"val/accuracy": 0.75}
