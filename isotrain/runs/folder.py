@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
 from isotrain.runs.files import read_result, read_rows, write_json
-from isotrain.runs.keys import headline_of, metric_of, place_of
+from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import CannotRunError, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
 
@@ -81,8 +81,8 @@ class RunFolder:
 
     def _headline(self, scores: dict[str, float]) -> list[str]:
         """The headline that is asked for now, of what the stored run measured."""
-        places = (place for key in scores if (place := place_of(key)))
-        values = dict.fromkeys(place.metric for place in places)
+        curves = (curve for key in scores if (curve := parse_key(key)))
+        values = dict.fromkeys(curve.metric for curve in curves)
         names = {
             metric: [v for v in values if metric_of(v, self.cfg.metric) == metric]
             for metric in self.cfg.metric

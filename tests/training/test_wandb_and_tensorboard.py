@@ -14,7 +14,7 @@ from isotrain.pages.rows import series
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_result, read_rows
-from isotrain.runs.keys import few, place_of
+from isotrain.runs.keys import few, parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
 from tests import wandb_record
@@ -73,8 +73,8 @@ def test_every_row_is_in_wandb_once_with_its_step_and_few_isotropy_values(finish
         assert found.pop("trainer/global_step") == row["step"]
         own = {key: value for key, value in found.items() if not key.startswith("_")}
         assert own == pytest.approx(shown(finished, row), nan_ok=True)
-    measured = {key for row in finished.rows for key in row if place_of(key)}
-    charted = {key for row in sent for key in row if place_of(key)}
+    measured = {key for row in finished.rows for key in row if parse_key(key)}
+    charted = {key for row in sent for key in row if parse_key(key)}
     assert 0 < len(charted) < len(measured) / 2
 
 
