@@ -35,7 +35,7 @@ def built(overrides: list[str], source: str) -> tuple[FineTuning, list[Batch]]:
     base = ["task=rte", "encoder=minilm", f"source={source}", "metric=[]"]
     pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        experiment = build(compose_run(base + overrides), Path(folder))
+        experiment = build(compose_run(base + overrides), Path(folder), None)
     return experiment.module, list(experiment.data.train_dataloader())
 
 

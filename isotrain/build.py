@@ -21,7 +21,6 @@ from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.rules import spans_mistake
 from isotrain.config.steps import LIMITS, training_steps
-from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
@@ -99,8 +98,10 @@ def isotropic_model(
     return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
 
 
-def build(cfg: DictConfig, folder: Path) -> Experiment:
+def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     """The parts of one run, wired; reads data and weights, trains nothing.
+
+    `start` is the checkpoint that `init_from` names, as `start_file` found it; None without one.
 
     Raises:
         ValueError: parts that do not fit together; the keys to change are named.
@@ -111,7 +112,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
         raise ValueError(mistake)
     changes = _changes(cfg, task)
-    encoder = _encoder(cfg, pooling)
+    encoder = _encoder(cfg, pooling, start)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     model = isotropic_model(cfg, task, pooling, encoder)
     # Draws of their own: with any of these parts, the others and the first dropout are as without.
@@ -212,12 +213,12 @@ def _changes(cfg: DictConfig, task: Task) -> Changes:
     return changes
 
 
-def _encoder(cfg: DictConfig, pooling: Pooling) -> Encoder:
+def _encoder(cfg: DictConfig, pooling: Pooling, start: Path | None) -> Encoder:
     """The encoder with the weights that the run starts from, of the kind that the pooling reads."""
     encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
-    if start := start_file(cfg.init_from, cfg.encoder):
+    if start is not None:
         load_start(encoder, start)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(

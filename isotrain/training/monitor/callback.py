@@ -14,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.geometry.cloud import shared
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, Place, few, metric_of, place_of
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, metric_of, parse_key
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.monitor.measurement import Measurement, site_measures
@@ -223,7 +223,7 @@ class IsotropyMonitor(pl.Callback):
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
         found = self.measure(cloud, reference_ND if is_known else None)
-        return {Place(k, cloud.where, cloud.view, of).key: value for k, value in found.items()}
+        return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in found.items()}
 
     def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
         for logger in trainer.loggers:
@@ -237,7 +237,7 @@ class IsotropyMonitor(pl.Callback):
     def _show(self, module: pl.LightningModule) -> None:
         """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
-        places = {key: place_of(key) for key in self.newest}
+        places = {key: parse_key(key) for key in self.newest}
         for name in self.headline[:1]:
             of = [k for k, p in places.items() if p and p.view == view and p.metric == name]
             if of:
