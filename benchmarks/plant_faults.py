@@ -59,7 +59,8 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns", "decorator_list", "type_params", "bases"):
             continue
         for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, ast.AST) and not isinstance(node, SILENT):
+            strict = isinstance(node, ast.keyword) and node.arg == "strict"  # of zip: an assertion
+            if isinstance(node, ast.AST) and not isinstance(node, SILENT) and not strict:
                 yield node
                 yield from nodes(node)
 

@@ -76,7 +76,8 @@ CONFIGURATIONS = {
     "clip, best, patience": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 isotropy.warmup_steps=3 "
         "isotropy.grad=levels training.select=best training.patience=2 trainer.max_steps=40 "
-        "schedule=constant optimizer.lr=6e-3 seed=1"
+        "schedule=constant optimizer.lr=6e-3 seed=1 objective=[alignment] "
+        "objective.alignment.positives=pair objective.alignment.positive_labels=[0.6,1]"
     ),
     "protect_labels, gradual": Configuration(
         "task=snli isotropy=protect_labels isotropy.n_clusters=2 objective=[simcse] "
@@ -89,9 +90,10 @@ CONFIGURATIONS = {
         "isotropy.centre=global isotropy.n_clusters=2 peft=lora peft.dropout=0.1 "
         "training.head_lr_factor=10 optimizer.lr=5e-3"
     ),
-    "clip_cluster_pca, ia3, bi": Configuration(
+    "clip_cluster_pca, soft, ia3, bi": Configuration(
         "task=snli task.form=bi pooling=cls isotropy=clip_cluster_pca isotropy.n_clusters=2 "
-        "site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] objective.gor.reads=[all/mean]"
+        "isotropy.softness=0.5 site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] "
+        "objective.gor.reads=[all/mean]"
     ),
     "zca, two processes": Configuration(
         "task=wic isotropy=zca site=[tokens,pooled] objective=[istar,simcse] trainer.devices=2 "
@@ -99,7 +101,8 @@ CONFIGURATIONS = {
     ),
     "whitening, text": Configuration(
         "task=text isotropy=whitening isotropy.eval_stats=refit objective=[simcse,uniformity] "
-        "objective.simcse.reads=[before] objective.simcse.symmetric=true training.layer_decay=0.7"
+        "objective.simcse.reads=[before] objective.simcse.symmetric=true training.layer_decay=0.7 "
+        "cache_dir=${output_dir}/.cache"
     ),
     "batch_norm, bfloat16": Configuration(
         "task=wic isotropy=batch_norm objective=[vicreg,alignment] trainer.precision=bf16-mixed "
@@ -136,9 +139,22 @@ CONFIGURATIONS = {
         "init_from={first}",
         first="task=stsb trainer.max_steps=4",
     ),
-    "minilm, published": Configuration(
-        "encoder=minilm ~encoder.width task=stsb task.form=bi isotropy=published data.n_train=64 "
-        "freezing=last_n trainer.max_steps=4 trainer.val_check_interval=2 optimizer.lr=1e-4"
+    "all_but_the_top, metrics otherwise": Configuration(
+        "task=rte isotropy=all_but_the_top monitor.views=[cls,tokens,mean] metric={metrics} "
+        "metric.lid.function.distance=cosine metric.lid.function.aggregate=harmonic "
+        "metric.lid.function.n_neighbors=9 metric.lid.function.max_queries=50 "
+        "metric.s_inter.function.adjust=cluster metric.s_intra.function.adjust=cluster "
+        "metric.uniformity.function.max_rows=50 metric.uniformity.function.n_pairs=999 "
+        "metric.linear_cka.function.debiased=true metric.isoscore.function.precision=mixed "
+        "metric.partition.function.log=false metric.partition.function.precision=mixed "
+        "metric.intra_sentence_similarity.function.form=leave_one_out "
+        "metric.stable_rank.function.center=false metric.rankme.function.center=true "
+        "metric.max_explainable_variance.function.center=true"
+    ),
+    "minilm, tokens, large clusters": Configuration(
+        "encoder=minilm ~encoder.width task=stsb task.form=bi isotropy=cluster_pca site=[tokens] "
+        "isotropy.n_clusters=2 isotropy.queue_rows=2048 data.n_train=64 freezing=last_n "
+        "trainer.max_steps=4 trainer.val_check_interval=2 optimizer.lr=1e-4"
     ),
     "minilm, real WiC": Configuration(
         "encoder=minilm ~encoder.width source=local task=wic pooling=spans isotropy=frozen_zca "
