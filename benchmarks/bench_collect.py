@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from isotrain.config.compose import plain
-from isotrain.runs.files import Predictions, read_result, write_json, write_predictions
+from isotrain.runs.files import read_result, write_json
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.study.definition import load_study
 from isotrain.study.plan import Job, plan_jobs
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from isotrain.export.source_run import SourceRun
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
-from isotrain.runs.files import Predictions, read_predictions, read_rows
+from isotrain.runs.files import read_rows
 from isotrain.runs.keys import SIDES, parse_key
+from isotrain.runs.predictions import Predictions, read_predictions
 
 SPLITS = {"val": "dev", "test": "test"}  # as keys name them, and as files do
 

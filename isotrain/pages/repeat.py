@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from isotrain.pages.page import piece
 from isotrain.pages.run_tables import flat
-from isotrain.runs.files import HIDDEN
+from isotrain.runs.secrets import HIDDEN
 
 
 def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:

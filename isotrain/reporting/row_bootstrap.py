@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from isotrain.arguments import Bounds, checked
-from isotrain.runs.files import Predictions
+from isotrain.runs.predictions import Predictions
 
 Floats = NDArray[np.float64]
 Score = Callable[[Floats, Floats, Floats], Floats]

@@ -16,7 +16,7 @@ from isotrain.reporting.statistics import (
     seeds_needed,
     summarize,
 )
-from isotrain.runs.files import read_predictions
+from isotrain.runs.predictions import read_predictions
 from isotrain.study.definition import Study
 from isotrain.study.results import SPLITS, Gap, Run
 

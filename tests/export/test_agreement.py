@@ -10,7 +10,8 @@ from isotrain.export.agreement import same
 from isotrain.export.command import main
 from isotrain.export.errors import RoundTripError
 from isotrain.export.round_trip import differences
-from isotrain.runs.files import Predictions, read_result, write_json, write_predictions
+from isotrain.runs.files import read_result, write_json
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.snli import SNLI
 from isotrain.tasks.stsb import STSB

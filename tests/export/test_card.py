@@ -17,7 +17,7 @@ from isotrain.export.citations import citations
 from isotrain.export.command import main
 from isotrain.export.source_run import SourceRun
 from isotrain.export.transformers_folder import output_names
-from isotrain.runs.files import Predictions, write_predictions
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
 
 

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from isotrain.runs.files import read_predictions, read_result
+from isotrain.runs.files import read_result
+from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.export.test_processes import WITHOUT, in_a_process
 

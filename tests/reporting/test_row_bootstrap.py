@@ -13,7 +13,7 @@ from scipy import stats
 from isotrain.reporting import row_bootstrap
 from isotrain.reporting.row_bootstrap import SCORES, row_interval, same_rows
 from isotrain.reporting.statistics import compare_paired
-from isotrain.runs.files import Predictions
+from isotrain.runs.predictions import Predictions
 
 FEW = settings(max_examples=25)
 ACCURACY, SPEARMAN = SCORES["accuracy"], SCORES["spearman"]

@@ -8,7 +8,7 @@ from scipy import stats
 
 from isotrain.reporting.statistics import seeds_needed
 from isotrain.reporting.table import table_lines
-from isotrain.runs.files import Predictions, write_predictions
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.study.definition import Study
 from isotrain.study.results import Gap, Run
 

@@ -11,13 +11,8 @@ from scipy.stats import spearmanr
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import (
-    Predictions,
-    path_of,
-    read_predictions,
-    read_result,
-    write_predictions,
-)
+from isotrain.runs.files import read_result
+from isotrain.runs.predictions import Predictions, path_of, read_predictions, write_predictions
 
 floats = st.floats(-1e6, 1e6, width=32)
 

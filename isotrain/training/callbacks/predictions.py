@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isotrain.model.distributed import gather_rows, sum_over_processes
-from isotrain.runs.files import Predictions, write_predictions
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.types import Batch
 
 
