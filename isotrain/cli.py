@@ -22,7 +22,7 @@ from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, re
 from isotrain.config.processes import n_processes
 from isotrain.config.schema import register
 from isotrain.config.sweep import check_sweep, is_search
-from isotrain.console import FAILED, REFUSED, launched, refused, tell, working
+from isotrain.console import FAILED, REJECTED, launched, print_error, reject, spinner
 from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
 from isotrain.jobs.process import COMMAND, JOB, own_environment, watch_parent
 from isotrain.requirements import file_mistakes
@@ -77,7 +77,7 @@ def main() -> None:
         print(USAGE)
     else:
         print(f"isotrain: no command {command!r}\n\n{USAGE}", file=sys.stderr)
-        sys.exit(REFUSED)
+        sys.exit(REJECTED)
 
 
 def train() -> None:
@@ -97,7 +97,7 @@ def _sweep(arguments: Sequence[str], output_dir: Path) -> int:
     try:
         return run_sweep(arguments, output_dir)
     except OSError as error:
-        return refused(f"{error}; choose another output_dir=...")
+        return reject(f"{error}; choose another output_dir=...")
 
 
 def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -121,7 +121,7 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
             "give each trial its processes by trainer.devices=..."
         )
     if mistakes:
-        sys.exit(refused(mistakes))
+        sys.exit(reject(mistakes))
     assert cfg is not None
     return [*options, *overrides], Path(str(cfg.output_dir)) if multirun else None
 
@@ -134,8 +134,8 @@ def _demo(arguments: Sequence[str]) -> None:
         print(USAGE)
         return
     if mistakes := demo_mistakes(arguments):
-        sys.exit(refused(mistakes))
-    with working(LOADING):
+        sys.exit(reject(mistakes))
+    with spinner(LOADING):
         import isotrain.run  # noqa: F401  # what the demo imports
     with _failures_as_sentences():
         demo(arguments)
@@ -173,7 +173,7 @@ def _job_of(arguments: Sequence[str]) -> None:
     try:
         job = read_job(Path(files[0])) if files else parse_job(os.environ.get(JOB, ""))
     except ValueError as error:
-        failures.append(refused([str(error)]))
+        failures.append(reject([str(error)]))
         return
     folder = _run(job)
     for told in (text.removeprefix(FOLDER) for text in arguments if text.startswith(FOLDER)):
@@ -186,7 +186,7 @@ def _run(job: RunJob) -> Path | None:
 
     None too in every process of a run but its first.
     """
-    with working(LOADING):
+    with spinner(LOADING):
         from isotrain.pages.show import show_run
         from isotrain.run import run, with_threads
 
@@ -208,11 +208,11 @@ def _failures_as_sentences() -> Iterator[None]:
     try:
         yield
     except CannotRunError as error:
-        failures.append(refused(str(error)))
+        failures.append(reject(str(error)))
     except KeyboardInterrupt:  # before training could listen, or the second one
         sys.exit(128 + signal.SIGINT)
     except (NonFiniteError, StorageError) as error:
-        tell("the run stopped", [str(error)])
+        print_error("the run stopped", [str(error)])
         failures.append(FAILED)
 
 

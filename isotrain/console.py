@@ -7,46 +7,58 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich import get_console
+from rich.console import RenderableType
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
 from isotrain.runs.secrets import redacted
 
-DELAY_S = 0.5  # what is done sooner shows nothing
+FAILED, REJECTED = 1, 2  # exit codes; after a signal, 128 + its number
+DELAY_S = 0.5  # a faster step shows no spinner
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # a launcher sets one
-_lines: list[_Line] = []  # of the outermost block, while there is one
+_lines: list[_Line] = []  # of the outermost spinner, while there is one
 
 
-def is_watched() -> bool:
-    """Whether stdout is a terminal, and this the first process of its job."""
-    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
-    return rank == "0" and sys.stdout.isatty()
+def say(what: Any) -> None:
+    """Print a text or table, unwrapped at any width; above the spinner while there is one."""
+    console = get_console()
+    if isinstance(what, Table):
+        what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
+    console.print(what, soft_wrap=True, markup=False, highlight=False)
 
 
-def launched() -> bool:
-    """Whether a launcher (torchrun, srun) has started one process for each rank, this one too."""
-    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
-    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
+def print_error(what: str, lines: Sequence[str]) -> None:
+    """Write `isotrain: <what>` and the lines to stderr, secrets redacted."""
+    print(f"isotrain: {what}", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
+
+
+def reject(errors: str | Sequence[str]) -> int:
+    """Exit code 2, after printing why a command cannot run: a text, or lines."""
+    lines = errors.splitlines() if isinstance(errors, str) else errors
+    print_error("this cannot run", lines)
+    return REJECTED
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A function that changes the text of a line `what`, shown with its time while a block lasts.
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """Terminal spinner for a slow step; silent when stdout is not a terminal.
 
-    The line appears after `DELAY_S`, stands below everything that is printed meanwhile through
-    rich's console (`isotrain.console.say`), and is gone when the block ends. It gives way to
-    anything else that writes to stdout or stderr, such as the bar of a download. A block within
-    another changes the line of the outer one for its time.
+    The line shows `what` and the time after `DELAY_S`, below everything that `say` prints
+    meanwhile, and is gone when the block ends. Anything else that writes to stdout or stderr, such
+    as the bar of a download, removes it: through rich's own redirection each update of such a bar
+    would be a line. A block within another changes the text of the outer line for its time.
 
-    >>> with working("reading 5,428 rows") as now:
+    Yields:
+        A function that changes the text.
+
+    >>> with spinner("reading 5,428 rows") as now:
     ...     now("tokenising 5,428 rows")
     """
     if not is_watched():
@@ -62,13 +74,26 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
             line.show(before)
         return
     _lines.append(line := _Line(what))
-    out, err = (_GivesWay(stream, line.hide) for stream in (sys.stdout, sys.stderr))
+    out, err = (_GivesWay(stream, line.stop) for stream in (sys.stdout, sys.stderr))
     try:
         with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
             yield line.show
     finally:
         _lines.clear()
-        line.hide()
+        line.stop()
+
+
+def is_watched() -> bool:
+    """Whether stdout is a terminal, and this the first process of its job."""
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    return rank == "0" and sys.stdout.isatty()
+
+
+def launched() -> bool:
+    """Whether a launcher (torchrun, srun) has started one process for each rank, this one too."""
+    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
+    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
 
 
 def duration(seconds: float) -> str:
@@ -82,70 +107,6 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class _Line:
-    """A spinner, a text and the time since the beginning."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._shown = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(),
-            console=get_console(),
-            transient=True,
-            refresh_per_second=5,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._shown.add_task(text, total=None)
-        self._timer = threading.Timer(0, lambda: None)
-        self.show(text)
-
-    def show(self, text: str) -> None:
-        """Change the text, and appear in a while if it does not stand there."""
-        self.text = text
-        self._shown.update(self._task, description=text)
-        if not self._shown.live.is_started and not self._timer.is_alive():
-            self._timer = threading.Timer(DELAY_S, self._shown.start)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def hide(self) -> None:
-        """Be gone, and do not appear."""
-        self._timer.cancel()
-        if self._timer.ident not in (None, threading.get_ident()):
-            self._timer.join()  # it may be at it
-        self._shown.stop()
-
-
-class _GivesWay:
-    """A stream that takes the line away before it writes; the console itself goes past it."""
-
-    def __init__(self, stream: Any, hide: Callable[[], None]) -> None:
-        self.rich_proxied_file, self._hide = stream, hide
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
-
-    def write(self, text: str) -> int:
-        self._hide()
-        return int(self.rich_proxied_file.write(text))
-
-
-FAILED, REFUSED = 1, 2  # exit codes; after a signal, 128 + its number
-
-
-def tell(what: str, lines: Sequence[str]) -> None:
-    """Write `isotrain: <what>` to stderr, and below it the lines."""
-    print(f"isotrain: {what}", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
-
-
-def refused(mistakes: str | Sequence[str]) -> int:
-    """Exit code 2, once the mistakes of a command that cannot run are told: a text, or lines."""
-    tell("this cannot run", mistakes.splitlines() if isinstance(mistakes, str) else mistakes)
-    return REFUSED
-
-
 def install(extra: str) -> str:
     """What brings an extra of isotrain, which is on no package index.
 
@@ -153,17 +114,6 @@ def install(extra: str) -> str:
     "pip install -e '.[peft]' in the clone of isotrain"
     """
     return f"pip install -e '.[{extra}]' in the clone of isotrain"
-
-
-def say(what: Any) -> None:
-    """Print; neither a path nor a table is broken to fit a width, in a terminal or a log.
-
-    Through rich's own console: what it says stands above a line of `isotrain.console`.
-    """
-    console = get_console()
-    if isinstance(what, Table):
-        what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
-    console.print(what, soft_wrap=True, markup=False, highlight=False)
 
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
@@ -218,3 +168,47 @@ def print_changes(changes: Mapping[str, Any]) -> None:
         replaced, differ = changes["labels_replaced"], changes["labels_changed"]
         line += f"; {replaced:,} labels replaced, of which {differ:,} differ"
     say(line + ("; sentence 1 empty in every split" if "sentence1" in changes else ""))
+
+
+class _Line(Progress):
+    """A spinner, a text and the time since the beginning."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self._shown_at = text, time.monotonic() + DELAY_S
+        super().__init__(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(),
+            transient=True,
+            refresh_per_second=5,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self.add_task(text, total=None)
+        self.start()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Nothing at first."""
+        return super().get_renderables() if time.monotonic() > self._shown_at else [""]
+
+    def show(self, text: str) -> None:
+        """Change the text, and appear again in a while if something else was written."""
+        self.text = text
+        self.update(self.task_ids[0], description=text)
+        if not self.live.is_started:
+            self._shown_at = time.monotonic() + DELAY_S
+            self.start()
+
+
+class _GivesWay:
+    """A stream that removes the spinner before it writes; the console itself bypasses it."""
+
+    def __init__(self, stream: Any, hide: Callable[[], None]) -> None:
+        self.rich_proxied_file, self._hide = stream, hide
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+    def write(self, text: str) -> int:
+        self._hide()
+        return int(self.rich_proxied_file.write(text))

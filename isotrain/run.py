@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build, data_revision
 from isotrain.config.rules import check
-from isotrain.console import print_changes, print_phases, print_start, say, working
+from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
@@ -78,7 +78,7 @@ def run(
         quiet()
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         check_writable(folder.path)
-        with working("preparing the run"):
+        with spinner("preparing the run"):
             experiment = build(cfg, folder.path, start)
     except (ValueError, OSError, MisconfigurationException) as error:
         raise CannotRunError(redacted(str(error))) from error
@@ -106,7 +106,7 @@ def run(
                 show(folder, experiment.trainer.loggers)
         finally:
             experiment.checkpoints.listen(False)
-            with working("closing the loggers"):
+            with spinner("closing the loggers"):
                 close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
@@ -220,7 +220,7 @@ def _work(
     times.append(time.perf_counter())
     stop.listen(False)
     if cfg.checkpoint.final:
-        with working("writing last.ckpt"):
+        with spinner("writing last.ckpt"):
             trainer.save_checkpoint(folder.path / "last.ckpt", weights_only=True)
     seconds = [round(b - a, 2) for a, b in pairwise(times)]  # since the last start
     return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))

@@ -13,11 +13,11 @@ import termios
 
 import pytest
 
-from isotrain.console import duration, is_watched, launched, working
+from isotrain.console import duration, is_watched, launched, spinner
 
 WIDTH = 70
 HEAD = (
-    "import time\nimport isotrain.console\nfrom isotrain.console import working\n"
+    "import time\nimport isotrain.console\nfrom isotrain.console import spinner\n"
     "isotrain.console.DELAY_S = 0.2\n"  # further from the sleeps, where the machine is busy
 )
 CONTROL = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])")
@@ -100,7 +100,7 @@ SAY = "from isotrain.pages.summary import say\n"
 
 def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
     screen = on_terminal(
-        SAY + "with working('reading rows') as now:\n"
+        SAY + "with spinner('reading rows') as now:\n"
         "    time.sleep(0.9); say('a first line'); time.sleep(0.3)\n"
         "    now('token ids'); time.sleep(0.4); say('a second line'); time.sleep(0.3)\n"
         "say('the end')"
@@ -118,16 +118,16 @@ def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
 
 
 def test_what_is_done_at_once_shows_nothing():
-    screen = on_terminal("with working('reading rows'): pass\nprint('the end')")
+    screen = on_terminal("with spinner('reading rows'): pass\nprint('the end')")
     assert shown(screen, "reading") == 0
     assert screen.lines == ["the end", ""]
 
 
 def test_a_block_within_a_block_has_its_line_for_its_time():
     screen = on_terminal(
-        "with working('the run'):\n"
+        "with spinner('the run'):\n"
         "    time.sleep(0.8)\n"
-        "    with working('the rows'): time.sleep(0.6)\n"
+        "    with spinner('the rows'): time.sleep(0.6)\n"
         "    time.sleep(0.5)\n"
     )
     texts = [next(filter(None, frame), "") for frame in screen.frames]
@@ -143,7 +143,7 @@ def test_a_block_within_a_block_has_its_line_for_its_time():
 def test_it_gives_way_to_whatever_writes_past_the_console():
     screen = on_terminal(
         "import sys, warnings\n"
-        "with working('loading weights'):\n"
+        "with spinner('loading weights'):\n"
         "    time.sleep(0.8)\n"
         "    for share in (10, 50, 100):\n"
         "        sys.stderr.write(f'\\r{share} % of a download'); sys.stderr.flush()\n"
@@ -159,7 +159,7 @@ def test_it_gives_way_to_whatever_writes_past_the_console():
 
 def test_an_error_takes_the_line_away():
     screen = on_terminal(
-        "try:\n    with working('reading rows'):\n        time.sleep(0.8); raise ValueError\n"
+        "try:\n    with spinner('reading rows'):\n        time.sleep(0.8); raise ValueError\n"
         "except ValueError: print('told')"
     )
     assert shown(screen, "reading rows") == 1
@@ -168,7 +168,7 @@ def test_an_error_takes_the_line_away():
 
 
 def test_a_process_that_is_not_the_first_shows_nothing():
-    code = "with working('reading rows'): time.sleep(0.8)"
+    code = "with spinner('reading rows'): time.sleep(0.8)"
     assert shown(on_terminal(code, LOCAL_RANK="1"), "reading") == 0
     assert shown(on_terminal(code, RANK="0", LOCAL_RANK="1"), "reading") == 1
 
@@ -177,7 +177,7 @@ def test_nothing_is_written_where_there_is_no_terminal(capsys, monkeypatch):
     assert not is_watched()
     before = sys.stdout
     monkeypatch.setattr("isotrain.console.DELAY_S", 0)
-    with working("reading rows") as now:
+    with spinner("reading rows") as now:
         now("token ids")
         assert sys.stdout is before
     assert capsys.readouterr() == ("", "")

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from isotrain.config.analysis import mistakes_in_analysis
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.several_runs import names, text_of
-from isotrain.console import FAILED, refused, tell, working
+from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.finished_run import start_file
 from isotrain.requirements import encoder_mistakes
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         with _signals_as_errors():
             cfg, mistakes = _checked(arguments)
             if cfg is None or mistakes:
-                return refused(mistakes)
+                return reject(mistakes)
             return _analyze(cfg, arguments)
     except _StoppedError as stop:
         print("isotrain: stopped; the same command goes on", file=sys.stderr)
@@ -91,7 +91,7 @@ def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
     """Measure, and tell what came of it; HYDRA_FULL_ERROR=1 shows a traceback."""
-    with working("importing torch and transformers"):
+    with spinner("importing torch and transformers"):
         from isotrain.analysis.run import analyze
         from isotrain.runs.record import CannotRunError
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
@@ -100,12 +100,12 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
         try:
             folder, wrong = analyze(cfg, arguments)
         except CannotRunError as error:
-            return refused(str(error))
+            return reject(str(error))
         except (ValueError, OSError) as error:
-            tell("the analysis stopped", str(error).splitlines())
+            print_error("the analysis stopped", str(error).splitlines())
             return FAILED
     if wrong:
-        tell("outside of the published figures", [*wrong, str(folder)])
+        print_error("outside of the published figures", [*wrong, str(folder)])
     return FAILED if wrong else 0
 
 
@@ -133,9 +133,9 @@ def _list() -> int:
 
 def _keys(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
-        return refused("give one analysis: analyze keys contextuality")
+        return reject("give one analysis: analyze keys contextuality")
     try:
         print(text_of("analysis", arguments[0]), end="")
     except ValueError as error:
-        return refused(str(error))
+        return reject(str(error))
     return 0

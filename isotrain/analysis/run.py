@@ -26,7 +26,7 @@ from isotrain.analysis.types import Analysis, Part, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder, made
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
-from isotrain.console import duration, say, working
+from isotrain.console import duration, say, spinner
 from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.runs.files import write_json
 from isotrain.runs.record import (
@@ -72,7 +72,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
         OSError: the folder is full or read-only, or a source does not answer.
     """
     started = time.perf_counter()
-    with working("looking for data and weights") as now:
+    with spinner("looking for data and weights") as now:
         try:
             plan = _plan(cfg)
             encoder = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from isotrain.console import FAILED, refused
+from isotrain.console import FAILED, reject
 from isotrain.doctor.line import Line
 from isotrain.runs.secrets import redacted
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     given = [text for text in arguments if text.startswith(OUTPUT_DIR)]
     if unknown := set(arguments) - {"--network", "--json", *given}:
         takes = "--network, --json and output_dir=..."
-        return refused(f"isotrain doctor takes {takes}, got {', '.join(sorted(unknown))}")
+        return reject(f"isotrain doctor takes {takes}, got {', '.join(sorted(unknown))}")
     lines = list(examined("--network" in arguments, given))
     can_run = not any(line.stops for line in lines)
     if "--json" in arguments:

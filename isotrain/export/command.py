@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isotrain.console import FAILED, refused, say, tell, working
+from isotrain.console import FAILED, print_error, reject, say, spinner
 from isotrain.export.errors import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     to = given.to or given.run / "export"
     wanted = [given.format] if given.format else list(FORMATS)
     try:
-        with working(f"looking at {given.run}") as now:
+        with spinner(f"looking at {given.run}") as now:
             run = read_run(given.run)
             for name in wanted:
                 check_target(to / name)
@@ -64,15 +64,17 @@ def main(arguments: Sequence[str]) -> int:
             formats, reasons = _formats(run, rebuilt, wanted)
             checked = _checked(run, rebuilt)
         if not formats:
-            return refused(reasons)
+            return reject(reasons)
         say(f"the weights and the record of the run: {checked.agreed}")
         kept = [_is_kept(to / made.name, checked, made) for made in formats]
         for reason in reasons:
             say(f"not written: {reason}")
     except CannotExportError as error:
-        return refused(str(error))
+        return reject(str(error))
     except OSError as error:
-        tell("the export stopped, and nothing of it is kept", [f"{error}; give another --to"])
+        print_error(
+            "the export stopped, and nothing of it is kept", [f"{error}; give another --to"]
+        )
         return FAILED
     return 0 if all(kept) else FAILED
 
@@ -160,7 +162,7 @@ def _is_kept(folder: Path, checked: Checked, made: Format) -> bool:
     try:
         _export(folder, checked, made)
     except RoundTripError as error:
-        tell(f"{folder} is not kept", [str(error)])
+        print_error(f"{folder} is not kept", [str(error)])
         return False
     return True
 
@@ -169,7 +171,7 @@ def _export(folder: Path, checked: Checked, made: Format) -> None:
     from isotrain.export.card import write_card
 
     mark: dict[str, Any] = {"run": str(checked.run.folder), "format": made.name, "what": made.what}
-    with _quiet(), working(f"writing {folder}") as now, filling(folder, mark) as part:
+    with _quiet(), spinner(f"writing {folder}") as now, filling(folder, mark) as part:
         made.write(part)
         now(f"comparing {folder} with the run")
         found = made.check(part)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from isotrain.console import launched, refused, say
+from isotrain.console import launched, reject, say
 from isotrain.launch.preview import preview
 from isotrain.launch.runner import owned_tables, run_study
 from isotrain.launch.status import show_status
@@ -98,9 +98,9 @@ def main(arguments: Sequence[str]) -> int:
         _report(study, jobs, given.study, given.overrides)
         return 0
     except StudyError as mistakes:
-        return refused(str(mistakes))
+        return reject(str(mistakes))
     except OSError as error:
-        return refused(f"{error.filename or 'the storage'}: {error.strerror or error}")
+        return reject(f"{error.filename or 'the storage'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from isotrain.console import duration, is_watched, say, working
+from isotrain.console import duration, is_watched, say, spinner
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.locks import takes
 from isotrain.jobs.process import COMMAND, POLL_S, last_lines, start_job, stop_job, stop_signals
@@ -89,7 +89,7 @@ def run_study(
                 f"study {study.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished "
                 f"before, {len(missing)} to do, {n_jobs} at a time; {folder}"
             )
-            with working(f"study {study.name}") as now:
+            with spinner(f"study {study.name}") as now:
                 failed = _work(missing, folder, n_jobs, command, lock.fileno(), received, now)
         if received:
             say(f"stopped; the same command goes on with study {study.name}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrain.console import REFUSED, tell, working
+from isotrain.console import REJECTED, print_error, spinner
 
 HELP = """isotrain report RUN [RUN ...]: write report.html and figures/ into run folders
 
@@ -18,17 +18,17 @@ def main(arguments: Sequence[str]) -> int:
     """Write a page into each folder and print its path; 2 where a folder is no run's."""
     if not arguments or {"-h", "--help"} & set(arguments):
         print(HELP, file=sys.stderr if not arguments else sys.stdout)
-        return 0 if arguments else REFUSED
+        return 0 if arguments else REJECTED
     code = 0
     for folder in arguments:
         try:
-            with working(f"drawing {folder}"):
+            with spinner(f"drawing {folder}"):
                 from isotrain.pages.report import write_report  # matplotlib takes its time
 
                 page = write_report(Path(folder))
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            tell("this cannot be reported", [str(error)])
-            code = REFUSED
+            print_error("this cannot be reported", [str(error)])
+            code = REJECTED
         else:
             print(page)
     return code

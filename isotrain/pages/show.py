@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrain.console import say, working
+from isotrain.console import say, spinner
 from isotrain.pages.summary import print_summary
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.secrets import redacted
@@ -25,7 +25,7 @@ def show_run(folder: RunFolder, loggers: Sequence[RowLog] = ()) -> None:
     if folder.record["config"]["report"] and not folder.note:
         _draw(folder.path)
     if is_finished and loggers:
-        with working("sending tables and pictures"):
+        with spinner("sending tables and pictures"):
             for log in loggers:
                 log.each(partial(_send_media, folder.path))
     if is_finished:
@@ -35,7 +35,7 @@ def show_run(folder: RunFolder, loggers: Sequence[RowLog] = ()) -> None:
 def _draw(folder: Path) -> None:
     """Write `report.html`; an error in a plotting library is reported and costs no run."""
     try:
-        with working("drawing report.html"):
+        with spinner("drawing report.html"):
             from isotrain.pages.report import write_report  # matplotlib takes its time
 
             write_report(folder)

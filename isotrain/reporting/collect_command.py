@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.console import say, working
+from isotrain.console import say, spinner
 from isotrain.reporting.groups import (
     Found,
     differing,
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
     given = parser.parse_args(arguments)
-    with working(f"reading {given.folder}"):
+    with spinner(f"reading {given.folder}"):
         found, told, tried = find_runs(given.folder)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)

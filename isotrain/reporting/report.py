@@ -10,7 +10,7 @@ from pathlib import Path
 
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.config.written import key_of
-from isotrain.console import say, working
+from isotrain.console import say, spinner
 from isotrain.reporting.findings import Findings, find
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
@@ -37,7 +37,7 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
         StudyError: no run has finished; nothing is written then.
     """
     folder = study_folder(study, jobs)
-    with working(f"reading and comparing the runs of {study.name}"):
+    with spinner(f"reading and comparing the runs of {study.name}"):
         found = find(study, jobs, folder)
     if not found.runs:
         told = "".join(f"\n{gap}" for gap in found.gaps if gap.why != NOT_RUN)
@@ -74,7 +74,7 @@ def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequenc
     study = found.study
     file = _file(study, folder)
     try:
-        with working(f"drawing {PAGE}"):
+        with spinner(f"drawing {PAGE}"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
             from isotrain.reporting.page_content import page_content
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from isotrain.config.steps import batches_of
-from isotrain.console import working
+from isotrain.console import spinner
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
 from isotrain.types import Batch, Example, Task
@@ -194,7 +194,7 @@ class TaskData(pl.LightningDataModule):
         """Read and tokenise; a second call does nothing."""
         if self.examples:
             return
-        with working(f"reading the rows of {self.task.name}") as now:
+        with spinner(f"reading the rows of {self.task.name}") as now:
             rows = self.task.load(self.source)
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
             now(f"token ids of {sum(map(len, rows.values())):,} rows")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from isotrain.config.several_runs import text_of
-from isotrain.console import install, refused, say, working
+from isotrain.console import install, reject, say, spinner
 from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names
 from isotrain.tune.plan import plan_search
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
                 say(line)
         elif find_spec("optuna") is None:
             raise TuneError(f"isotrain tune needs the package optuna; {install('tune')}")
-        with working("judging the ends of the space"):
+        with spinner("judging the ends of the space"):
             plan = plan_search(search, given.overrides, given.config_dir)
         if given.action == "list":  # and it can run
             return 0
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
             write_report(plan, study)
         return 0
     except (TuneError, StudyError, OSError) as mistakes:
-        return refused(str(mistakes))
+        return reject(str(mistakes))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import optuna
 from optuna.trial import TrialState
 
-from isotrain.console import is_watched, launched, say, working
+from isotrain.console import is_watched, launched, say, spinner
 from isotrain.jobs.devices import cuda_devices
 from isotrain.jobs.process import COMMAND, POLL_S, stop_signals
 from isotrain.tune.confirm import best_trial
@@ -61,7 +61,7 @@ def run_search(plan: Plan, n_jobs: int = 1, command: Sequence[str] = COMMAND) ->
         if n_again := enqueue_failed_points(study, plan):
             say(f"points whose trial failed, tried again: {n_again}")
         call = _Call(plan, study, n_jobs, command, received)
-        with working(f"search {plan.search.name}") as now:
+        with spinner(f"search {plan.search.name}") as now:
             call.work(now)
         if received:
             say(f"stopped; the same command goes on with search {plan.search.name}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from optuna.trial import TrialState
 
 from isotrain.config.compose import RunJob, run_folder
-from isotrain.console import REFUSED, say
+from isotrain.console import REJECTED, say
 from isotrain.jobs.devices import device_for
 from isotrain.jobs.locks import take
 from isotrain.jobs.process import last_lines, start_job, stop_job
@@ -227,7 +227,7 @@ class TrialAtWork:
         for line in lines:
             say(f"    {line}")
         why = f"{self.name}: exit code {code}{f'; {lines[-1].strip()}' if lines else ''}"
-        if code == REFUSED:  # it would not run the next time
+        if code == REJECTED:  # it would not run the next time
             return End(TrialState.FAIL, why=why)
         if str(stored(self.folder).result.get("error", "")).startswith("NonFiniteError"):
             return _bad("diverged", why)
