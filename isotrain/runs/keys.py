@@ -1,21 +1,25 @@
-"""The keys of isotropy values in a logged record: written and parsed here alone.
+"""The keys of isotropy values in a logged record: written, parsed and chosen from here alone.
 
-`isotropy/<metric>/<where>/<view>` is a value on dev, `train_isotropy/…` one on the rows of a
-training step. Imports nothing: pages and studies read keys too.
+`isotropy/<metric>/<where>/<view>` is a value on dev, `train_isotropy/…` one on the examples of a
+training step.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-DEV, TRAINING = "isotropy", "train_isotropy"  # which rows were measured
+DEV, TRAINING = "isotropy", "train_isotropy"  # of which examples
 VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad token, their mean
-SIDES = ("before", "after")  # of a site: in front of its isotropy layer and behind it
+SIDES = ("before", "after")  # of a site: input and output of its isotropy layer
 COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
-EXTRAS = ("labels", "groups", "reference", "positives")  # what a metric may take beside its rows
+EXTRAS = (
+    "labels",
+    "groups",
+    "reference",
+    "positives",
+)  # what a metric may take beside the embeddings
 
 
 def grouped_by(annotation: ast.expr | None) -> str:
@@ -47,20 +51,6 @@ class CurveKey(NamedTuple):
         'isotropy/isoscore/layer_03/cls'
         """
         return f"{self.rows}/{self.metric}/{self.where}/{self.view}"
-
-
-class Measured(NamedTuple):
-    """One line of the table of everything that was measured."""
-
-    step: int
-    rows: str  # dev | train
-    layer: str  # layer_03, or a site
-    view: str
-    metric: str
-    value: float
-    n_rows: int
-    null_low: float  # what chance gives, where that is known; else NaN
-    null_high: float
 
 
 def layer_name(number: int) -> str:
@@ -122,7 +112,7 @@ def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None)
 
 
 def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:
-    """The scalars of a row for loggers that draw a chart for each.
+    """The scalars of a record for loggers that draw a chart for each.
 
     Of isotropy values those of the headline metrics: at the tokens of every layer (without them, in
     the first view that there is), in every view of the last layer, and around each site.
@@ -143,48 +133,8 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
     return {key: value for key, value in row.items() if not (p := curves[key]) or is_shown(p)}
 
 
-def table(rows: Iterable[Mapping[str, float]]) -> list[Measured]:
-    """Everything that was measured, a line for each value, in the order of steps.
-
-    Where a step was measured twice (after a resume) the last value counts. Counts of rows and
-    nulls are columns, no lines of their own.
-
-    >>> row = {"step": 5, "isotropy/lid/pooled/after": 2.0, "isotropy/n_rows/pooled/after": 9}
-    >>> table([row])[0][:7]
-    (5, 'dev', 'pooled', 'after', 'lid', 2.0, 9)
-    """
-    merged: dict[tuple[int, CurveKey], float] = {}
-    for row in rows:
-        for key, value in row.items():
-            if curve := parse_key(key):
-                merged[int(row["step"]), curve] = value
-    lines = []
-    for (step, curve), value in merged.items():
-        if is_aside(curve.metric):
-            continue
-
-        def beside(metric: str, step: int = step, curve: CurveKey = curve) -> float:
-            return merged.get((step, curve._replace(metric=metric)), math.nan)
-
-        n_rows = beside("n_rows")
-        lines.append(
-            Measured(
-                step,
-                "dev" if curve.rows == DEV else "train",
-                curve.where,
-                curve.view,
-                curve.metric,
-                value,
-                0 if math.isnan(n_rows) else int(n_rows),
-                beside(f"{curve.metric}_null_low"),
-                beside(f"{curve.metric}_null_high"),
-            )
-        )
-    return sorted(lines, key=lambda line: line[:5])
-
-
 def is_aside(metric: str) -> bool:
-    """Whether a value belongs to others: a count of rows, or what chance gives.
+    """Whether a value accompanies others: a count of embeddings, or a null value.
 
     >>> is_aside("n_rows"), is_aside("partition_null_low"), is_aside("partition")
     (True, True, False)

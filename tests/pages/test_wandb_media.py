@@ -17,8 +17,9 @@ from PIL import Image
 from isotrain.pages import wandb_media
 from isotrain.pages.wandb_media import media, summary
 from isotrain.runs.files import RowFile, read_rows, write_json
-from isotrain.runs.keys import few, table
+from isotrain.runs.keys import few
 from isotrain.runs.snapshots import write_snapshot
+from isotrain.runs.table import table
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
 
