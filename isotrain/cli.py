@@ -127,7 +127,7 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def _demo(arguments: Sequence[str]) -> None:
-    """Both runs of the demo, checked and told as `train` does it."""
+    """Both runs of the demo, with the checks and messages of `train`."""
     from isotrain.demo import demo, demo_mistakes
 
     if {"-h", "--help"} & set(arguments):
@@ -137,7 +137,7 @@ def _demo(arguments: Sequence[str]) -> None:
         sys.exit(reject(mistakes))
     with spinner(LOADING):
         import isotrain.run  # noqa: F401  # what the demo imports
-    with _failures_as_sentences():
+    with _errors_printed():
         demo(arguments)
     sys.exit(max(failures, default=0))
 
@@ -182,23 +182,20 @@ def _job_of(arguments: Sequence[str]) -> None:
 
 
 def _run(job: RunJob) -> Path | None:
-    """The folder of a finished run; None where it failed, which is told and counted.
-
-    None too in every process of a run but its first.
-    """
+    """The folder of a finished run; None where it failed, and on every rank but 0."""
     with spinner(LOADING):
         from isotrain.pages.show import show_run
         from isotrain.run import run, with_threads
 
-    with _failures_as_sentences():
+    with _errors_printed():
         if run(*job, show=show_run):
             return run_folder(with_threads(job.cfg), job.arm)
     return None
 
 
 @contextmanager
-def _failures_as_sentences() -> Iterator[None]:
-    """Tell what a run raises, and note its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
+def _errors_printed() -> Iterator[None]:
+    """Print the errors of a run and note its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
     from isotrain.runs.record import CannotRunError, StorageError
     from isotrain.training.callbacks.non_finite import NonFiniteError
 

@@ -1,4 +1,4 @@
-"""What a run records of its surroundings, and what it demands of its folder."""
+"""What a run records of its environment; its errors; the lock on its folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetr
 
 
 class CannotRunError(ValueError):
-    """Parts that do not fit together, or data or weights that are not there; nothing was run."""
+    """Parts do not fit together, or data or weights are missing; nothing was run."""
 
 
 class StorageError(OSError):
@@ -52,32 +52,34 @@ def code_state() -> dict[str, str | None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a place where nothing can be written, before anything is read.
+    """Reject a folder that cannot be written to, before anything is read.
 
     Raises:
-        PermissionError: the closest folder that exists is read-only; or something that is no
-            folder stands in the way.
+        PermissionError: the closest folder that exists is read-only; or a file is in the
+            way.
     """
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise PermissionError(f"cannot write to {existing}; give another place with output_dir=...")
+        raise PermissionError(
+            f"cannot write to {existing}; give another folder with output_dir=..."
+        )
 
 
 def storage_failure(error: OSError, folder: Path) -> str | None:
-    """A sentence for an error of the storage itself; None for any other."""
+    """A message for an error of the storage itself; None for any other."""
     if error.errno not in STORAGE_ERRORS:
         return None
     intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
-    place = error.filename or folder
+    path = error.filename or folder
     return (
-        f"{place}: {error.strerror}. {intact}make room, or make the folder writable, and give the "
+        f"{path}: {error.strerror}. {intact}make room, or make the folder writable, and give the "
         "same command again"
     )
 
 
 @contextmanager
 def owned(folder: Path, what: str = "run") -> Iterator[None]:
-    """Make the folder and own it: a second process at the same run is refused, in 2 s.
+    """Create the folder and lock it; a second process with the same run is rejected in 2 s.
 
     Raises:
         CannotRunError: another process is at this run, or this `what`.

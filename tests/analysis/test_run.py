@@ -260,7 +260,7 @@ def test_a_folder_that_cannot_be_written_to(cfg_of, tmp_path):
     (tmp_path / "file").write_text("in the way")
     cfg = cfg_of()
     cfg.output_dir = str(tmp_path / "file" / "out")
-    with pytest.raises(CannotRunError, match="give another place with output_dir"):
+    with pytest.raises(CannotRunError, match="give another folder with output_dir"):
         analyze(cfg)
 
 

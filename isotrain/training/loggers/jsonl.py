@@ -22,14 +22,14 @@ from isotrain.training.callbacks.same_config import process_rank
 class RowLog(Logger):
     """Writes whole records to a file, and their scalars (`isotrain.runs.keys.few`) to the others.
 
-    Another logger that says in `n_rows_held` how many rows it has from an earlier process has
-    each row once after a resume, as those of W&B and TensorBoard do; any other may have the newest
-    one twice after a kill. A logger that fails is left out from then on, with a notice; it never
-    costs a run. A process other than the first writes nothing.
+    Another logger that says in `n_rows_held` how many records it has from an earlier process gets
+    each record once after a resume, as those of W&B and TensorBoard do; any other may have the
+    newest one twice after a kill. A logger that fails is left out from then on, with a notice; it
+    never costs a run. Only rank 0 writes.
 
     Args:
         path: the file; an old one is replaced.
-        others: loggers that get the same rows.
+        others: loggers that get the same records.
         headline: metrics whose isotropy values are among the few scalars.
     """
 
@@ -39,8 +39,8 @@ class RowLog(Logger):
         super().__init__()
         self.file, self.others, self.headline = RowFile(path), list(others), tuple(headline)
         self.opened = tuple(others)  # to be closed in the end, also those that were left out
-        self._held = [0] * len(self.others)  # rows that each of them has from an earlier process
-        self._coming: dict[str, float] = {}  # values that go into the next row
+        self._held = [0] * len(self.others)  # records that each of them has already
+        self._coming: dict[str, float] = {}  # values of the next record
         self._started = time.perf_counter()
 
     @property
@@ -60,10 +60,10 @@ class RowLog(Logger):
 
     @rank_zero_only
     def resume(self, n_bytes: int) -> None:
-        """Keep the first `n_bytes` of the file, as a checkpoint recorded them, and go on there.
+        """Truncate the file to `n_bytes`, as a checkpoint recorded them, and append from there.
 
-        The other loggers get the kept rows that they lack. How many they have, a logger says
-        itself in `n_rows_held`; without that it is taken to have every row of the file.
+        The other loggers get the kept records that they lack. A logger without `n_rows_held` is
+        taken to have every record of the file.
         """
         n_before = len(read_rows(self.file.path))
         rows = self.file.cut(n_bytes)
@@ -79,12 +79,12 @@ class RowLog(Logger):
         self.each(lambda other: other.log_hyperparams(params))
 
     def join(self, values: Mapping[str, float]) -> None:
-        """Values that become part of the next row."""
+        """Add values to the next record."""
         self._coming |= values
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One row."""
+        """Write one record."""
         metrics, self._coming = {**metrics, **self._coming}, {}
         self._pass_on(self.file.n_rows, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
@@ -92,7 +92,7 @@ class RowLog(Logger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Flush the others; the file is flushed at every row."""
+        """Flush the others; the file is flushed at every record."""
         self.each(lambda other: other.save())
 
     @rank_zero_only
@@ -117,9 +117,9 @@ class RowLog(Logger):
 
 
 def left_out(name: str, error: Exception) -> str:
-    """What is said of a logger that fails: the run goes on without it."""
+    """The notice of a logger that failed: the run goes on without it."""
     reason = redacted(f"{type(error).__name__}: {error}")
-    return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every row"
+    return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every record"
 
 
 def open_loggers(
@@ -133,9 +133,9 @@ def open_loggers(
     """Give the trainer `metrics.jsonl` with the other loggers behind it.
 
     Args:
-        trainer: whose rows are logged.
-        builders: (save_dir, name) -> logger, by name; only the first process opens any, and one
-            that cannot be opened is told and left out.
+        trainer: whose records are logged.
+        builders: (save_dir, name) -> logger, by name; only rank 0 opens any, and one that
+            cannot be opened is left out with a notice.
         folder: of the run.
         params: of the run, without secrets; `seed` among them.
         n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.

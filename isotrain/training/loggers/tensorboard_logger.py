@@ -1,4 +1,4 @@
-"""TensorBoard: the rows of `metrics.jsonl` as curves, also after a run was resumed."""
+"""TensorBoard: the records of `metrics.jsonl` as curves, also after a resume."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardLogg
     """A logger into `<save_dir>/tensorboard`; `name` is shown by its folder's path already.
 
     An earlier process may have been killed before its events were flushed. Its events are
-    purged, and the rows that are kept are sent again: `n_rows_held` is 0.
+    purged, and the records that are kept are sent again: `n_rows_held` is 0.
     """
     logger = TensorBoardLogger(
         str(save_dir), name="tensorboard", version="", default_hp_metric=False, purge_step=0

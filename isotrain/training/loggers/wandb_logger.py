@@ -1,4 +1,4 @@
-"""Weights & Biases: online with a key, offline without one, never in the way of a run."""
+"""Weights & Biases: online with a key, offline without one; it never blocks a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WandbRun(WandbLogger):
     def __init__(self, run: Any, timeout_s: float) -> None:
         super().__init__(experiment=run)
         self.timeout_s = timeout_s
-        # Rows that the service has got to; `run.step` is 0 until the first one is logged.
+        # Records that the service has got; `run.step` is 0 until the first one is logged.
         self.n_rows_held = 0 if run.offline else run.starting_step
 
     def publish(
@@ -54,7 +54,7 @@ class WandbRun(WandbLogger):
         """End the run with exit code 0, or 1 where it failed.
 
         Waits for uploads as long as `timeout_s` allows; what is not sent by then stays on disk,
-        and how to send it is told, as it is of an offline run.
+        and the command that sends it is printed, as for an offline run.
         """
         run = self.experiment
         told = f"wandb sync {Path(run.dir).parent}"
@@ -84,8 +84,8 @@ def build_wandb_logger(
     secrets.
 
     The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
-    online from the row the service has got to (`n_rows_held`), offline in a new folder that has
-    all rows, to be synced in place of the older ones.
+    online from the record the service has got to (`n_rows_held`), offline in a new folder that has
+    all records, to be synced in place of the older ones.
 
     Args:
         project: of W&B.
