@@ -196,11 +196,11 @@ def test_what_is_done_now_is_told_on_a_terminal(cfg_of, monkeypatch):
     said = []
 
     @contextmanager
-    def working(what):
+    def spinner(what):
         said.append(what)
         yield said.append
 
-    monkeypatch.setattr(run_module, "working", working)
+    monkeypatch.setattr(run_module, "spinner", spinner)
     analyze(cfg_of())
     assert said[:2] == ["looking for data and weights", "loading the encoder"]
     for wanted in (
