@@ -77,7 +77,7 @@ def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     assert given["args"] == [str(file)]
     assert (given["OMP_NUM_THREADS"], given["OWN"], given["group"]) == ("3", "yes", True)
     assert (given[JOB], given[PARENT]) == (None, None)
-    assert given["PYTHONPATH"].split(os.pathsep)[0] == str(jobs.Path(jobs.__file__).parents[1])
+    assert given["PYTHONPATH"].split(os.pathsep)[0] == str(jobs.Path(jobs.__file__).parents[2])
     assert json.loads(file.read_text())["config"]["source"]["root"] == "${oc.env:NOWHERE}"
 
 
