@@ -78,7 +78,7 @@ def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> 
         columns.append(leading_directions(found.between_CD, N_BETWEEN))
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
     leading_DL = leading_directions(centred_ND, n_leading)
-    columns.append(leading_DL * bool(centred_ND.abs().amax() > rounding_of(x_ND)))
+    columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))
     return Spared(mean_D, torch.cat(columns, dim=1))
 
 
@@ -115,8 +115,7 @@ def kept_share(
     >>> kept_share(after_ND, torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [0.0]])).tolist()
     [0.5]
     """
-    n_spared = int(direction_DJ.square().sum().round())
-    n_left = max(1, after_ND.shape[1] - n_spared)
+    n_left = (after_ND.shape[1] - direction_DJ.square().sum().round()).clamp_min(1)
     centred_ND = after_ND - after_ND.mean(dim=0)
     varies = centred_ND.detach().abs().amax() > rounding_of(coordinate_NJ, after_ND)
     bulk = centred_ND.square().sum() / n_left
