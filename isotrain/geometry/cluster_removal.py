@@ -89,7 +89,7 @@ def fit_cluster_removal(
     exact: bool,
 ) -> ClusterRemoval:
     """Means and directions of given clusters; `fit_cluster_pca` has the rules."""
-    n, share = len(x_ND), effective_rows / len(x_ND)
+    n = len(x_ND)
     all_ND = following(x_ND, n_own)
     own_ND = all_ND if n_clusters == 1 else following(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
@@ -98,7 +98,7 @@ def fit_cluster_removal(
     order_N = assignment_N.argsort(stable=True)  # clusters one after the other
     members = x_ND.detach()[order_N].split(counts)
     falls_back = [
-        count * share < removal.min_rows or not scattered
+        count * effective_rows / n < removal.min_rows or not scattered
         for count, scattered in zip(counts, have_scatter(members), strict=True)
     ]
     alone = [c for c in range(n_clusters) if not falls_back[c]]
@@ -116,7 +116,7 @@ def fit_cluster_removal(
     )
     sizes = [n] * any(falls_back) + [counts[c] for c in alone]
     bases = [
-        capped_basis(basis_DS, removal.rho, size * share)
+        capped_basis(basis_DS, removal.rho, size * effective_rows / n)
         for basis_DS, size in zip(bases, sizes, strict=True)
     ]
     basis_of = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
