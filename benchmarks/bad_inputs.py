@@ -120,7 +120,7 @@ CASES: tuple[Case, ...] = (
     Case(("-m", "seed=0,x,2"), ("seed=x", "could not be converted to Integer")),
     Case(
         ("-m", "isotropy=published", "data.batch_size=4,64"),
-        ("data.batch_size=4", "isotropy.min_rows=4"),
+        ("data.batch_size=4", "isotropy.removal.min_rows=4"),
     ),
     Case(("~seed",), ("seed",)),
     # Several at once

@@ -25,13 +25,18 @@ from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
 from isotrain.config.compose import compose_run, conf_folder
+from isotrain.geometry.assignment import Assignment
 from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_removal import Removal
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
 from isotrain.training.optim import parameter_groups
 from isotrain.transforms.base import RowTransform
 
 N_CLUSTERS, N_COMPONENTS, N_ITERATIONS = 27, 12, 10
+ITERATED, KNOWN = Assignment(n_iterations=N_ITERATIONS), Assignment()
+KNOWN.n_iterations = 0
+ALL = Removal(rho=1.0, min_rows=1)
 LAYERS = sorted(file.stem for file in Path(conf_folder(), "isotropy").glob("*.yaml"))
 
 
@@ -65,19 +70,19 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     array = x.numpy()
 
     def ours(**start: object) -> torch.Tensor:
-        start |= {"rho": 1.0, "min_rows": 1, "exact": True}
+        start = {"assign": ITERATED, "removal": ALL, "exact": True, **start}
         stats = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, **start)
         return apply_cluster_pca(x, stats, stats.assignment_N)
 
     def seeded() -> dict[str, object]:
-        return {"generator": torch.Generator().manual_seed(0), "n_iterations": N_ITERATIONS}
+        return {"generator": torch.Generator().manual_seed(0)}
 
     def theirs_whole(solver: str) -> np.ndarray:
         means = KMeans(N_CLUSTERS, n_init=1, max_iter=N_ITERATIONS, tol=0.0, random_state=0)
         return loop(array, means.fit_predict(array), solver)
 
-    found = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, **seeded())
-    given = {"init": found.anchor_KD, "n_iterations": 0}  # the centroids give the same clusters
+    found = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, ITERATED, **seeded())
+    given = {"init": found.anchor_KD, "assign": KNOWN}  # the centroids give the same clusters
     assert found.assignment_N is not None
     assignment = found.assignment_N.numpy()
     # A smaller cluster loses fewer directions in isotrain, which never deletes all of a row.

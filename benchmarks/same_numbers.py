@@ -71,7 +71,11 @@ CONFIGURATIONS = {
     ),
     "gmm, soft, clip": Configuration(
         "task=rte isotropy=shrink_clip isotropy.assign=gmm isotropy.softness=0.5 site=[tokens] "
-        "isotropy.n_clusters=3 isotropy.grad=full isotropy.keep_scale=true schedule=constant"
+        "isotropy.n_clusters=3 isotropy.grad=full isotropy.keep_scale=true schedule=constant",
+        new="task=rte isotropy=shrink_clip isotropy.assign=gmm isotropy.softness=0.5 "
+        "site=[tokens] isotropy.n_clusters=3 isotropy.grad=full schedule=constant "
+        "isotropy._target_=isotrain.transforms.protected_cluster_pca.ProtectedClusterPCA "
+        "+isotropy.protect={_target_:isotrain.geometry.spared.Protection,n_leading:0,scale:true}",
     ),
     "clip, best, patience": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 isotropy.warmup_steps=3 "
@@ -169,10 +173,20 @@ METRICS = (
     "outlier_dims participation_ratio partition partition_null rankme removed_label_scatter "
     "s_inter s_intra scatter_ratio self_similarity spectral_entropy stable_rank two_nn uniformity"
 )
-KEYS: dict[str, str] = {}  # renamed overrides: "key" or "key=value" -> the same on the newer side
+PARTS = {  # of isotropy=cluster_pca, whose keys they take
+    "assign": ("softness", "n_iterations"),
+    "removal": ("centre", "directions", "level", "rho", "min_rows", "grad", "strength"),
+}
+KEYS: dict[str, str] = {  # renamed overrides: "key" or "key=value" -> the same on the newer side
+    **{f"isotropy.{key}": f"isotropy.{part}.{key}" for part, keys in PARTS.items() for key in keys},
+    "isotropy.warmup_steps": "isotropy.removal.warmup_steps",
+    "isotropy.assign": "isotropy.assign.method",
+    "isotropy.removal": "isotropy.removal.mode",
+}
 STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the newer side
 LOGGED: dict[str, str] = {}  # renamed values of rows and results, as STATE
-ONE_SIDED = re.compile(r"(?!)")  # names that one side alone may have; none
+# Names that one side alone may have: protected directions where a layer protects none.
+ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)")
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
     *("scores", "steps", "select", "selected_step", "n_evaluations", "stopped_by_patience"),
@@ -248,9 +262,30 @@ def flat(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(value, f"{path}.{key}" if path else str(key))
 
 
+def as_now(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The state of layers and queues as the newer side lays it out; the newer one as it is."""
+    now = dict(tensors)
+    for name in tensors:
+        home, _, leaf = name.rpartition(".")
+        if leaf == "n_filled":
+            counts = [now.pop(f"{home}.{n}") for n in ("n_filled", "next_slot", "batch_rows")]
+            now[f"{home}._extra_state"] = torch.stack(counts)
+        elif leaf == "is_warm":
+            counts = [now.pop(name).long(), now.pop(f"{home}.n_steps")]
+            now[f"{home}._extra_state"] = torch.stack(counts)
+        elif leaf == "has_scores":
+            is_score, rows_MD = now.pop(name), now[f"{home}.queue.rows_MD"]
+            anchor_KD = now.get(f"{home}.anchor_KD", rows_MD)
+            if rows_MD.shape[1] > anchor_KD.shape[1]:  # a label was one more column
+                labels_M = rows_MD[:, -1].contiguous()
+                now[f"{home}.queue.rows_MD"] = rows_MD[:, :-1].contiguous()
+                now[f"{home}.queue.labels_M"] = labels_M if is_score else labels_M.long()
+    return now
+
+
 def read(folder: Path, state: dict[str, str], logged: dict[str, str]) -> dict[str, dict[str, Any]]:
     """All numbers of a run by kind and name; arrays as their dtype, shape and bytes."""
-    tensors = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    tensors = as_now(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     results = {renamed(key, logged): value for key, value in flat(result)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-CUTOFF = 0.85  # similarity: one letter too many or too few in a name of four letters or more
+CUTOFF = 0.88  # similarity: one letter too many or too few in a name of four letters or more
 
 
 def refuse_misspelt(cls: type, base: type) -> None:

@@ -15,6 +15,7 @@ class _Contract:
     reads_labels = False
     has_statistics = False
     n_views: int = 1
+    needs = "rows"
     weight: float
     counters: dict[str, Any]
 
@@ -41,7 +42,7 @@ class _Contract:
         ("n_view", "n_views"),
         ("oberve", "observe"),
         ("observes", "observe"),
-        ("fits", "fit"),
+        ("need", "needs"),
         ("weights", "weight"),  # of a name that the contract only annotates
     ],
 )
@@ -70,6 +71,8 @@ def test_a_class_below_a_subclass_is_checked_too() -> None:
     [
         "epsilon",
         "refit",
+        "fits",
+        "add_statistics",
         "labels",
         "n_steps",
         "recent",

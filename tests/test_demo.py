@@ -76,7 +76,12 @@ def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
 @pytest.mark.parametrize(
     "override",
     [
-        *("isotropy=mean", "isotropy.n_clusters=4", "+isotropy.rho=1", "experiment=published_cls"),
+        *(
+            "isotropy=mean",
+            "isotropy.n_clusters=4",
+            "+isotropy.removal.rho=1",
+            "experiment=published_cls",
+        ),
         *("task=rte", "source=hub", "trainer.devices=2"),
     ],
 )

@@ -28,6 +28,7 @@ def docstrings():
                 name = getattr(node, "name", "")
                 bases = " ".join(map(ast.unparse, getattr(node, "bases", [])))
                 is_layer = "Transform" in bases and not name.endswith("Transform")
+                is_layer = (is_layer and bases != "RowTransform") or bases == "ClusterPCA"
                 if is_layer or name == file.stem:
                     found[f"{package}.{name}"] = ast.get_docstring(node)
     return {name: text for name, text in found.items() if name != "metrics.suite"}

@@ -9,7 +9,8 @@ from isotrain.config.processes import n_processes
 from isotrain.config.reading import class_constant, inherits, signature
 
 CLUSTER_PCA = "isotrain.transforms.cluster_pca.ClusterPCA"
-READ = {"stats", "n_clusters", "n_components", "rho", "min_rows"}
+READ = {"stats", "n_clusters", "n_components", "removal"}
+REMOVAL = "isotrain.geometry.cluster_removal.Removal"
 
 
 def cluster_mistakes(content: dict[str, Any]) -> list[str]:
@@ -26,7 +27,9 @@ def cluster_mistakes(content: dict[str, Any]) -> list[str]:
     batch, k = content["data"]["batch_size"], layer["n_clusters"]
     shares = 1 if content["sync"] else n_processes(content["trainer"])
     batch //= shares
-    rho, components, needed = layer["rho"], layer["n_components"], layer["min_rows"]
+    defaults = signature(REMOVAL)
+    removal = {**(defaults.defaults if defaults else {}), **(layer["removal"] or {})}
+    rho, components, needed = removal["rho"], layer["n_components"], removal["min_rows"]
     rows = batch * per_example / k
     removed = math.floor(rho * (rows - 1) + 1e-9)
     least = max(needed, 1 / rho + 1 if components > 0 else 0)
@@ -38,7 +41,7 @@ def cluster_mistakes(content: dict[str, Any]) -> list[str]:
     ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
     if rows < needed:
         return [
-            f"{shared}, fewer than isotropy.min_rows={needed}: clusters would borrow the "
+            f"{shared}, fewer than isotropy.removal.min_rows={needed}: clusters would borrow the "
             f"statistics of all rows; {ways}"
         ]
     if components > 0 and removed < 1:

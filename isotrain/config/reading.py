@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PARTS = (  # modules of isotrain that define parts of a run
-    r"isotrain\.(encoders|metrics|objectives|tasks|tasks\.data|transforms)\.\w+",
+    r"isotrain\.(encoders|geometry|metrics|objectives|tasks|tasks\.data|transforms)\.\w+",
     r"isotrain\.analysis\.\w+(\.\w+)?",
     r"isotrain\.model\.pooling",
     r"isotrain\.training\.loggers\.(wandb|tensorboard)_logger",

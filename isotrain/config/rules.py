@@ -113,7 +113,7 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
                 "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
                 "spans, or rows=all"
             )
-    if content["isotropy"].get("protect") == "labels":
+    if (content["isotropy"].get("protect") or {}).get("labels"):
         several = {  # what gives several rows to an example, and the way out
             f"site={site}": ([*site] != ["pooled"], "site=[pooled]"),
             "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
@@ -122,8 +122,8 @@ def _site_mistakes(content: dict[str, Any]) -> list[str]:
         for given, (is_several, way_out) in several.items():
             if is_several:
                 mistakes.append(
-                    "isotropy.protect=labels needs one row an example, which owns its label, and "
-                    f"{given} gives several; use {way_out}, or isotropy.protect=none"
+                    "isotropy.protect.labels=true needs one row an example, which owns its label, "
+                    f"and {given} gives several; use {way_out}, or isotropy.protect.labels=false"
                 )
     task = content["task"]["_target_"]
     mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])

@@ -37,10 +37,10 @@ def task_mistakes(content: dict[str, Any]) -> list[str]:
             "positives=dropout no objective looks at pairs; use objective.<name>.positives=pair, "
             "or task.hard_negatives=false"
         )
-    if content["isotropy"].get("protect") == "labels":
+    if (content["isotropy"].get("protect") or {}).get("labels"):
         mistakes.append(
-            f"isotropy.protect=labels reads labels, and the training rows of {task} have none; use "
-            "isotropy.protect=none, or a task with labels"
+            f"isotropy.protect.labels=true reads labels, and the training rows of {task} have "
+            "none; use isotropy.protect.labels=false, or a task with labels"
         )
     mistakes += [
         f"data.{key} changes labels or pairs, and the training rows of {task} have no labels; "

@@ -165,7 +165,9 @@ def _what(run: SourceRun, rebuilt: Rebuilt, made: Format) -> str:
 
 def _node(node: Mapping[str, Any]) -> str:
     keys = ", ".join(
-        f"{key}={value}" for key, value in node.items() if key not in ("_target_", "_partial_")
+        f"{key}={_node(value) if isinstance(value, Mapping) and '_target_' in value else value}"
+        for key, value in node.items()
+        if key not in ("_target_", "_partial_")
     )
     return f"{str(node['_target_']).rpartition('.')[2]}({keys})"
 

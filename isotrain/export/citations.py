@@ -14,7 +14,7 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
     is_minilm = config["encoder"]["_target_"] == MINILM
     nodes = [config["isotropy"], *config["objective"].values()]
     parts = [str(node["_target_"]).split(".")[-2] for node in nodes]
-    if parts[0] == "cluster_pca":
+    if parts[0].endswith("cluster_pca"):
         one = config["isotropy"].get("n_clusters") == 1
         parts[:1] = ["one_cluster"] if one else ["cluster_pca", "tuned_clusters"]
     adapter = str(config["peft"]["_target_"]).rpartition(".")[2]

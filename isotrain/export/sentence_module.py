@@ -34,21 +34,47 @@ def layer_class(target: str) -> type[nn.Module]:
     >>> layer_class("isotrain.transforms.zca.ZCA").__name__
     'ZCA'
     """
-    home, _, _ = target.rpartition(".")
-    is_ours = home.startswith("isotrain.transforms.")
-    is_allowed_one = is_own(home) and not home.startswith("isotrain.")
-    if not (is_ours or is_allowed_one) or not is_allowed(target):
-        raise ValueError(
-            "the layer must be one of isotrain.transforms, or of a package in ISOTRAIN_ALLOW, got "
-            f"{target}; name its package there if you trust it"
-        )
-    found = get_object(target)
+    found = _allowed(target, "the layer", "isotrain.transforms")
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise ValueError(
             f"the layer must be a class of torch modules, and {target} is none; make it a subclass "
             "of torch.nn.Module"
         )
     return found
+
+
+def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a layer, those that name a class of `isotrain.geometry` made.
+
+    Raises:
+        ValueError: a part that is neither of `isotrain.geometry` nor of a package in
+            `ISOTRAIN_ALLOW`, or no class.
+
+    >>> target = "isotrain.geometry.assignment.Assignment"
+    >>> with_parts({"assign": {"_target_": target, "softness": 0.5}})["assign"].softness
+    0.5
+    """
+    made = {}
+    for name, value in arguments.items():
+        if isinstance(value, Mapping) and "_target_" in value:
+            part = _allowed(str(value["_target_"]), f"{name} of the layer", "isotrain.geometry")
+            if not isinstance(part, type):
+                raise ValueError(f"{name} of the layer must name a class, got {value['_target_']}")
+            value = part(**{key: x for key, x in value.items() if key != "_target_"})
+        made[name] = value
+    return made
+
+
+def _allowed(target: str, what: str, package: str) -> Any:
+    home, _, _ = target.rpartition(".")
+    is_ours = home.startswith(f"{package}.")
+    is_allowed_one = is_own(home) and not home.startswith("isotrain.")
+    if not (is_ours or is_allowed_one) or not is_allowed(target):
+        raise ValueError(
+            f"{what} must be one of {package}, or of a package in ISOTRAIN_ALLOW, got "
+            f"{target}; name its package there if you trust it"
+        )
+    return get_object(target)
 
 
 class IsotropyLayer(Module):
@@ -87,7 +113,7 @@ class IsotropyLayer(Module):
             raise ValueError(f"site must be pooled or tokens, got {site!r}")
         self.target, self.arguments = target, dict(arguments)
         self.width, self.site, self.left_out = width, site, tuple(left_out)
-        self.layer = layer_class(target)(width=width, **self.arguments).eval()
+        self.layer = layer_class(target)(width=width, **with_parts(self.arguments)).eval()
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The features with transformed sentence vectors, or transformed token states."""

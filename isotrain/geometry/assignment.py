@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
 from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
 
-Assign = Literal["kmeans", "spherical", "gmm"]
+Method = Literal["kmeans", "spherical", "gmm"]
+
+
+class Assignment:
+    """How embeddings are assigned to clusters.
+
+    Args:
+        method: kmeans | spherical (by cosine) | gmm (diagonal Gaussians, by likelihood).
+        softness: 0 = an embedding belongs to one cluster; above, to all by
+            softmax(−d/softness), d its squared distance to the centroid over the mean of those to
+            the own one (`memberships`).
+        n_iterations: rounds of k-means (or EM) at most per training step.
+
+    Raises:
+        ValueError: an illegal number or name.
+    """
+
+    @checked
+    def __init__(
+        self,
+        method: Method = "kmeans",
+        softness: Annotated[float, Bounds(least=0)] = 0.0,
+        n_iterations: Annotated[int, Bounds(1)] = 3,
+    ) -> None:
+        self.method, self.softness, self.n_iterations = method, softness, n_iterations
+
+
+KMEANS = Assignment()
 
 
 class Anchors(NamedTuple):
@@ -21,41 +49,39 @@ class Anchors(NamedTuple):
     variance_KD: Tensor  # of a mixture; [0, D] otherwise
     log_weight_K: Tensor  # of a mixture; [0] otherwise
     unit: Tensor  # the mean of what softness is relative to
-    assign: Assign
+    method: Method
 
 
 @torch.no_grad()
 def fit_anchors(
     x_ND: Tensor,
     n_clusters: int,
-    assign: Assign = "kmeans",
+    assign: Assignment = KMEANS,
     *,
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
-    n_iterations: int = 10,
-    soft: bool = True,
 ) -> tuple[Anchors, Tensor]:
     """The anchors of K clusters, and the cluster `[N]` of each row.
 
     k-means by Euclidean distance (`kmeans`), by cosine (`spherical`), or a mixture of Gaussians
     with diagonal covariances (`gmm`, which starts from k-means; a row belongs to the component
     most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster asks for
-    nothing: all rows are in it. Anchors that are not `soft` serve softness 0 alone.
+    nothing: all rows are in it. The anchors of softness 0 serve softness 0 alone.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     >>> fit_anchors(x, 2, generator=torch.Generator().manual_seed(0))[1].sum().item()
     2
     """
-    options = {"generator": generator, "init": init, "n_iterations": n_iterations}
+    options = {"generator": generator, "init": init, "n_iterations": assign.n_iterations}
     none_ZD = x_ND.new_zeros(0, x_ND.shape[1])
-    if assign == "gmm" and n_clusters > 1:
+    if assign.method == "gmm" and n_clusters > 1:
         mixture = fit_mixture(x_ND, n_clusters, **options)  # type: ignore[arg-type]
-        anchors = Anchors(*mixture, x_ND.new_ones(()), assign)
+        anchors = Anchors(*mixture, x_ND.new_ones(()), assign.method)
         return anchors, nearest(x_ND, anchors)
-    cluster = spherical_kmeans if assign == "spherical" and n_clusters > 1 else kmeans
+    cluster = spherical_kmeans if assign.method == "spherical" and n_clusters > 1 else kmeans
     found = cluster(x_ND, n_clusters, **options)  # type: ignore[arg-type]
-    anchors = Anchors(found.centroid_KD, none_ZD, none_ZD[:, 0], x_ND.new_ones(()), assign)
-    if not soft:
+    anchors = Anchors(found.centroid_KD, none_ZD, none_ZD[:, 0], x_ND.new_ones(()), assign.method)
+    if assign.softness == 0.0:
         return anchors, found.assignment_N
     energy_NK = _energy(x_ND, anchors)
     unit = energy_NK.gather(1, found.assignment_N[:, None]).mean()
@@ -72,9 +98,9 @@ def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:
     >>> nearest(torch.tensor([[0.9]]), anchors).tolist()
     [1]
     """
-    if anchors.assign == "gmm":
+    if anchors.method == "gmm":
         return _energy(x_ND.detach(), anchors).argmin(dim=1)
-    find = nearest_direction if anchors.assign == "spherical" else nearest_centroid
+    find = nearest_direction if anchors.method == "spherical" else nearest_centroid
     return find(x_ND.detach(), anchors.anchor_KD)
 
 
@@ -100,11 +126,11 @@ def memberships(x_ND: Tensor, anchors: Anchors, softness: float) -> Tensor:
 
 
 def _energy(x_ND: Tensor, anchors: Anchors) -> Tensor:
-    if anchors.assign == "gmm" and len(anchors.variance_KD):
+    if anchors.method == "gmm" and len(anchors.variance_KD):
         mixture = Mixture(anchors.anchor_KD, anchors.variance_KD, anchors.log_weight_K)
         return -log_joint(x_ND, mixture)
     anchor_KD = anchors.anchor_KD
-    if anchors.assign == "spherical" and len(anchor_KD) > 1:
+    if anchors.method == "spherical" and len(anchor_KD) > 1:
         unit_ND = torch.nn.functional.normalize(x_ND, dim=1)
         return 2.0 - 2.0 * unit_ND @ anchor_KD.T
     offset_D = anchor_KD.mean(dim=0)  # products lose digits far from the origin

@@ -68,7 +68,7 @@ def kmeans(
             previous_N, assignment_N = assignment_N, _nearest(centred_ND, centroid_KD)
             if torch.equal(previous_N, assignment_N):
                 break
-        count_K = torch.bincount(assignment_N, minlength=n_clusters)
+        count_K = torch.nn.functional.one_hot(assignment_N, n_clusters).sum(dim=0)
     return KMeans(centroid_KD + offset_D, assignment_N, count_K)
 
 

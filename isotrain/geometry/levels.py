@@ -28,11 +28,11 @@ def bulk_level(
     >>> share_R.tolist()
     [0.75]
     """
-    n_directions = int(direction_DR.detach().square().sum().round())
+    n_directions = direction_DR.detach().square().sum().round()
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
     left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
     freedom = len(centred_ND) - 1
-    bulk = left / max(1, centred_ND.shape[1] - n_directions)  # of Σ(x·v)²
+    bulk = left / (centred_ND.shape[1] - n_directions).clamp_min(1)  # of Σ(x·v)²
     kept_R = level * root(bulk / torch.where(spread_R > 0, spread_R, 1.0))
     kept_R = kept_R.clamp(max=1.0)
     share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
@@ -56,8 +56,8 @@ def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
     """
     n_components = max(0, basis_DS.shape[1] - 1)
     cap = math.floor(rho * (n_rows - 1) + 1e-9)
-    rank = int(basis_DS.square().sum().round())
-    kept_R = torch.arange(n_components, device=basis_DS.device) < min(cap, rank - 1)
+    most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: nothing waits
+    kept_R = torch.arange(n_components, device=basis_DS.device) < most
     return basis_DS[:, :n_components] * kept_R
 
 

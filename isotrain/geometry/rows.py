@@ -5,6 +5,7 @@ A = Q·B sequences, T tokens, D hidden, N rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -157,14 +158,28 @@ def has_scatter(x_ND: Tensor) -> bool:
     >>> has_scatter(torch.ones(9, 2)), has_scatter(torch.eye(2))
     (False, True)
     """
-    if len(x_ND) < 2:
-        return False
-    for rows_ND in (x_ND[:8], x_ND):  # a few rows nearly always settle it
-        low_D, high_D = torch.aminmax(rows_ND, dim=0)
-        largest = torch.maximum(high_D.abs().max(), low_D.abs().max())
-        if bool((high_D - low_D).max() > 8.0 * torch.finfo(x_ND.dtype).eps * largest):
-            return True
-    return False
+    return have_scatter([x_ND])[0]
+
+
+def have_scatter(clouds: Sequence[Tensor]) -> list[bool]:
+    """`has_scatter` of each cloud, with one wait for all of them.
+
+    >>> have_scatter([torch.ones(9, 2), torch.eye(2)])
+    [False, True]
+    """
+    found = [False] * len(clouds)
+    for n_first in (8, None):  # a few rows nearly always settle it
+        if unsettled := [g for g, x in enumerate(clouds) if len(x) > 1 and not found[g]]:
+            spread = torch.stack([_spreads(clouds[g][:n_first]) for g in unsettled]).tolist()
+            for g, is_spread in zip(unsettled, spread, strict=True):
+                found[g] = is_spread
+    return found
+
+
+def _spreads(x_ND: Tensor) -> Tensor:
+    low_D, high_D = torch.aminmax(x_ND, dim=0)
+    largest = torch.maximum(high_D.abs().max(), low_D.abs().max())
+    return (high_D - low_D).max() > 8.0 * torch.finfo(x_ND.dtype).eps * largest
 
 
 def check_shape(x: Shaped, min_rows: int = 2) -> None:

@@ -5,17 +5,50 @@ N rows, D dimensions, J spared directions.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.levels import root
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import rounding_of
 from isotrain.geometry.scatter import N_SLICES, class_scatter, label_classes
 
 N_BETWEEN = N_SLICES - 1  # between-class directions spared, at most
+
+
+class Protection:
+    """What of the embeddings is set aside first, and comes back at the end.
+
+    Args:
+        n_leading: leading directions of all embeddings, shrunk to the bulk level: what
+            fine-tuning has put there (a label) is not deleted.
+        labels: the between-class directions too (4 at most; scores are cut into five classes).
+        level: standard deviation of what comes back, in units of the bulk's.
+        scale: multiply results so that their rms distance from their mean is that of the input.
+
+    Raises:
+        ValueError: an illegal number.
+    """
+
+    @checked
+    def __init__(
+        self,
+        n_leading: Annotated[int, Bounds(0)] = 0,
+        labels: bool = False,
+        level: Annotated[float, Bounds(above=0)] = 1.0,
+        scale: bool = False,
+    ) -> None:
+        self.n_leading, self.labels, self.level, self.scale = n_leading, labels, level, scale
+
+    def n_directions(self) -> int:
+        """J, the most directions that are protected."""
+        return self.n_leading + N_BETWEEN * self.labels
+
+
+LEADING = Protection(n_leading=3)
 
 
 class Spared(NamedTuple):
@@ -45,7 +78,7 @@ def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> 
         columns.append(leading_directions(found.between_CD, N_BETWEEN))
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
     leading_DL = leading_directions(centred_ND, n_leading)
-    columns.append(leading_DL * bool(centred_ND.abs().amax() > rounding_of(x_ND)))
+    columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))
     return Spared(mean_D, torch.cat(columns, dim=1))
 
 
@@ -82,8 +115,7 @@ def kept_share(
     >>> kept_share(after_ND, torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [0.0]])).tolist()
     [0.5]
     """
-    n_spared = int(direction_DJ.square().sum().round())
-    n_left = max(1, after_ND.shape[1] - n_spared)
+    n_left = (after_ND.shape[1] - direction_DJ.square().sum().round()).clamp_min(1)
     centred_ND = after_ND - after_ND.mean(dim=0)
     varies = centred_ND.detach().abs().amax() > rounding_of(coordinate_NJ, after_ND)
     bulk = centred_ND.square().sum() / n_left

@@ -202,6 +202,7 @@ CAUSAL = "first token (causal: it sees nothing else)"
 
 SOURCES = {  # of isotropy layers and objectives, by the module of their target
     "cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
+    "protected_cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
     "iso_bn": "isotropic batch normalisation: Zhou et al. 2021",
     "simcse": "SimCSE: Gao et al. 2021",
     "dcl": "decoupled contrastive loss: Yeh et al. 2022",

@@ -19,8 +19,8 @@ def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, .
     A name has the leaf of each key and its value, joined by `_`; words of a key without a dot,
     such as `isotropy` or `site`, stand alone.
 
-    >>> grid_arms({"site": [["tokens"], ["layer_3"]], "isotropy.strength": [0.5]})[1]
-    ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.strength=0.5'))
+    >>> grid_arms({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
+    ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.removal.strength=0.5'))
     """
     arms = []
     for values in product(*grid.values()) if grid else ():
@@ -33,7 +33,9 @@ def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, .
 def grid_mistakes(grid: Any) -> list[str]:
     """What is wrong in a `grid`, and what to write instead."""
     if not isinstance(grid, dict) or not grid:
-        return ["grid must map keys to lists of values, such as isotropy.strength: [0.5, 1.0]"]
+        return [
+            "grid must map keys to lists of values, such as isotropy.removal.strength: [0.5, 1.0]"
+        ]
     mistakes = []
     for key, values in grid.items():
         if not isinstance(key, str) or not re.fullmatch(KEY, key):

@@ -1,69 +1,51 @@
-"""Cluster centring and removal of dominant directions, as one isotropy layer.
+"""Cluster centring and removal of dominant directions, as an isotropy layer.
 
 Mean, all-but-the-top, cluster mean and cluster PCA are this one class with other numbers: see
-the presets in `conf/isotropy/`. N rows, D width, K clusters, R directions, J spared directions.
+the presets in `conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import warnings
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.assignment import Assign
+from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
-from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
+from isotrain.geometry.cluster_removal import PROJECT, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
-from isotrain.geometry.spared import N_BETWEEN, fit_spared, without
 from isotrain.geometry.spherical import spherical_kmeans
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 
-Protect = Literal["none", "labels"]
+MOST_ITERATIONS = 100  # of k-means or EM, where statistics are frozen
 
 
 class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """Isotropy layer `[N, D] -> [N, D]`: cluster centring, then removal of directions.
 
-    `FittedTransform` says where the statistics come from: the batch, as published, or a queue;
-    `fit_cluster_pca` what they are.
+    Embeddings are assigned to K clusters; each subtracts the mean of its cluster and loses the
+    cluster's R dominant directions: y = (I − V_c·V_cᵀ)(x − m_c). `fit_cluster_pca` estimates,
+    `apply_cluster_pca` removes; `FittedTransform` says what the statistics are of: the batch, as
+    published, or a queue.
 
     Args:
         width: D.
         n_clusters: K; 1 = no clustering.
         n_components: R directions removed per cluster; 0 = centring only.
-        n_clipped: leading directions of all rows that are set aside first, shrunk to the bulk
-            level and given back last: what fine-tuning has put there (a label) is not deleted.
-        protect: none | labels: the between-class directions (4 at most; scores are cut into five
-            classes) are set aside so too. Training rows then come with their labels.
-        assign: kmeans | spherical (by cosine) | gmm (diagonal Gaussians, by likelihood).
-        softness: 0 = a row belongs to one cluster; above, to all by softmax(−d/softness), d the
-            squared distance over that of a row to its own cluster (`memberships`).
-        centre: none | global | cluster | shrink: what a row loses; shrink leaves the offset of its
-            cluster from the mean of all, cut to the bulk level.
-        directions: principal | random (a control: as many, drawn once from `seed`).
-        removal: project takes directions out | clip shrinks them to the bulk level.
-        level: standard deviation of what is shrunk to the bulk level, in units of the bulk's.
-        keep_scale: multiply results so that their rms distance from their mean is that of the rows.
-        strength: how far a row goes from what it was to the result, in [0, 1].
-        warmup_steps: steps (`observe` in training mode) over which strength rises from 0.
-        rho: a cluster of n_c rows loses at most floor(rho·(n_c − 1)) directions.
-        min_rows: smaller clusters borrow the statistics of all rows.
-        grad: detach | levels | full: what carries a gradient beside rows and means: nothing, bulk
-            levels and variances, or also directions (one [D, D] eigenproblem per cluster and step).
+        assign: how embeddings are assigned to clusters; k-means by default.
+        removal: what a cluster loses; its mean and leading directions, by default.
         stats: batch | queue | start, the source of training statistics.
         eval_stats: frozen | refit | batch.
-        queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
-        n_iterations: rounds of k-means (or EM) at most per training step; 100 where statistics are
-            frozen, 3 where the queue's centroids follow.
+        queue_rows: how many recent embeddings are kept (queue_rows·D·4 bytes).
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
 
     Raises:
-        ValueError: an illegal number or name, or options that contradict each other or would
-            change nothing.
+        ValueError: an illegal number or name.
         RuntimeError: frozen evaluation before `fit`.
 
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
@@ -74,6 +56,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """
 
     of_clusters = True
+    protects = False  # whether anything is set aside first
     warm_KD: Tensor
 
     @checked
@@ -82,142 +65,63 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         width: Annotated[int, Bounds(1)],
         n_clusters: Annotated[int, Bounds(1)] = 8,
         n_components: Annotated[int, Bounds(0)] = 3,
-        n_clipped: Annotated[int, Bounds(0)] = 0,
-        protect: Protect = "none",
-        assign: Assign = "kmeans",
-        softness: Annotated[float, Bounds(least=0)] = 0.0,
-        centre: Centre = "cluster",
-        directions: Directions = "principal",
-        removal: Removal = "project",
-        level: Annotated[float, Bounds(above=0)] = 1.0,
-        keep_scale: bool = False,
-        strength: Annotated[float, Bounds(least=0, most=1)] = 1.0,
-        warmup_steps: Annotated[int, Bounds(0)] = 0,
-        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
-        min_rows: Annotated[int, Bounds(1)] = 4,
-        grad: Grad = "detach",
+        assign: Assignment = KMEANS,
+        removal: Removal = PROJECT,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,
-        n_iterations: Annotated[int, Bounds(1)] = 3,
         seed: int = 0,
     ) -> None:
-        for name, number in (("n_components", n_components), ("n_clipped", n_clipped)):
-            if number >= width:
-                raise ValueError(f"{name} must be below width={width}, got {number}; lower {name}")
-        if protect == "labels" and eval_stats == "batch":
+        if n_components >= width:
             raise ValueError(
-                "protect=labels cannot go with eval_stats=batch: evaluation would read its own "
-                "labels; use eval_stats=frozen or refit"
+                f"n_components must be below width={width}, got {n_components}; lower n_components"
             )
-        clips = removal == "clip" and n_components > 0
-        shrinks = centre == "shrink" and n_clusters > 1
-        has_levels = clips or shrinks or n_clipped > 0 or protect == "labels"
-        cut = "removal=clip (with n_components above 0), n_clipped, protect=labels or centre=shrink"
-        has_directions = directions == "principal" and n_components > 0
-        # Options that would change nothing, and what they act on. What a preset has may rest, as in
-        # isotropy=gmm_pca with one cluster, or isotropy=clip without directions.
-        clusters = "several clusters: n_clusters above 1"
-        removed = "removed directions: n_components above 0"
-        idle = [
-            (f"level={level}", level != 1.0 and not has_levels, f"what is shrunk: {cut}"),
-            ("grad=levels", grad == "levels" and not has_levels, f"what is shrunk: {cut}"),
-            (
-                "grad=full",
-                grad == "full" and not has_directions,
-                "principal directions: directions=principal with n_components above 0",
-            ),
-            (
-                f"grad={grad}",
-                grad != "detach" and stats == "start",
-                "statistics that follow training: stats=queue or batch",
-            ),
-            ("directions=random", directions == "random" and n_components == 0, removed),
-            (f"rho={rho}", rho != 0.25 and n_components == 0, removed),
-            ("assign=spherical", assign == "spherical" and n_clusters == 1, clusters),
-            (f"softness={softness}", softness != 0 and n_clusters == 1, clusters),
-            (f"n_iterations={n_iterations}", n_iterations != 3 and n_clusters == 1, clusters),
-        ]
-        for option, is_idle, acts_on in idle:
-            if is_idle:
-                raise ValueError(
-                    f"{option} would change nothing here: it acts on {acts_on}; ask for that, or "
-                    "leave it out"
-                )
         if stats == "queue" and n_clusters > queue_rows:
             raise ValueError(
                 f"n_clusters={n_clusters} is more than the rows they are formed of, "
                 f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
             )
-        n_spared = n_clipped + N_BETWEEN * (protect == "labels")
-        n_mixture = n_clusters if assign == "gmm" and n_clusters > 1 else 0
+        n_mixture = n_clusters if assign.method == "gmm" and n_clusters > 1 else 0
         empty = ClusterPCAStats(
             torch.zeros(n_clusters, width),
             torch.zeros(n_clusters, width),
             torch.zeros(n_clusters, width, n_components),
             {},
             removed_KR=torch.ones(n_clusters, n_components),
-            spared_mean_D=torch.zeros(width),
-            spared_DJ=torch.zeros(width, n_spared),
-            kept_J=torch.ones(n_spared),
-            scale=torch.ones(()),
             variance_KD=torch.ones(n_mixture, width),
             log_weight_K=torch.zeros(n_mixture),
             unit=torch.ones(()),
             assign=assign,
-            softness=softness,
         )
-        super().__init__(width, empty, stats, eval_stats, queue_rows, protect == "labels")
-        self.n_clusters, self.n_components = n_clusters, n_components
-        self.n_clipped, self.assign, self.softness = n_clipped, assign, softness
-        self.centre, self.directions, self.removal = centre, directions, removal
-        self.level = level
-        self.keep_scale, self.strength, self.warmup_steps = keep_scale, strength, warmup_steps
-        self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
-        self.grad, self.seed = grad, seed
+        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        self.n_clusters, self.n_components, self.seed = n_clusters, n_components, seed
+        self.assign, self.removal = assign, removal
+        self.assign_frozen = Assignment(assign.method, assign.softness, MOST_ITERATIONS)
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
-        self.is_warm = False
-        self.n_steps = 0
+        self.is_warm, self.n_steps = False, 0
+        if idle := self._idle_options():
+            warnings.warn(f"{', '.join(idle)}: without effect in this layer", stacklevel=4)
 
     def estimate(
-        self,
-        rows_ND: Tensor,
-        to_freeze: bool = False,
-        labels_N: Tensor | None = None,
-        n_own: int | None = None,
+        self, rows_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
     ) -> ClusterPCAStats:
-        """Clusters and their statistics; frozen ones, under `stats="batch"`, cap as batches did."""
-        as_batches = to_freeze and self.stats == "batch"
+        """Clusters, their means and dominant directions."""
         return fit_cluster_pca(
             rows_ND,
             self.n_clusters,
             self.n_components,
-            n_clipped=self.n_clipped,
-            labels_N=labels_N,
-            assign=self.assign,
-            softness=self.softness,
-            centre=self.centre,
-            directions=self.directions,
-            removal=self.removal,
-            level=self.level,
-            keep_scale=self.keep_scale,
-            rho=self.rho,
-            min_rows=self.min_rows,
-            grad="detach" if to_freeze else self.grad,
-            effective_rows=(self.queue.batch_rows if as_batches else 0) or None,
-            generator=torch.Generator().manual_seed(self.seed),
-            init=self.warm_KD.to(rows_ND.dtype) if self.is_warm else None,
-            n_iterations=100 if to_freeze else self.n_iterations,
-            exact=to_freeze,
+            self.assign_frozen if to_freeze else self.assign,
+            self.removal,
+            **self.start_of(rows_ND, to_freeze),
             n_own=n_own,
         )
 
     def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
-        """Rows without the mean and the dominant directions of their cluster."""
+        """Embeddings without the mean and the dominant directions of their cluster."""
         known = are_last and stats.assignment_N is not None
         own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
         result_ND = apply_cluster_pca(rows_ND, stats, own_N)
-        strength = self.strength_now()
+        strength: float = self.strength_now()
         if strength == 1.0:
             return result_ND
         return rows_ND + strength * (result_ND - rows_ND)
@@ -225,28 +129,34 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def strength_now(self) -> float:
         """The strength at this step: it rises linearly over the warm-up."""
-        if self.warmup_steps == 0:
-            return self.strength
-        return self.strength * min(1.0, self.n_steps / self.warmup_steps)
+        strength, n_warm = self.removal.strength, self.removal.warmup_steps
+        return strength * min(1.0, self.n_steps / n_warm) if n_warm else strength
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
-        """Push rows into the queue; in training mode that is a step of the warm-up."""
+        """Push embeddings into the queue; in training mode that is a step of the warm-up."""
         super().observe(x_ND, labels_N)
         self.n_steps += self.training
 
     def follow(self, rows_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Move the centroids that k-means starts from, of rows without what is set aside."""
+        """Move the centroids that k-means starts from."""
         if self.n_clusters == 1:
             return
-        if self.n_clipped or labels_M is not None:
-            spared = fit_spared(rows_MD, self.n_clipped, labels_M)
-            rows_MD = without(rows_MD, spared)
         generator = torch.Generator().manual_seed(self.seed)
         warm_KD = self.warm_KD.to(rows_MD.dtype) if self.is_warm else None
-        find = spherical_kmeans if self.assign == "spherical" else kmeans
+        find = spherical_kmeans if self.assign.method == "spherical" else kmeans
         found = find(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
         self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
         self.is_warm = True
+
+    def start_of(self, rows_ND: Tensor, to_freeze: bool) -> dict[str, Any]:
+        """Where an estimate starts; frozen statistics of batches have the caps of batches."""
+        as_batches = to_freeze and self.stats == "batch"
+        return {
+            "effective_rows": (self.queue.batch_rows if as_batches else 0) or None,
+            "generator": torch.Generator().manual_seed(self.seed),
+            "init": self.warm_KD.to(rows_ND.dtype) if self.is_warm else None,
+            "exact": to_freeze,
+        }
 
     def get_extra_state(self) -> Tensor:
         """Whether there are centroids to start from, and the steps made, for a checkpoint."""
@@ -256,3 +166,28 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         """What a checkpoint says of them."""
         is_warm, self.n_steps = state.tolist()
         self.is_warm = bool(is_warm)
+
+    def _idle_options(self) -> list[str]:
+        """Options that act on nothing here: on clusters of one, or on directions of none."""
+        alone, r = self.n_clusters == 1, self.removal
+        removes = self.n_components > 0
+        shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)
+        principal = removes and r.directions == "principal"
+        follows = (
+            self.stats != "start"
+            and {
+                "detach": True,
+                "levels": shrinks or self.protects,
+                "full": principal,
+            }[r.grad]
+        )
+        idle = {
+            "assign.method": alone and self.assign.method == "spherical",
+            "assign.softness": alone and self.assign.softness > 0,
+            "assign.n_iterations": alone and self.assign.n_iterations != KMEANS.n_iterations,
+            "removal.directions": not removes and r.directions == "random",
+            "removal.rho": not removes and r.rho != PROJECT.rho,
+            "removal.level": not shrinks and r.level != PROJECT.level,
+            "removal.grad": not follows and r.grad != PROJECT.grad,
+        }
+        return [name for name, is_idle in idle.items() if is_idle]

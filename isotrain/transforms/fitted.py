@@ -112,11 +112,18 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
         self.queue = RowQueue(queue_rows, width, has_labels=reads_labels)
         self._empty = empty
-        self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]
-        for name in self._names:
-            self.register_buffer(name, getattr(empty, name))
+        self._names: list[str] = []
+        self.add_statistics(**empty._asdict())
         self.register_buffer("is_fitted", torch.tensor(False))
         self._n_forward = 0  # rows of the largest training batch since the last `observe`
+
+    def add_statistics(self, **empty: Any) -> None:
+        """Statistics that `fit` is to freeze, zeros so far: each tensor becomes a buffer."""
+        self._empty = self._empty._replace(**empty)  # type: ignore[attr-defined]
+        for name, x in empty.items():
+            if isinstance(x, Tensor):
+                self._names.append(name)
+                self.register_buffer(name, x)
 
     @abstractmethod
     def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> S:

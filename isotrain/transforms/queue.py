@@ -77,7 +77,8 @@ class RowQueue(nn.Module):
         self.rows_MD[slots_N] = x_ND[chosen_N]
         if self.labels_M is not None and labels_N is not None:
             if self.labels_M.is_floating_point() != labels_N.is_floating_point():
-                self.labels_M = self.labels_M.to(labels_N.dtype)
+                with torch.inference_mode(False):  # an evaluation may be the first to tell
+                    self.labels_M = self.labels_M.to(labels_N.dtype)
             self.labels_M[slots_N] = labels_N[chosen_N].to(self.labels_M.dtype)
         self.next_slot = (self.next_slot + n_chosen) % capacity
         self.n_filled = min(capacity, self.n_filled + n_chosen)

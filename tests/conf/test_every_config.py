@@ -111,7 +111,7 @@ def test_each_file_composes_names_what_is_allowed_and_passes_the_check(with_opti
     elif group != "experiment":
         raw = OmegaConf.load(CONF / f"{name}.yaml")
         base = next((d for d in raw.get("defaults", []) if d != "_self_"), option)
-        origin = OmegaConf.load(CONF / group / f"{base}.yaml")
+        origin = raw if "_target_" in raw else OmegaConf.load(CONF / group / f"{base}.yaml")
         assert cfg[group]["_target_"] == origin["_target_"]
 
 
@@ -123,6 +123,15 @@ def component(cfg, name):
 
 
 BOUND = [name for name in OPTIONS if name.split("/")[0] not in ("experiment", "trainer")]
+
+
+def of_file(value):
+    """A default or a value of a file: lists as tuples, a part as its arguments."""
+    if type(value).__module__.startswith("isotrain.geometry."):
+        return vars(value)
+    if isinstance(value, dict):
+        return {key: of_file(x) for key, x in value.items() if key != "_target_"}
+    return tuple(value) if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("name", BOUND)
@@ -147,12 +156,15 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
         key
         for key in keys
         if parameters[key].default is not inspect.Parameter.empty
-        and parameters[key].default
-        != (tuple(node[key]) if isinstance(node[key], list) else node[key])
+        and of_file(parameters[key].default) != of_file(node[key])
     }
+    for part in (node[key] for key in keys):
+        if isinstance(part, dict) and "_target_" in part:
+            named = set(inspect.signature(get_object(part["_target_"])).parameters)
+            assert set(part) - {"_target_"} == named
     raw = OmegaConf.load(CONF / f"{name}.yaml")
     if "defaults" in raw:  # a preset: it differs in what it says, and in nothing else
-        assert differing
+        assert differing or "_target_" in raw
         assert differing <= set(raw)
     else:
         assert differing == PRESETS.get(name, set())

@@ -599,7 +599,7 @@ def test_junk_raises_nothing(text, multirun):
 
 @given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++"]), JUNK, st.booleans())
 @settings(max_examples=40)
-@example("isotropy.rho", "", "x", False)
+@example("isotropy.removal.rho", "", "x", False)
 def test_junk_as_a_value_raises_nothing(key, prefix, text, multirun):
     found = mistakes(f"{prefix}{key}={text}", base=FULL, multirun=multirun)
     assert all(mistake.strip() for mistake in found)

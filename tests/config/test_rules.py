@@ -18,6 +18,7 @@ from omegaconf import OmegaConf, open_dict
 from isotrain.config.any_root import missing_keys
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.rules import BOUNDS, check, mistakes_in
+from isotrain.geometry.cluster_removal import Removal
 from isotrain.transforms.cluster_pca import ClusterPCA
 
 BASE = ("encoder=tiny", "source=demo")
@@ -77,8 +78,8 @@ def told(cfg, batch, k, min_rows, rho, n_components, form):
         cfg,
         data__batch_size=batch,
         isotropy__n_clusters=k,
-        isotropy__min_rows=min_rows,
-        isotropy__rho=rho,
+        isotropy__removal__min_rows=min_rows,
+        isotropy__removal__rho=rho,
         isotropy__n_components=n_components,
         task__form=form,
     )
@@ -145,11 +146,11 @@ def test_a_small_batch_is_fine_where_the_rows_are_not_its_pooled_vectors(overrid
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ("isotropy.rho=0", "rho"),
-        ("isotropy.rho=half", "isotropy.rho must be float"),
+        ("isotropy.removal.rho=0", "rho"),
+        ("isotropy.removal.rho=half", "isotropy.removal.rho must be float"),
         ("isotropy.n_clusters=0", "n_clusters"),
         ("isotropy.n_clusters=two", "isotropy.n_clusters must be int"),
-        ("isotropy.min_rows=few", "isotropy.min_rows must be int"),
+        ("isotropy.removal.min_rows=few", "isotropy.removal.min_rows must be int"),
         ("isotropy.n_components=null", "isotropy.n_components must be int"),
     ],
 )
@@ -159,14 +160,14 @@ def test_wrong_sizes_of_a_layer_of_batch_statistics_are_told(change, word):
     assert word in found[0]
 
 
-@pytest.mark.parametrize("key", ["rho", "min_rows", "n_components"])
+@pytest.mark.parametrize("key", ["removal.rho", "removal.min_rows", "removal", "n_components"])
 def test_a_layer_of_batch_statistics_may_leave_keys_to_their_defaults(key):
     """KeyError; these arguments have defaults."""
     assert mistakes("isotropy=published", f"~isotropy.{key}") == []
 
 
 OF_PARTS = {
-    **{f"isotropy.{key}": 1 for key in ("n_clusters", "min_rows", "n_iterations")},
+    **{f"isotropy.{key}": 1 for key in ("n_clusters", "removal.min_rows", "assign.n_iterations")},
     **{"isotropy.queue_rows": 2, "isotropy.n_components": 0, "task.head_dropout": 0},
     **{f"encoder.{key}": 1 for key in ("width", "n_blocks", "n_heads")},
     **{"encoder.dropout": 0, "task.max_length": 3},
@@ -192,9 +193,9 @@ def test_a_share_that_must_leave_something_is_below_one(key, task):
 
 
 def test_a_share_is_one_at_most():
-    assert mistakes("isotropy=cluster_pca", "isotropy.rho=1") == []
-    told = ["isotropy.rho must be at most 1, got 1.5"]
-    assert mistakes("isotropy=cluster_pca", "isotropy.rho=1.5") == told
+    assert mistakes("isotropy=cluster_pca", "isotropy.removal.rho=1") == []
+    told = ["isotropy.removal.rho must be at most 1, got 1.5"]
+    assert mistakes("isotropy=cluster_pca", "isotropy.removal.rho=1.5") == told
 
 
 @pytest.mark.parametrize(
@@ -208,10 +209,10 @@ def test_a_share_is_one_at_most():
     ],
 )
 def test_a_share_of_directions_is_above_zero_as_the_layer_says_itself(rho, told):
-    found = mistakes("isotropy=cluster_pca", f"isotropy.rho={rho}")
-    assert found == ([f"isotropy.rho must be {told}"] if told else [])
+    found = mistakes("isotropy=cluster_pca", f"isotropy.removal.rho={rho}")
+    assert found == ([f"isotropy.removal.rho must be {told}"] if told else [])
     if not told:
-        ClusterPCA(width=8, rho=float(rho))
+        ClusterPCA(width=8, removal=Removal(rho=float(rho)))
 
 
 OWN = """
@@ -253,7 +254,7 @@ def test_bounds_and_rules_are_those_of_the_layer_that_is_chosen(own):
 
 
 def test_a_layer_that_inherits_keeps_the_rules(own):
-    assert own("Turned", rho=0.0) == ["isotropy.rho must be above 0, got 0.0"]
+    assert own("Turned", n_clusters=0) == ["isotropy.n_clusters must be at least 1, got 0"]
     (mistake,) = own("Turned", stats="batch")
     assert "over isotropy.n_clusters=8 leaves 0.5 rows a cluster" in mistake
     assert own("Fixed") == []

@@ -31,7 +31,7 @@ from tests.parts import WITHOUT_LOSS
         ),
         (
             ("objective=[simcse]", "isotropy=protect_labels"),
-            "isotropy.protect=labels reads labels, and the training rows of task={} have none",
+            "isotropy.protect.labels=true reads labels, and the training rows of task={} have none",
         ),
         *(
             (

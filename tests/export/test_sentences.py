@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrain.export import sentence_folder
 from isotrain.export.command import main
-from isotrain.export.sentence_module import IsotropyLayer, layer_class
+from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
 
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
 CLUSTERS = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "isotropy.n_components=1")
@@ -139,6 +139,19 @@ def test_only_classes_of_layers_may_be_named_and_none_is_called(
     else:
         with pytest.raises(ValueError, match=told):
             layer_class(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("subprocess.Popen", "assign of the layer must be one of isotrain.geometry"),
+        ("isotrain.transforms.zca.ZCA", "assign of the layer must be one of isotrain.geometry"),
+        ("isotrain.geometry.kmeans.kmeans", "assign of the layer must name a class"),
+    ],
+)
+def test_a_part_of_a_layer_is_a_class_of_geometry(target, told):
+    with pytest.raises(ValueError, match=told):
+        with_parts({"n_clusters": 2, "assign": {"_target_": target, "args": ["true"]}})
 
 
 def test_a_folder_cannot_name_what_is_no_layer(written):

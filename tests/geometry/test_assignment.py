@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from isotrain.geometry.assignment import Anchors, fit_anchors, memberships, nearest
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.assignment import Anchors, memberships, nearest
+from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture
 from isotrain.geometry.spherical import spherical_kmeans
-from isotrain.transforms.cluster_pca import ClusterPCA
+from tests.cluster_parts import anchors_with, fit_with, layer_with
 
 light = settings(max_examples=15)
 over_ways = pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
@@ -33,7 +33,7 @@ def blobs(n=90, d=5, k=3, seed=0, spread=1.0, dtype=torch.float64):
 
 
 def anchors_of(x, k, assign, seed=0, **options):
-    return fit_anchors(x, k, assign, generator=seeded(seed), **options)
+    return anchors_with(x, k, assign, generator=seeded(seed), **options)
 
 
 def slow_energies(x, anchors):
@@ -41,11 +41,11 @@ def slow_energies(x, anchors):
     energy = np.empty((len(x), len(anchors.anchor_KD)))
     for i, row in enumerate(x.double().numpy()):
         for k, anchor in enumerate(anchors.anchor_KD.double().numpy()):
-            if anchors.assign == "gmm":
+            if anchors.method == "gmm":
                 variance = anchors.variance_KD[k].double().numpy()
                 density = ((row - anchor) ** 2 / variance + np.log(2 * np.pi * variance)).sum()
                 energy[i, k] = 0.5 * density - float(anchors.log_weight_K[k])
-            elif anchors.assign == "spherical":
+            elif anchors.method == "spherical":
                 energy[i, k] = ((row / np.linalg.norm(row) - anchor) ** 2).sum()
             else:
                 energy[i, k] = ((row - anchor) ** 2).sum()
@@ -74,7 +74,7 @@ def test_anchors_are_those_of_the_way_that_is_named(assign, dtype):
         energy = slow_energies(x, anchors)
         own = energy[np.arange(len(x)), owner.numpy()].mean()
         assert float(anchors.unit) == pytest.approx(own, rel=1e-4)
-    assert anchors.assign == assign
+    assert anchors.method == assign
     assert anchors.anchor_KD.dtype == dtype
 
 
@@ -116,7 +116,7 @@ def test_softness_is_relative_also_to_a_small_scatter(scale):
 @over_ways
 def test_one_cluster_holds_all_rows_and_draws_nothing(assign):
     x = blobs()
-    anchors, owner = fit_anchors(x, 1, assign)
+    anchors, owner = anchors_with(x, 1, assign)
     assert owner.tolist() == [0] * len(x)
     torch.testing.assert_close(anchors.anchor_KD[0], x.mean(dim=0))
     assert memberships(x, anchors, 0.7).tolist() == [[1.0]] * len(x)
@@ -214,7 +214,7 @@ def test_results_do_not_jump_where_the_nearest_anchor_changes(assign):
     largest = {}
     for softness in (0.0, 0.5):
         options = {"assign": assign, "softness": softness}
-        stats = fit_cluster_pca(x, 3, 1, generator=seeded(0), **options)
+        stats = fit_with(x, 3, 1, generator=seeded(0), **options)
         anchors = Anchors(*stats[:1], stats.variance_KD, stats.log_weight_K, stats.unit, assign)
         for n in (2001, 20001):
             path = torch.lerp(x[0], x[1], torch.linspace(0.0, 1.0, n).double()[:, None])
@@ -242,7 +242,7 @@ def test_memberships_pass_gradcheck(assign):
 @over_ways
 @pytest.mark.parametrize("removal", ["project", "clip"])
 def test_a_soft_frozen_layer_passes_gradcheck(assign, removal):
-    layer = ClusterPCA(
+    layer = layer_with(
         3, 3, 1, assign=assign, softness=2.0, removal=removal, n_clipped=1, queue_rows=512
     ).double()
     layer.fit(blobs(40, 3))
@@ -258,10 +258,10 @@ def test_a_soft_frozen_layer_passes_gradcheck(assign, removal):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_frozen_evaluation_uses_the_anchors_of_the_fit(assign, softness, dtype):
     x, new = blobs(dtype=dtype), blobs(30, seed=4, dtype=dtype)
-    layer = ClusterPCA(5, 3, 1, assign=assign, softness=softness, queue_rows=1024).to(dtype)
+    layer = layer_with(5, 3, 1, assign=assign, softness=softness, queue_rows=1024).to(dtype)
     layer.observe(x)
     layer.fit()
-    stats = fit_cluster_pca(
+    stats = fit_with(
         x,
         3,
         1,
@@ -273,7 +273,7 @@ def test_frozen_evaluation_uses_the_anchors_of_the_fit(assign, softness, dtype):
     )
     assert torch.equal(layer.anchor_KD, stats.anchor_KD)
     torch.testing.assert_close(layer.eval()(new), apply_cluster_pca(new, stats))
-    other = ClusterPCA(5, 3, 1, assign=assign, softness=softness, queue_rows=1024, seed=5)
+    other = layer_with(5, 3, 1, assign=assign, softness=softness, queue_rows=1024, seed=5)
     other.to(dtype).load_state_dict(layer.state_dict(), strict=True)
     assert torch.equal(other.eval()(new), layer(new))
     assert torch.equal(other.train()(new), layer.train()(new))
@@ -283,7 +283,7 @@ def test_frozen_evaluation_uses_the_anchors_of_the_fit(assign, softness, dtype):
 @over_ways
 def test_the_known_cluster_of_a_fitted_row_is_the_one_found_again(assign):
     x = blobs(120, 6, 4, spread=2.0)
-    stats = fit_cluster_pca(x, 4, 2, assign=assign, generator=seeded(0))
+    stats = fit_with(x, 4, 2, assign=assign, generator=seeded(0))
     known = apply_cluster_pca(x, stats, stats.assignment_N)
     torch.testing.assert_close(apply_cluster_pca(x, stats), known, atol=1e-10, rtol=0)
     loop = torch.empty_like(x)
@@ -303,15 +303,15 @@ def test_the_ways_do_not_agree_with_each_other():
     x = length[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)
     x = x + 0.05 * torch.randn(40, 2, generator=seeded(0), dtype=torch.float64)
     init = x[[0, 3]]
-    by_cosine = fit_anchors(x, 2, "spherical", init=init)[1]
+    by_cosine = anchors_with(x, 2, "spherical", init=init)[1]
     assert by_cosine.tolist() == [0, 0, 1, 1] * 10
-    by_distance = fit_anchors(x, 2, "kmeans", init=init)[1]
+    by_distance = anchors_with(x, 2, "kmeans", init=init)[1]
     assert by_distance.tolist() != by_cosine.tolist()
     # One tight blob inside a wide one: the mixture tells them apart, a centroid cannot.
     tight = 0.05 * torch.randn(200, 2, generator=seeded(1), dtype=torch.float64)
     broad = 3.0 * torch.randn(200, 2, generator=seeded(2), dtype=torch.float64) + 1.0
     both = torch.cat([tight, broad])
-    by_likelihood, owner = fit_anchors(both, 2, "gmm", init=both[[0, 300]], n_iterations=200)
+    by_likelihood, owner = anchors_with(both, 2, "gmm", init=both[[0, 300]], n_iterations=200)
     right = (owner[:200] == owner[0]).sum() + (owner[200:] != owner[0]).sum()
     assert int(right) > 390
     assert float(by_likelihood.variance_KD.max() / by_likelihood.variance_KD.min()) > 100

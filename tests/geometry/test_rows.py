@@ -5,7 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.rows import check_cloud, hash_ids, put_rows, row_ids
+from isotrain.geometry.rows import (
+    check_cloud,
+    has_scatter,
+    hash_ids,
+    have_scatter,
+    put_rows,
+    row_ids,
+)
 
 light = settings(max_examples=25)
 WORD = (1 << 64) - 1
@@ -126,3 +133,13 @@ def test_check_cloud_refuses_other_shapes_and_too_few_rows():
         check_cloud(torch.zeros(2, 3, 4))
     with pytest.raises(ValueError, match="at least 5 rows, got 4"):
         check_cloud(torch.zeros(4, 2), min_rows=5)
+
+
+def test_scatter_is_found_in_each_cloud_beside_the_others():
+    late = torch.ones(12, 3)
+    late[11, 2] = 2.0  # past the few rows that are looked at first
+    clouds = [torch.ones(9, 3), torch.eye(3), late, torch.eye(3)[:1], torch.zeros(0, 3)]
+    clouds += [1e3 + 1e-6 * torch.eye(3)]  # rounding
+    assert have_scatter(clouds) == [False, True, True, False, False, False]
+    assert [has_scatter(x) for x in clouds] == have_scatter(clouds)
+    assert have_scatter([]) == []

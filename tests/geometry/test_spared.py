@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, kept_share, spared_coordinates
 from isotrain.geometry.spherical import spherical_kmeans
+from tests.cluster_parts import fit_with
 
 light = settings(max_examples=25)
 
@@ -270,7 +271,7 @@ def test_what_is_spared_comes_back_whatever_is_removed(
 ):
     """Along each spared direction a row is `kept` times as far from the mean as it was."""
     x, labels = classes(3, n=60, d=9, seed=seed)
-    stats = fit_cluster_pca(
+    stats = fit_with(
         x,
         k,
         r,
@@ -298,15 +299,15 @@ def test_a_cloud_on_one_spared_axis_is_not_deleted(dtype):
     """Nothing else varies, so all is kept."""
     axis = torch.randn(6, generator=seeded(0), dtype=dtype)
     x = (2.0 * (torch.arange(40) % 2)[:, None].to(dtype) - 1.0) * axis
-    y = apply_cluster_pca(x, fit_cluster_pca(x, 1, 1, n_clipped=1))
+    y = apply_cluster_pca(x, fit_with(x, 1, 1, n_clipped=1))
     torch.testing.assert_close(y, x)
 
 
 def test_the_class_axis_survives_clusters_that_follow_other_directions():
     """Spherical clusters of the rest, three directions each: the class means stay apart."""
     x, labels = classes(2, n=200)
-    plain = apply_cluster_pca(x, fit_cluster_pca(x, 4, 3, assign="spherical", generator=seeded(0)))
-    stats = fit_cluster_pca(x, 4, 3, labels_N=labels, assign="spherical", generator=seeded(0))
+    plain = apply_cluster_pca(x, fit_with(x, 4, 3, assign="spherical", generator=seeded(0)))
+    stats = fit_with(x, 4, 3, labels_N=labels, assign="spherical", generator=seeded(0))
     y = apply_cluster_pca(x, stats)
     axis = stats.spared_DJ[:, 0]
     gaps = [float(((z[labels == 0].mean(0) - z[labels == 1].mean(0)) @ axis).abs()) for z in (x, y)]

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from isotrain.geometry.spared import Protection
 from isotrain.plugins.fit_layers import FitLayersCallback
 from isotrain.plugins.hidden_states import backbone_of
 from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from isotrain.transforms.zca import ZCA
 from tests.processes import on_ranks
 
@@ -26,8 +28,8 @@ def begun(model, n_gpu=0):
 
 @pytest.mark.parametrize("call", ["places", "names", "none"])
 def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
-    protect = "none" if call == "none" else "labels"
-    layer = ClusterPCA(4, n_clusters=1, n_components=1, protect=protect)
+    protect = Protection(n_leading=1, labels=call != "none")
+    layer = ProtectedClusterPCA(4, n_clusters=1, n_components=1, protect=protect)
     callback = begun(nn.Sequential(layer))
     x, labels = torch.randn(12, 4), torch.arange(12) % 2
     if call == "places":

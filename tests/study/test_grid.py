@@ -29,7 +29,7 @@ def test_the_product_with_the_last_key_changing_first():
         {
             "isotropy": ["cluster_pca"],
             "site": [["pooled"], ["tokens", "layer_3"]],
-            "isotropy.strength": [0.5, 1.0],
+            "isotropy.removal.strength": [0.5, 1.0],
         }
     )
     assert [name for name, _ in arms] == [
@@ -41,7 +41,7 @@ def test_the_product_with_the_last_key_changing_first():
     assert arms[2][1] == (
         "isotropy=cluster_pca",
         "site=[tokens,layer_3]",
-        "isotropy.strength=0.5",
+        "isotropy.removal.strength=0.5",
     )
 
 
@@ -52,7 +52,7 @@ def test_the_product_with_the_last_key_changing_first():
         ("optimizer.lr", 2e-5, "lr_2e_05"),
         ("sync", False, "sync_false"),
         ("isotropy.queue_rows", None, "queue_rows_null"),
-        ("+isotropy.softness", 1, "softness_1"),
+        ("+isotropy.assign.softness", 1, "softness_1"),
         ("objective", [], "objective_none"),
         ("encoder.name", "a/b-c", "name_a_b_c"),
         ("rows", "no_special", "no_special"),
@@ -109,12 +109,16 @@ def test_a_study_with_a_grid_is_planned(tmp_path):
         "grid:\n"
         "  isotropy: [cluster_pca]\n"
         "  site: [[pooled], [layer_1]]\n"
-        "  isotropy.strength: [0.5, 1.0]\n"
+        "  isotropy.removal.strength: [0.5, 1.0]\n"
         "baseline: none\nseeds: [0]\n"
     )
     study = load_study(str(file))
     assert list(study.arms)[:2] == ["none", "cluster_pca_pooled_strength_0.5"]
-    found = {(tuple(job.cfg.site), job.cfg.isotropy.get("strength")) for job in plan_jobs(study)}
+
+    def strength(layer):
+        return layer.removal.strength if "removal" in layer else None
+
+    found = {(tuple(job.cfg.site), strength(job.cfg.isotropy)) for job in plan_jobs(study)}
     expected = {(("pooled",), None)}
     expected |= {((s,), k) for s in ("pooled", "layer_1") for k in (0.5, 1.0)}
     assert found == expected

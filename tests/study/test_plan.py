@@ -89,7 +89,7 @@ def test_refusals_say_which_runs(changes, said):
 def test_mistakes_of_all_runs_are_told_at_once_and_once():
     wrong = Study(**{**vars(STUDY), "overrides": ("sede=1",), "tasks": {"rte": ("task=rt",)}})
     with pytest.raises(StudyError) as told:
-        plan_jobs(wrong, ["threads=null", "isotropy.rho=2.5e"])
+        plan_jobs(wrong, ["threads=null", "isotropy.removal.rho=2.5e"])
     lines = str(told.value).splitlines()
     assert len(lines) == len(set(lines)) >= 4
     assert sum("no key sede" in line for line in lines) == 1

@@ -22,6 +22,7 @@ from isotrain.training.module import FineTuning
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
 REFIT = (*LAYER, "isotropy.eval_stats=refit")
+PROTECTED = ("isotropy=protect_labels", "isotropy.protect.level=1.0", *LAYER[1:])
 QUIET = ("metric=[isoscore]", "monitor.max_rows=64")
 
 
@@ -214,7 +215,7 @@ def test_without_statistics_no_batch_is_read(built):
 
 @pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
 def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
-    options = ("isotropy.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
+    options = ("isotropy.removal.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
     more = ("trainer.accumulate_grad_batches=2", "trainer.max_steps=5")
     interval = "trainer.val_check_interval=2"
     experiment = built("task=rte", *LAYER, *QUIET, *options, *more, interval)
@@ -243,9 +244,9 @@ def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, pooling):
     """By the row number of the data set, in training, in the queue and in the fit."""
-    overrides = ("isotropy.protect=labels", f"isotropy.eval_stats={eval_stats}")
+    overrides = (f"isotropy.eval_stats={eval_stats}",)
     more = ("trainer.max_steps=3", "data.batch_size=20", "+trainer.limit_val_batches=1")
-    experiment = built("task=wic", *LAYER, *QUIET, *overrides, *more, f"pooling={pooling}")
+    experiment = built("task=wic", *PROTECTED, *QUIET, *overrides, *more, f"pooling={pooling}")
     gold = torch.tensor([e.label for e in experiment.data.examples["train"]])
     model = experiment.module.model
     layer = model.transforms["pooled"]
@@ -299,9 +300,9 @@ def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, poo
 )
 def test_what_is_spared_is_the_axis_of_the_classes(built, eval_stats, rare):
     """Also of a class that quantiles would merge with the other one."""
-    overrides = ("isotropy.protect=labels", f"isotropy.eval_stats={eval_stats}")
+    overrides = (f"isotropy.eval_stats={eval_stats}",)
     more = ("training.prefill_batches=12", "isotropy.queue_rows=1024")
-    experiment = built("task=wic", *LAYER, *QUIET, *overrides, *more)
+    experiment = built("task=wic", *PROTECTED, *QUIET, *overrides, *more)
     if rare:
         experiment.data.examples["train"] = [
             replace(example, label=int(number % 12 > 0))
@@ -339,10 +340,9 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     overrides = (
         *small,
         *QUIET,
-        *LAYER,
+        *PROTECTED,
         "task=wic",
-        "isotropy.protect=labels",
-        "isotropy.warmup_steps=16",
+        "isotropy.removal.warmup_steps=16",
         f"isotropy.eval_stats={eval_stats}",
         "trainer.max_epochs=2",
         "trainer.val_check_interval=5",

@@ -19,8 +19,8 @@ from isotrain.transforms.cluster_pca import (
     ClusterPCA,
     ClusterPCAStats,
     apply_cluster_pca,
-    fit_cluster_pca,
 )
+from tests.cluster_parts import fit_with, layer_with
 
 light = settings(max_examples=25)
 
@@ -81,7 +81,7 @@ def snapshot(layer):
 
 def fitted(x, **options):
     # a queue that takes all rows in one push
-    layer = ClusterPCA(x.shape[1], **{"queue_rows": 8 * max(2, len(x)), **options}).to(x.dtype)
+    layer = layer_with(x.shape[1], **{"queue_rows": 8 * max(2, len(x)), **options}).to(x.dtype)
     layer.observe(x)
     layer.fit()
     return layer.eval()
@@ -151,14 +151,14 @@ def test_float32_is_close_to_float64_with_a_large_mean(mean):
 def test_a_cluster_loses_at_most_floor_rho_n_minus_one(rho):
     for n in (4, 5, 8, 9, 13, 32, 33):
         x = cloud(n, 48, seed=n)
-        stats = fit_cluster_pca(x, 1, 12, rho=rho)
+        stats = fit_with(x, 1, 12, rho=rho)
         assert n_removed(stats) == [min(12, math.floor(rho * (n - 1)))], n
 
 
 @pytest.mark.parametrize(("rho", "n", "expected"), [(0.7, 91, 63), (0.29, 101, 29)])
 def test_the_cap_is_not_a_victim_of_binary_fractions(rho, n, expected):
     x = torch.randn(n, 128, generator=seeded(n), dtype=torch.float64)
-    stats = fit_cluster_pca(x, 1, 80, rho=rho)
+    stats = fit_with(x, 1, 80, rho=rho)
     # 0.7 · 90 = 63 and 0.29 · 100 = 29, though the float products fall just below.
     assert n_removed(stats) == [expected]
 
@@ -166,7 +166,7 @@ def test_the_cap_is_not_a_victim_of_binary_fractions(rho, n, expected):
 def test_each_cluster_has_its_own_cap():
     big, small = cloud(40, 16, seed=1), cloud(9, 16, seed=2) + 200.0
     init = torch.stack([big.mean(dim=0), small.mean(dim=0)])
-    stats = fit_cluster_pca(torch.cat([big, small]), 2, 5, init=init)
+    stats = fit_with(torch.cat([big, small]), 2, 5, init=init)
     assert n_removed(stats) == [5, 2]
 
 
@@ -174,14 +174,14 @@ def test_a_small_cluster_borrows_the_mean_and_directions_of_all_rows():
     big, small = cloud(60, 12, seed=3), cloud(3, 12, seed=4) + 50.0
     x = torch.cat([big, small])
     init = torch.stack([big.mean(dim=0), small.mean(dim=0)])
-    stats = fit_cluster_pca(x, 2, 2, init=init)
+    stats = fit_with(x, 2, 2, init=init)
     y = apply_cluster_pca(x, stats)
     torch.testing.assert_close(y[60:], all_but_the_top(x, 2)[60:], atol=1e-9, rtol=0)
     torch.testing.assert_close(y[:60], all_but_the_top(big, 2), atol=1e-9, rtol=0)
     assert stats.counters["rows_borrowed"].item() == 3
     assert stats.counters["clusters_empty"].item() == 0
     assert stats.counters["rows_passed_through"].item() == 0
-    own = fit_cluster_pca(x, 2, 2, init=init, min_rows=3)
+    own = fit_with(x, 2, 2, init=init, min_rows=3)
     assert own.counters["rows_borrowed"].item() == 0
     torch.testing.assert_close(own.centre_KD[1], small.mean(dim=0), atol=1e-9, rtol=0)
 
@@ -193,7 +193,7 @@ def test_a_cluster_of_equal_rows_borrows(n, dtype):
     equal = (cloud(1, 24, seed=6, dtype=dtype) + 12.3).repeat(n, 1)
     x = torch.cat([spread, equal])
     init = torch.stack([spread.mean(dim=0), equal[0]])
-    stats = fit_cluster_pca(x, 2, 2, init=init)
+    stats = fit_with(x, 2, 2, init=init)
     assert stats.counters["rows_borrowed"].item() == n
     torch.testing.assert_close(stats.centre_KD[1], x.mean(dim=0), atol=1e-4, rtol=0)
     assert float(apply_cluster_pca(x, stats)[40:].abs().max()) > 0.0
@@ -202,7 +202,7 @@ def test_a_cluster_of_equal_rows_borrows(n, dtype):
 def test_an_empty_cluster_is_counted_and_borrows():
     x = cloud(20, 4, seed=7)
     init = torch.stack([x.mean(dim=0), x.mean(dim=0) + 1e3])
-    stats = fit_cluster_pca(x, 2, 1, init=init)
+    stats = fit_with(x, 2, 1, init=init)
     assert stats.counters["clusters_empty"].item() == 1
     torch.testing.assert_close(stats.centre_KD[1], x.mean(dim=0))
 
@@ -254,7 +254,7 @@ def test_no_nan_for_any_number_of_rows(n, k, r):
 def test_rows_never_move_further_than_the_cloud_allows(n, d, k, seed):
     # Centring then projecting: no cluster's energy about the borrowed or own mean can rise.
     x = cloud(n, d, seed)
-    stats = fit_cluster_pca(x, k, min(2, d - 1), generator=seeded(seed))
+    stats = fit_with(x, k, min(2, d - 1), generator=seeded(seed))
     y = apply_cluster_pca(x, stats)
     assert bool(torch.isfinite(y).all())
     if stats.counters["rows_passed_through"] == 0:
@@ -277,7 +277,7 @@ def test_near_duplicate_clusters_in_float32_stay_finite_and_close_to_double():
     x = torch.cat([centre + 1e-3 * torch.randn(40, 32, generator=seeded(s)) for s in (1, 2)])
     x = torch.cat([x, x[:20] + 30.0])
     init = torch.stack([x[:40].mean(dim=0), x[40:80].mean(dim=0), x[80:].mean(dim=0)])
-    stats = fit_cluster_pca(x, 3, 1, init=init, n_iterations=1)
+    stats = fit_with(x, 3, 1, init=init, n_iterations=1)
     y = apply_cluster_pca(x, stats)
     assert bool(torch.isfinite(y).all())
     assert float(y.abs().max()) < 0.1
@@ -491,7 +491,7 @@ def test_frozen_evaluation_applies_the_fitted_statistics():
     x, new = blobs(200, 12, 4, seed=11), blobs(50, 12, 4, seed=12)
     layer = fitted(x, n_clusters=4, n_components=2)
     warm = layer.warm_KD
-    stats = fit_cluster_pca(x, 4, 2, init=warm, n_iterations=100)
+    stats = fit_with(x, 4, 2, init=warm, n_iterations=100)
     torch.testing.assert_close(layer(new), apply_cluster_pca(new, stats), atol=1e-12, rtol=0)
 
 
@@ -553,7 +553,7 @@ def test_fit_on_the_queue_uses_the_caps_of_a_training_batch(queue_rows, step):
     for start in range(0, queue_rows, step):
         layer.observe(x[start : start + step])
     layer.fit()
-    training = fit_cluster_pca(x[:step], 1, 12)
+    training = fit_with(x[:step], 1, 12)
     assert n_removed(layer) == n_removed(training) == [min(12, (step - 1) // 4)]
 
 
@@ -571,7 +571,7 @@ def test_batch_statistics_borrow_in_evaluation_as_in_training():
 
 def test_a_share_of_exactly_min_rows_does_not_borrow():
     # 49 equal shares of 4 rows: 49 · (4 / 49) falls just below 4 in floating point.
-    stats = fit_cluster_pca(cloud(49, 8, seed=20), 1, 2, effective_rows=4)
+    stats = fit_with(cloud(49, 8, seed=20), 1, 2, effective_rows=4)
     assert stats.counters["rows_borrowed"].item() == 0
 
 
@@ -645,7 +645,7 @@ def test_frozen_gradient_is_the_projection():
 
 def test_gradcheck_of_apply():
     x = blobs(12, 4, 2, seed=32)
-    stats = fit_cluster_pca(x, 2, 1, generator=seeded(0))
+    stats = fit_with(x, 2, 1, generator=seeded(0))
     fixed = ClusterPCAStats(*(t.detach() for t in stats[:3]), {})
     assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, fixed), x.requires_grad_())
 
@@ -687,7 +687,7 @@ def test_gradient_is_finite_in_degenerate_clouds(case):
 )
 def test_constructor_errors_name_the_option(options, words):
     with pytest.raises(ValueError, match=words):
-        ClusterPCA(**{"width": 8, **options})
+        layer_with(**{"width": 8, **options})
 
 
 def test_rows_of_another_width_are_refused():

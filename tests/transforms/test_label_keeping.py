@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.levels import rms_distance
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
-from isotrain.transforms.cluster_pca import ClusterPCA
+from tests.cluster_parts import fit_with, layer_with
 
 N, D, RADIUS, RMS = 2000, 768, 8.0, 15.0
 
@@ -32,7 +32,7 @@ def measured(x_ND, labels_N):
 
 
 def of_layer(x_ND, **options):
-    layer = ClusterPCA(D, stats="batch", rho=0.25, **options).train()
+    layer = layer_with(D, stats="batch", rho=0.25, **options).train()
     return layer(x_ND)
 
 
@@ -70,12 +70,12 @@ def test_clipping_cannot_save_what_cluster_centring_deletes(two_classes, k):
 @pytest.mark.parametrize("way", ["n_clipped", "protect"])
 def test_what_is_set_aside_keeps_the_label_for_any_number_of_clusters(two_classes, k, way):
     x, labels = two_classes
-    layer = ClusterPCA(
+    layer = layer_with(
         D,
         n_clusters=k,
         n_components=1,
         n_clipped=int(way == "n_clipped"),
-        protect="labels" if way == "protect" else "none",
+        protect=way == "protect",
         stats="batch",
     )
     y = layer(x, labels) if way == "protect" else layer(x)
@@ -93,7 +93,7 @@ def cloud(n=200, d=12, seed=0):
 
 def test_spared_directions_come_back_at_the_bulk_level_and_can_be_undone():
     x = cloud()
-    stats = fit_cluster_pca(x, 1, 0, n_clipped=3, centre="none")
+    stats = fit_with(x, 1, 0, n_clipped=3, centre="none")
     y = apply_cluster_pca(x, stats)
     value, vector = torch.linalg.eigh(torch.cov(x.T))
     bulk = value[:-3].sum() / (12 - 3)
@@ -108,13 +108,13 @@ def test_spared_directions_come_back_at_the_bulk_level_and_can_be_undone():
 
 @pytest.mark.parametrize("x", [torch.ones(5, 4), torch.randn(1, 4), torch.zeros(3, 4)])
 def test_a_cloud_without_scatter_passes(x):
-    stats = fit_cluster_pca(x, 1, 0, n_clipped=2, labels_N=torch.arange(len(x)) % 2)
+    stats = fit_with(x, 1, 0, n_clipped=2, labels_N=torch.arange(len(x)) % 2)
     assert torch.equal(apply_cluster_pca(x, stats), x)
 
 
 def test_setting_aside_deletes_nothing_so_no_cap_limits_it():
     x = cloud(4, 12)  # rank 3
-    stats = fit_cluster_pca(x, 1, 0, n_clipped=8, rho=0.01)
+    stats = fit_with(x, 1, 0, n_clipped=8, rho=0.01)
     assert int(stats.spared_DJ.square().sum().round()) == 3
     torch.testing.assert_close(apply_cluster_pca(x, stats), x)  # nothing else varies
 
@@ -122,7 +122,7 @@ def test_setting_aside_deletes_nothing_so_no_cap_limits_it():
 def test_no_removal_touches_what_is_spared():
     x = torch.cat([cloud(120, seed=1), cloud(80, seed=2) + 20.0])
     generator = torch.Generator().manual_seed(0)
-    stats = fit_cluster_pca(x, 3, 2, n_clipped=2, generator=generator)
+    stats = fit_with(x, 3, 2, n_clipped=2, generator=generator)
     y = apply_cluster_pca(x, stats)
     spared = (x - x.mean(dim=0)) @ stats.spared_DJ * stats.kept_J
     torch.testing.assert_close((y @ stats.spared_DJ), spared, rtol=1e-9, atol=1e-9)
@@ -136,7 +136,7 @@ def test_no_removal_touches_what_is_spared():
 def test_centre_and_removal_against_the_loop_over_clusters(centre, removal):
     x = torch.cat([cloud(120, seed=1), cloud(80, seed=2) + 20.0])
     generator = torch.Generator().manual_seed(0)
-    stats = fit_cluster_pca(x, 2, 2, centre=centre, removal=removal, generator=generator)
+    stats = fit_with(x, 2, 2, centre=centre, removal=removal, generator=generator)
     found = apply_cluster_pca(x, stats, stats.assignment_N)
     mean = x.mean(dim=0)
     for c in range(2):
@@ -163,9 +163,9 @@ def test_centre_and_removal_against_the_loop_over_clusters(centre, removal):
 
 def test_strength_is_the_way_from_the_row_to_the_result():
     x = cloud().float()
-    whole = ClusterPCA(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch")
-    half = ClusterPCA(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch", strength=0.5)
-    none = ClusterPCA(12, n_clusters=2, n_components=1, stats="batch", strength=0.0)
+    whole = layer_with(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch")
+    half = layer_with(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch", strength=0.5)
+    none = layer_with(12, n_clusters=2, n_components=1, stats="batch", strength=0.0)
     torch.testing.assert_close(half(x), 0.5 * (x + whole(x)))
     torch.testing.assert_close(none(x), x)
 
@@ -173,7 +173,7 @@ def test_strength_is_the_way_from_the_row_to_the_result():
 @pytest.mark.parametrize("options", [{"n_clipped": 2}, {"removal": "clip"}, {"centre": "shrink"}])
 def test_frozen_statistics_survive_a_state_dict_and_other_batch_mates(options):
     options |= {"n_clusters": 3, "n_components": 2, "queue_rows": 256, "strength": 0.7}
-    layer, other = (ClusterPCA(12, **options) for _ in range(2))
+    layer, other = (layer_with(12, **options) for _ in range(2))
     x = cloud().float()
     layer.observe(x)
     layer.fit()
@@ -187,7 +187,7 @@ def test_frozen_statistics_survive_a_state_dict_and_other_batch_mates(options):
 
 def test_gradcheck_through_what_is_spared_clipped_and_shrunk():
     x = cloud(8, 5).requires_grad_()
-    stats = fit_cluster_pca(
+    stats = fit_with(
         x.detach(), 1, 1, n_clipped=1, centre="shrink", removal="clip", keep_scale=True, rho=1.0
     )
     assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, stats), x)
@@ -196,8 +196,8 @@ def test_gradcheck_through_what_is_spared_clipped_and_shrunk():
 @pytest.mark.parametrize("options", [{"removal": "clip"}, {"n_clipped": 2}, {}])
 def test_scale_is_kept_where_asked(options):
     x = cloud().float()
-    layer = ClusterPCA(12, n_clusters=1, n_components=2, stats="batch", keep_scale=True, **options)
-    plain = ClusterPCA(12, n_clusters=1, n_components=2, stats="batch", **options)
+    layer = layer_with(12, n_clusters=1, n_components=2, stats="batch", keep_scale=True, **options)
+    plain = layer_with(12, n_clusters=1, n_components=2, stats="batch", **options)
     y = layer(x)
     torch.testing.assert_close(rms_distance(y), rms_distance(x))
     factor = rms_distance(x) / rms_distance(plain(x))

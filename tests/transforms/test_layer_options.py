@@ -5,6 +5,8 @@ N rows, D width, K clusters, R directions, M rows in the queue.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,10 +14,12 @@ from hypothesis import strategies as st
 
 from isotrain.config.compose import compose_run
 from isotrain.config.rules import mistakes_in
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_pca import apply_cluster_pca
+from isotrain.geometry.cluster_removal import Removal
 from isotrain.geometry.levels import rms_distance
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.zca import ZCA
+from tests.cluster_parts import fit_with, layer_with
 
 light = settings(max_examples=12)
 
@@ -38,7 +42,7 @@ def halves(n):
 
 def layer_of(d=6, dtype=torch.float64, **options):
     options = {"n_clusters": 2, "n_components": 1, "queue_rows": 8 * 64, **options}
-    return ClusterPCA(d, **options).to(dtype)
+    return layer_with(d, **options).to(dtype)
 
 
 def gradient(layer, x, *labels, seed=1):
@@ -99,7 +103,7 @@ def test_at_strength_nought_the_gradient_is_that_of_the_rows():
 
 
 def test_a_layer_that_reads_labels_says_so_where_they_are_missing():
-    layer, x = layer_of(protect="labels"), cloud()
+    layer, x = layer_of(protect=True), cloud()
     assert layer.reads_labels
     for call in (layer, layer.observe, layer.fit):
         with pytest.raises(ValueError, match=r"reads labels, one a row: .*layer\(rows, labels\)"):
@@ -110,7 +114,7 @@ def test_a_layer_that_reads_labels_says_so_where_they_are_missing():
 
 def test_evaluation_takes_no_labels():
     x, labels = cloud(), halves(60)
-    layer = layer_of(protect="labels")
+    layer = layer_of(protect=True)
     layer.fit(x, labels)
     layer.eval()
     expected = layer(x)
@@ -119,16 +123,16 @@ def test_evaluation_takes_no_labels():
 
 
 def test_evaluation_by_the_batch_would_read_its_labels_and_is_refused():
-    with pytest.raises(ValueError, match=r"protect=labels.*eval_stats=batch.*frozen or refit"):
-        ClusterPCA(4, protect="labels", eval_stats="batch")
-    assert ClusterPCA(4, protect="labels", eval_stats="refit").reads_labels
+    with pytest.raises(ValueError, match=r"protect.labels=true.*eval_stats=batch.*frozen or refit"):
+        layer_with(4, protect=True, eval_stats="batch")
+    assert layer_with(4, protect=True, eval_stats="refit").reads_labels
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_queue_holds_the_labels_of_its_rows(dtype):
     x, labels = cloud(40, dtype=dtype), 5.0 * torch.rand(40, generator=seeded(3))
     x[:, 0] = labels.to(dtype)  # each row knows its own
-    layer = layer_of(dtype=dtype, protect="labels")
+    layer = layer_of(dtype=dtype, protect=True)
     for part in (slice(0, 25), slice(25, 40)):
         layer.observe(x[part], labels[part])
     held, known = layer.queue.rows(), layer.queue.labels()
@@ -136,7 +140,7 @@ def test_the_queue_holds_the_labels_of_its_rows(dtype):
     assert torch.equal(held[:, 0], known)
     assert torch.equal(known.sort().values, labels.to(dtype).sort().values)
     assert torch.equal(layer.recent_rows(), held)
-    other = layer_of(dtype=dtype, protect="labels")
+    other = layer_of(dtype=dtype, protect=True)
     other.fit(x, labels)
     layer.is_warm = False  # the same start of k-means
     layer.fit()
@@ -146,8 +150,8 @@ def test_the_queue_holds_the_labels_of_its_rows(dtype):
 def test_training_with_a_queue_knows_the_labels_of_both():
     old, new = cloud(50, seed=4), cloud(10, seed=5)
     labels = torch.cat([halves(50), halves(10)])
-    whole = layer_of(protect="labels", stats="batch", n_clusters=1)
-    queued = layer_of(protect="labels", n_clusters=1)
+    whole = layer_of(protect=True, stats="batch", n_clusters=1)
+    queued = layer_of(protect=True, n_clusters=1)
     queued.observe(old, labels[:50])
     expected = whole(torch.cat([old, new]), labels)[50:]
     torch.testing.assert_close(queued(new, labels[50:]), expected)
@@ -161,7 +165,7 @@ def test_the_gaps_between_classes_come_back_at_the_bulk_level(n_classes, removal
     labels = torch.arange(90) % n_classes
     means = 5.0 * torch.eye(n_classes, 6, dtype=torch.float64)
     x = cloud(90) + means[labels]
-    layer = layer_of(stats="batch", n_components=2, protect="labels", removal=removal)
+    layer = layer_of(stats="batch", n_components=2, protect=True, removal=removal)
     y = layer(x, labels)
     stats = layer.estimate(x, labels_N=labels)
     spared = stats.spared_DJ[:, stats.spared_DJ.any(dim=0)]
@@ -184,21 +188,21 @@ def test_a_rare_class_is_a_class_in_batch_queue_and_fit():
     """Two rows of 60, of the lowest number: as scores they would fall into one slice with all."""
     x, labels = cloud(), (torch.arange(60) > 1).long()
     axis = torch.nn.functional.normalize(x[:2].mean(dim=0) - x[2:].mean(dim=0), dim=0)
-    layer = layer_of(protect="labels")
+    layer = layer_of(protect=True)
 
     def overlap(basis):
         return pytest.approx(float((axis @ basis[:, 0]).abs()), abs=1e-9)
 
     layer(x, labels)
     layer.observe(x, labels)
-    other = layer_of(protect="labels")
+    other = layer_of(protect=True)
     other.load_state_dict(layer.state_dict())
     for arguments in ((), (x, labels)):
         for fitted in (layer, other):
             fitted.spared_DJ.zero_()
             fitted.fit(*arguments)
             assert overlap(fitted.spared_DJ) == 1.0
-    scores = layer_of(protect="labels")
+    scores = layer_of(protect=True)
     scores.observe(x, labels.double())
     scores.fit()
     assert overlap(scores.spared_DJ) == 0.0
@@ -206,7 +210,7 @@ def test_a_rare_class_is_a_class_in_batch_queue_and_fit():
 
 def test_rows_and_labels_that_are_not_finite_stay_out():
     x, labels = cloud(30), halves(30).double()
-    layer = layer_of(protect="labels", stats="batch")
+    layer = layer_of(protect=True, stats="batch")
     keep = torch.arange(30) >= 2
     expected = layer(x[keep], labels[keep])
     x[0, 2], labels[1] = float("nan"), float("nan")
@@ -219,7 +223,7 @@ def test_scores_are_read_without_a_warning():
     scores = torch.rand(30, generator=seeded(0))
     torch.set_warn_always(True)
     try:
-        layer_of(protect="labels", stats="batch")(cloud(30), scores)
+        layer_of(protect=True, stats="batch")(cloud(30), scores)
     finally:
         torch.set_warn_always(False)
 
@@ -234,7 +238,7 @@ def test_few_rows_one_class_and_equal_rows_are_finite(dtype, equal):
 
 def assert_finite_for_any_labels(x, equal):
     n, dtype = len(x), x.dtype
-    layer = layer_of(protect="labels", stats="batch", n_clipped=2, dtype=torch.float32)
+    layer = layer_of(protect=True, stats="batch", n_clipped=2, dtype=torch.float32)
     for labels in (torch.zeros(n), torch.arange(n), torch.rand(n, generator=seeded(0))):
         y = layer(x, labels)
         assert y.dtype == dtype
@@ -296,9 +300,9 @@ def test_random_directions_are_taken_out_and_frozen():
 
 
 @pytest.mark.parametrize("options", [{"directions": "random"}, {"n_components": 0}])
-def test_the_gradient_of_directions_that_are_none_of_the_rows_is_refused(options):
-    with pytest.raises(ValueError, match=r"grad=full would change nothing.*principal directions"):
-        ClusterPCA(6, grad="full", **options)
+def test_the_gradient_of_directions_that_are_none_of_the_rows_is_warned_of(options):
+    with pytest.warns(UserWarning, match=r"removal\.grad.*: without effect in this layer"):
+        layer_with(6, grad="full", **options)
 
 
 def test_random_directions_are_those_of_the_first_step_ever_after():
@@ -390,12 +394,14 @@ def test_levels_follow_the_rows_and_directions_do_not(grad, n_clipped):
     torch.testing.assert_close(grad_of_layer, rows.grad, atol=1e-9, rtol=0)
 
 
-def test_levels_where_nothing_is_cut_to_one_are_refused():
-    with pytest.raises(ValueError, match=r"grad=levels would change nothing.*removal=clip"):
-        ClusterPCA(6, grad="levels")
+def test_levels_where_nothing_is_cut_to_one_are_warned_of():
+    with pytest.warns(UserWarning, match=r"removal\.grad: without effect in this layer"):
+        layer_with(6, grad="levels")
+    with pytest.warns(UserWarning, match=r"removal\.level: without effect in this layer"):
+        ClusterPCA(6, removal=Removal(level=2.0))
     for option in ({"removal": "clip"}, {"centre": "shrink"}, {"n_clipped": 1}):
-        assert ClusterPCA(6, grad="levels", **option).grad == "levels"
-    assert ClusterPCA(6, grad="levels", protect="labels").grad == "levels"
+        assert layer_with(6, grad="levels", **option).removal.grad == "levels"
+    assert layer_with(6, grad="levels", protect=True).removal.grad == "levels"
 
 
 @pytest.mark.parametrize(
@@ -451,15 +457,15 @@ def test_the_full_gradient_is_finite_at_equal_and_repeated_rows(removal, dtype):
         {"grad": "full"},
         {"keep_scale": True},
         {"n_clipped": 2},
-        {"protect": "labels"},
-        {"n_clipped": 2, "protect": "labels", "grad": "levels"},
+        {"protect": True},
+        {"n_clipped": 2, "protect": True, "grad": "levels"},
     ],
 )
 @pytest.mark.parametrize("stats", ["batch", "queue"])
 def test_moving_all_rows_together_is_not_rewarded(options, stats):
     """The result does not change under a shift, so the gradient of the rows sums to zero."""
     x = cloud()
-    labels = [halves(60)] * (options.get("protect") == "labels")
+    labels = [halves(60)] * options.get("protect", False)
     layer = layer_of(stats=stats, **options)
     if stats == "queue":
         layer.observe(x, *labels)
@@ -595,31 +601,28 @@ ONE, CENTRED = {"n_clusters": 1, "n_components": 2}, {"n_clusters": 2, "n_compon
 
 
 @pytest.mark.parametrize(
-    ("shape", "idle", "acts_on"),
+    ("shape", "idle", "warned"),
     [
-        (ONE, {"assign": "spherical"}, "n_clusters above 1"),
-        (ONE, {"softness": 0.5}, "n_clusters above 1"),
-        (ONE, {"n_iterations": 9}, "n_clusters above 1"),
+        (ONE, {"assign": "spherical"}, "assign.method"),
+        (ONE, {"softness": 0.5}, "assign.softness"),
+        (ONE, {"n_iterations": 9}, "assign.n_iterations"),
         (ONE, {"assign": "gmm"}, None),  # gmm_pca with one cluster
-        (CENTRED, {"rho": 0.5}, "n_components above 0"),
+        (CENTRED, {"rho": 0.5}, "removal.rho"),
         (CENTRED, {"removal": "clip"}, None),  # clip without directions
     ],
 )
-def test_what_changes_nothing_is_refused_unless_a_preset_has_it(shape, idle, acts_on):
+def test_what_changes_nothing_is_warned_of_unless_a_preset_has_it(shape, idle, warned):
     x, new = cloud(), cloud(20, seed=2)
     found = [
-        apply_cluster_pca(new, fit_cluster_pca(x, **shape, **options, generator=seeded(0)))
+        apply_cluster_pca(new, fit_with(x, **shape, **options, generator=seeded(0)))
         for options in ({}, idle)
     ]
     assert torch.equal(*found)
-    if acts_on is None:
-        assert torch.equal(layer_of(**shape, **idle)(x), layer_of(**shape)(x))
-        return
-    (option,) = idle
-    with pytest.raises(ValueError, match=f"{option}=.* would change nothing here.*{acts_on}"):
-        layer_of(**shape, **idle)
-    more = {"n_clusters": 2, "n_components": 1}
-    assert getattr(layer_of(**more, **idle), option) == idle[option]
+    told = pytest.warns(UserWarning, match=f"^{warned}: without effect")
+    with told if warned else nullcontext():
+        layer = layer_of(**shape, **idle)
+    assert torch.equal(layer(x), layer_of(**shape)(x))
+    layer_of(n_clusters=2, n_components=1, **idle)  # has something to act on, and is silent
 
 
 BASE = ("encoder=tiny", "source=demo", "isotropy=protect_labels")
@@ -645,9 +648,9 @@ SITE, FORM, POOLING = "use site=[pooled]", "use task.form=cross", "use pooling=c
 def test_labels_that_no_row_owns_are_refused_with_the_way_out(overrides, ways_out):
     mistakes = mistakes_in(compose_run([*BASE, *overrides]))
     for mistake, way_out in zip(mistakes, ways_out, strict=True):
-        assert mistake.startswith("isotropy.protect=labels needs one row an example")
+        assert mistake.startswith("isotropy.protect.labels=true needs one row an example")
         assert way_out in mistake
-        assert "isotropy.protect=none" in mistake
+        assert "isotropy.protect.labels=false" in mistake
     fixed = [o for o in overrides if not o.startswith(("site", "task.form", "pooling"))]
     assert mistakes_in(compose_run([*BASE, *fixed])) == []
 

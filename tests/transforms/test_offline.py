@@ -11,10 +11,10 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import nearest_centroid
 from isotrain.geometry.linalg import EXACT_BELOW
-from isotrain.transforms.cluster_pca import ClusterPCA
+from tests.cluster_parts import fit_with, layer_with
 
 K, R = 27, 12
 SHAPES = [(4096, 96), (1500, 256)]
@@ -61,7 +61,7 @@ def reference(x, assignment, min_rows=1):
 def fit(x, **options):
     generator = torch.Generator().manual_seed(0)
     options = {"rho": 1.0, "min_rows": 1, "generator": generator, "n_iterations": 10} | options
-    return fit_cluster_pca(x, K, R, **options)
+    return fit_with(x, K, R, **options)
 
 
 def relative_error(found, expected):
@@ -119,7 +119,7 @@ def test_clusters_of_one_two_and_equal_rows():
     x[402] += near_D
     own_N = torch.cat([torch.zeros(400), torch.tensor([1, 2, 2, 3, 3, 3])]).long()
     init_KD = torch.stack([x[own_N == c].mean(dim=0) for c in range(4)])
-    stats = fit_cluster_pca(x, 4, R, rho=1.0, min_rows=1, init=init_KD, exact=True)
+    stats = fit_with(x, 4, R, rho=1.0, min_rows=1, init=init_KD, exact=True)
     assert torch.equal(stats.assignment_N, own_N)
     found, expected = apply_cluster_pca(x, stats, own_N), reference(x, own_N)
     assert largest_error(found, expected) < 1e-8
@@ -131,7 +131,7 @@ def test_clusters_of_one_two_and_equal_rows():
 def test_the_layer_offline(dtype):
     """Fitted on rows and applied to them: what the clusters of its own anchors say."""
     x = heavy(1500, 160).to(dtype)
-    layer = ClusterPCA(160, n_clusters=K, n_components=R, rho=1.0).to(dtype)
+    layer = layer_with(160, n_clusters=K, n_components=R, rho=1.0).to(dtype)
     layer.fit(x)
     found = layer.eval()(x)
     own_N = nearest_centroid(x, layer.anchor_KD)

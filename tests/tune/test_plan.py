@@ -34,9 +34,11 @@ def test_the_whole_space_is_judged_with_every_mistake_at_once(fake):
 
 
 def test_a_bad_upper_end_is_told_with_its_value(fake):
-    (line,) = refusal(fake, space="{isotropy.strength: [0.5, 1.5]}", overrides="[task=rte, "
+    (line,) = refusal(fake, space="{isotropy.removal.strength: [0.5, 1.5]}", overrides="[task=rte, "
                       "encoder=tiny, source=demo, isotropy=clip]")  # fmt: skip
-    assert line.startswith("with isotropy.strength=1.5: isotropy.strength must be at most 1")
+    assert line.startswith(
+        "with isotropy.removal.strength=1.5: isotropy.removal.strength must be at most 1"
+    )
 
 
 @pytest.mark.parametrize(

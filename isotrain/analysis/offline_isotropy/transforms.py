@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.types import Cell
-from isotrain.geometry.assignment import Assign
+from isotrain.geometry.assignment import Assignment, Method
 from isotrain.geometry.cloud import shared
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_removal import Removal
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -28,7 +29,7 @@ OWN_POOLING, NONE = "own_pooling", "none"
 class Recipe(NamedTuple):
     """What a transform takes away."""
 
-    assign: Assign | None  # None: one cluster, all rows
+    assign: Method | None  # None: one cluster, all rows
     removes: bool  # dominant directions, after the mean
 
 
@@ -106,10 +107,9 @@ def fit_transform(x_MD: Tensor, name: str, numbers: Numbers, seed: int) -> Fitte
         x_MD,
         n_clusters,
         n_removed if recipe.removes else 0,
-        assign=recipe.assign or "kmeans",
-        rho=numbers.rho,
+        Assignment(recipe.assign or "kmeans", n_iterations=numbers.n_iterations),
+        Removal(rho=numbers.rho),
         generator=torch.Generator().manual_seed(seed),
-        n_iterations=numbers.n_iterations,
         exact=True,
     )
     count_K = torch.bincount(stats.assignment_N, minlength=n_clusters)  # type: ignore[arg-type]

@@ -25,6 +25,8 @@ LAYER = (
 )
 MEASURES = {"energy_kept", "label_scatter_removed", "queue_gap", "queue_spread"}
 
+PROTECTED = tuple(o.replace("cluster_pca", "protect_labels") for o in LAYER)
+
 
 def cloud(n=40, d=5, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
@@ -209,7 +211,7 @@ def test_label_scatter_only_where_a_row_owns_its_label(built, overrides, owned):
 
 
 def test_the_queue_of_a_layer_that_reads_labels_is_compared_without_them(built):
-    experiment = built(*LAYER, "task=rte", "isotropy.protect=labels")
+    experiment = built(*PROTECTED, "task=rte")
     found = logged(experiment)["pooled"]
     before = offline(experiment, "pooled")[0]
     queue = experiment.module.model.transforms["pooled"].queue.rows()

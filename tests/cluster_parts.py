@@ -1,0 +1,66 @@
+"""Cluster PCA of flat options: which of its parts an option belongs to, for tests that vary them.
+
+`n_clipped` and `protect=True` ask for protected directions, `keep_scale` for the scale.
+"""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+from torch import Tensor
+
+from isotrain.geometry.assignment import Anchors, Assignment, fit_anchors
+from isotrain.geometry.cluster_pca import (
+    ClusterPCAStats,
+    fit_cluster_pca,
+    fit_protected_cluster_pca,
+)
+from isotrain.geometry.cluster_removal import Removal
+from isotrain.geometry.spared import Protection
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
+
+PROTECTS = {"n_clipped": "n_leading", "protect": "labels", "keep_scale": "scale"}
+RENAMED = {"assign": "method", "removal": "mode"}
+
+
+def taken(options: dict[str, Any], part: Any) -> dict[str, Any]:
+    """Those options that a part has, out of the others."""
+    return {name: options.pop(name) for name in list(options) if name in signature(part).parameters}
+
+
+def parts_of(options: dict[str, Any]) -> dict[str, Any]:
+    """`assign`, `removal` and, if asked for, `protect`; what is left are other options."""
+    protects = {PROTECTS[name]: options.pop(name) for name in PROTECTS if name in options}
+    options |= {new: options.pop(old) for old, new in RENAMED.items() if old in options}
+    level = {"level": options["level"]} if "level" in options else {}
+    if options.get("mode") != "clip" and options.get("centre") != "shrink":
+        options.pop("level", None)  # it is that of protected directions
+    parts = {
+        "assign": Assignment(**taken(options, Assignment)),
+        "removal": Removal(**taken(options, Removal)),
+    }
+    return parts | ({"protect": Protection(**protects, **level)} if any(protects.values()) else {})
+
+
+def layer_with(width: int, *sizes: int, **options: Any) -> ClusterPCA:
+    """`ClusterPCA`, or `ProtectedClusterPCA` where something is protected."""
+    parts = parts_of(options)
+    made = ProtectedClusterPCA if "protect" in parts else ClusterPCA
+    names = dict(zip(("n_clusters", "n_components"), sizes, strict=False))
+    return made(width, **names, **parts, **options)
+
+
+def fit_with(x: Tensor, n_clusters: int, n_components: int, **options: Any) -> ClusterPCAStats:
+    """`fit_cluster_pca`, or `fit_protected_cluster_pca` where something is protected."""
+    options = {"protect": options.get("labels_N") is not None, **options}
+    parts = parts_of(options)
+    fit = fit_protected_cluster_pca if "protect" in parts else fit_cluster_pca
+    return fit(x, n_clusters, n_components, **parts, **options)
+
+
+def anchors_with(x: Tensor, n_clusters: int, method: str, **options: Any) -> tuple[Anchors, Tensor]:
+    """`fit_anchors`, with ten rounds and softness 1 unless they are given."""
+    own = {"softness": 1.0, "n_iterations": 10} | taken(options, Assignment)
+    return fit_anchors(x, n_clusters, Assignment(method, **own), **options)
