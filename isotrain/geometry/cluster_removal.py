@@ -96,7 +96,7 @@ def fit_cluster_removal(
     mean_D = all_ND.mean(dim=0)
     counts = [int(count) for count in count_K.tolist()]
     order_N = assignment_N.argsort(stable=True)  # clusters one after the other
-    members = x_ND.detach()[order_N].split(counts)
+    members = torch.split(x_ND.detach()[order_N], counts)
     falls_back = [
         count * effective_rows / n < removal.min_rows or not scattered
         for count, scattered in zip(counts, have_scatter(members), strict=True)
@@ -105,22 +105,16 @@ def fit_cluster_removal(
     scattered = bool(alone) or has_scatter(x_ND.detach())
 
     clouds = [x_CD - mean_KD[c].detach() for c, x_CD in enumerate(members)]
-    rest_ND = None
-    if any(falls_back):  # then the first basis is that of all rows, for the small clusters
-        offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
-        rest_ND = torch.cat([*(clouds[c] for c in range(n_clusters) if falls_back[c]), offset_KD])
-    # One direction more than is removed tells whether anything would be left.
-    wanted = n_components + 1 if n_components > 0 else 0
-    bases = leading_directions_of_each(
-        [clouds[c] for c in alone], wanted, rest_ND, n_settled=n_components, exact=exact
+    offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
+    bases = _directions(clouds, falls_back, offset_KD, n_components, exact)
+    sizes = [n if falls else count for count, falls in zip(counts, falls_back, strict=True)]
+    direction_KDR = torch.stack(
+        [
+            capped_basis(basis_DS, removal.rho, size * effective_rows / n)
+            for basis_DS, size in zip(bases, sizes, strict=True)
+        ]
     )
-    sizes = [n] * any(falls_back) + [counts[c] for c in alone]
-    bases = [
-        capped_basis(basis_DS, removal.rho, size * effective_rows / n)
-        for basis_DS, size in zip(bases, sizes, strict=True)
-    ]
-    basis_of = dict(zip(alone, bases[len(bases) - len(alone) :], strict=True))
-    direction_KDR = torch.stack([basis_of.get(c, bases[0]) for c in range(n_clusters)]) * scattered
+    direction_KDR = direction_KDR * scattered
     if removal.directions == "random":  # as many as there are leading ones
         drawn_KDR = random_directions(own_ND, n_clusters, n_components, generator)
         direction_KDR = drawn_KDR * (direction_KDR.abs().sum(dim=1, keepdim=True) > 0)
@@ -141,7 +135,7 @@ def fit_cluster_removal(
     follows = removal.grad == "full" and own_ND.requires_grad and n_components > 0
     if follows or removal.mode == "clip" or removal.centre == "shrink":
         # The clouds again, with a gradient where it is asked for.
-        places = order_N.split(counts)
+        places = torch.split(order_N, counts)
         owned = [
             all_ND - mean_D if falls_back[c] else own_ND[places[c]] - mean_KD[c]
             for c in range(n_clusters)
@@ -151,6 +145,24 @@ def fit_cluster_removal(
     if removal.centre in ("none", "global"):
         lost = lost._replace(centre_KD=mean_D.expand_as(centre_KD) * (removal.centre == "global"))
     return lost._replace(centre_KD=lost.centre_KD * scattered)
+
+
+def _directions(
+    clouds: list[Tensor], falls_back: list[bool], offset_KD: Tensor, n_components: int, exact: bool
+) -> list[Tensor]:
+    """One leading direction more than is removed, of each cluster or, in its place, of all rows.
+
+    The last one tells whether anything would be left.
+    """
+    alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
+    rest_ND = None
+    if any(falls_back):  # then the first basis is that of all rows
+        small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
+        rest_ND = torch.cat([*small, offset_KD])
+    wanted = n_components + 1 if n_components > 0 else 0
+    bases = leading_directions_of_each(alone, wanted, rest_ND, n_settled=n_components, exact=exact)
+    of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
+    return [of_all if falls else next(own) for falls in falls_back]
 
 
 def _shrunk(

@@ -121,7 +121,8 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         known = are_last and stats.assignment_N is not None
         own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
         result_ND = apply_cluster_pca(rows_ND, stats, own_N)
-        strength: float = self.strength_now()
+        at_once = self.removal.warmup_steps == 0  # nothing that a compiler has to leave for
+        strength: float = self.removal.strength if at_once else self.strength_now()
         if strength == 1.0:
             return result_ND
         return rows_ND + strength * (result_ND - rows_ND)
