@@ -6,7 +6,6 @@ training step. Imports nothing: pages and studies read keys too.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,19 +15,6 @@ VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad toke
 SIDES = ("before", "after")  # of a site: in front of its isotropy layer and behind it
 COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
 EXTRAS = ("labels", "groups", "reference", "positives")  # what a metric may take beside its rows
-
-
-def grouped_by(annotation: ast.expr | None) -> str:
-    """What the groups of a metric are, by the annotation of its argument: words or sentences.
-
-    >>> grouped_by(ast.parse("Annotated[Tensor, 'sentences']", mode="eval").body)
-    'sentences'
-    """
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return grouped_by(ast.parse(annotation.value, mode="eval").body)  # it stands in quotes
-    parts = ast.walk(annotation) if annotation is not None else ()
-    said = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return "sentences" if "sentences" in said else "words"
 
 
 class CurveKey(NamedTuple):
