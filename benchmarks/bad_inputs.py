@@ -4,7 +4,7 @@
     python benchmarks/bad_inputs.py --only task=rte    # inputs that have these words
 
 An input is refused well if the exit code is 2, no traceback is shown, the words of its case are
-said, and nothing was written; a mistake of the configuration alone also takes under 2 s. Anything
+said, and nothing was written; a mistake that the keys alone show also takes under 2 s. Anything
 else is listed under the table, and the exit code of this script is 1.
 """
 
@@ -39,7 +39,7 @@ class Case(NamedTuple):
     said: tuple[str, ...]  # what the answer must contain
     environment: Mapping[str, str] = {}
     files: Mapping[str, str | bytes] = {}
-    late: bool = False  # told when data are read or parts are built, after the imports
+    late: bool = False  # told by imported parts, data or weights: after the imports
     about: str = ""  # what is wrong with the files, for the table
 
 
@@ -69,12 +69,12 @@ def local(about: str, *said: str, train: str | bytes, dev: str | None = None) ->
     )
 
 
-def from_file(name: str, text: str, *said: str) -> Case:
+def from_file(name: str, text: str, *said: str, late: bool = False) -> Case:
     """A case of a config file of the user's own; `name` is `<group>/<option>`."""
     group, option = name.split("/")
     about = ", ".join(text.removeprefix(GLOBAL).splitlines())
     given = ("--config-dir", "{files}", f"{group}={option}")
-    return Case(given, said, files={f"{name}.yaml": text}, about=about)
+    return Case(given, said, files={f"{name}.yaml": text}, late=late, about=about)
 
 
 CASES: tuple[Case, ...] = (
@@ -89,23 +89,28 @@ CASES: tuple[Case, ...] = (
     Case(("task=mnli",), ("task=mnli does not exist; did you mean snli?",)),
     Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
     Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean n_clusters?",)),
-    Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
-    Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
+    Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?"), late=True),
+    Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",), late=True),
     Case(("trainer=null",), ("trainer",)),
     # Values
     Case(("seed=one",), ("seed=one", "could not be converted to Integer")),
     Case(("data.batch_size=8.5",), ("data.batch_size=8.5", "Integer")),
     Case(("data.batch_size=0",), ("data.batch_size must be at least 1, got 0",)),
-    Case(("trainer.max_steps=ten",), ("trainer.max_steps must be int, got 'ten'",)),
-    Case(("trainer.max_epochs=true",), ("trainer.max_epochs must be", "int", "got True")),
-    Case(("optimizer.lr=fast",), ("optimizer.lr must be float", "got 'fast'")),
-    Case(("optimizer.fused=1",), ("optimizer.fused must be bool", "got 1")),
+    Case(("trainer.max_steps=ten",), ("trainer.max_steps must be int, got 'ten'",), late=True),
+    Case(
+        ("trainer.max_epochs=true",), ("trainer.max_epochs must be", "int", "got True"), late=True
+    ),
+    Case(("optimizer.lr=fast",), ("optimizer.lr must be float", "got 'fast'"), late=True),
+    Case(("optimizer.fused=1",), ("optimizer.fused must be bool", "got 1"), late=True),
     Case(("data.batching=sorted",), ("data.batching=sorted", "length, random")),
-    Case(("task.form=pair",), ("task.form must be cross or bi, got 'pair'",)),
-    Case(("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",)),
+    Case(("task.form=pair",), ("task.form must be cross or bi, got 'pair'",), late=True),
+    Case(
+        ("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",), late=True
+    ),
     Case(
         ("isotropy=cluster_pca", "isotropy.stats=running"),
         ("isotropy.stats must be batch or queue or start, got 'running'",),
+        late=True,
     ),
     Case(("site=pooled",), ("site is a list; write 'site=[pooled]'",)),
     Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),
@@ -121,13 +126,14 @@ CASES: tuple[Case, ...] = (
     Case(
         ("-m", "isotropy=published", "data.batch_size=4,64"),
         ("data.batch_size=4", "isotropy.removal.min_rows=4"),
+        late=True,
     ),
     Case(("~seed",), ("seed",)),
     # Several at once
     Case(
-        ("sede=1", "task=wicc", "optimizer.lr=fast", "data.batch_size=0", "+modle=bert"),
+        ("sede=1", "task=wicc", "optimizer.lr=-1", "data.batch_size=0", "+modle=bert"),
         (
-            *("did you mean seed?", "did you mean wic?", "optimizer.lr must be float"),
+            *("did you mean seed?", "did you mean wic?", "optimizer.lr must be at least 0"),
             *("data.batch_size must be at least 1", "a run has no key modle"),
         ),
     ),
@@ -142,46 +148,42 @@ CASES: tuple[Case, ...] = (
     Case(
         ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=16"),
         ("data.batch_size=16 over isotropy.n_clusters=8 leaves 2 rows a cluster", "queue"),
+        late=True,
     ),
     Case(
         ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=32"),
         ("floor(0.25·3) = 0 directions", "use data.batch_size=40 or more"),
+        late=True,
     ),
-    Case(("task=rte", "pooling=spans"), ("pooling=spans needs target words, and task RTE",)),
+    Case(
+        ("task=rte", "pooling=spans"),
+        ("pooling=spans needs target words, and task RTE",),
+        late=True,
+    ),
     Case(("rows=no_special",), ("site=['pooled'] has none; add tokens or layer_k",)),
-    Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean")),
+    Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean"), late=True),
     Case(
         ("metric=[partition]", "monitor.headline=[isoscore]"),
         ("monitor.headline=isoscore is not measured; choose among partition",),
     ),
     Case(("monitor.headline=isoscore",), ("a list; write 'monitor.headline=[isoscore]'",)),
-    Case(("monitor.views=[cls,tokens,cls]",), ("monitor.views names a view twice: cls, tokens",)),
     Case(("monitor.views=[cls,words]",), ("monitor.views", "words", "cls, tokens, mean")),
-    Case(("monitor.map_rows=1",), ("monitor.map_rows must be at least 2, or 0", "got 1")),
     Case(("monitor.every_steps=-1",), ("monitor.every_steps must be at least 0, got -1",)),
     Case(
         ("metric=[self_similarity]", "monitor.views=[cls,mean]"),
         ("metric=self_similarity needs groups of tokens", "add tokens to monitor.views"),
+        late=True,
     ),
     Case(
         ("metric=[alignment]",),
         ("metric=alignment does not exist; there are alpha_req",),
     ),
     Case(
-        ("metric=[s_inter]", "~metric.s_inter.groups"),
-        ("metric.s_inter.groups must be words", "got None", "write groups: words"),
-    ),
-    Case(
-        ("metric=[s_inter]", "metric.s_inter.groups=paragraphs"),
-        ("metric.s_inter.groups must be words", "got paragraphs"),
-    ),
-    Case(
         ("metric=[isoscore]", "+metric.isoscore.groups=words"),
-        ("metric.isoscore.groups", "takes no groups; leave it out"),
+        ("metric.isoscore.groups: a metric has one key, function",),
     ),
     Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
-    Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),
-    Case(("+trainer.num_nodes=2",), ("trainer.num_nodes must be 1",)),
+    Case(("+trainer.strategy=fsdp",), ("trainer.strategy",), late=True),
     Case(("site=[layer_9]",), ("layer_1 to layer_2 for this encoder, got 'layer_9'",), late=True),
     Case(
         ("freezing=first_n", "freezing.n_blocks=9"),
@@ -192,7 +194,7 @@ CASES: tuple[Case, ...] = (
     Case(("objective=[simsce]",), ("objective=simsce does not exist; did you mean simcse?",)),
     Case(
         ("objective=[simcse]", "objective.simcse.reads=[layer_1]"),
-        ("objective.simcse.reads: a place is pooled, before, or layer_k", "got 'layer_1'"),
+        ("objective.simcse.reads: a read point is pooled, before, or layer_k", "got 'layer_1'"),
     ),
     Case(
         ("objective=[simcse]", "objective.simcse.reads=[layer_99/cls]"),
@@ -202,21 +204,28 @@ CASES: tuple[Case, ...] = (
     Case(
         ("objective=[istar]", "objective.istar.reads=[pooled]", "objective.istar.shrinkage=1.5"),
         ("objective.istar.shrinkage must be at most 1, got 1.5",),
+        late=True,
     ),
     Case(
         ("objective=[istar]", "objective.istar.weight=nan"),
         ("objective.istar.weight must be a finite number, got nan",),
+        late=True,
     ),
     Case(
         ("task=text", "objective=[istar]", "objective.istar.weight=0"),
         ("task=text has nothing to learn from without an objective of a weight other than 0",),
+        late=True,
     ),
     Case(
         ("task=stsb", "objective=[supcon]", "cache_dir=null"),
         ("objective=supcon compares classes, and labels of task=stsb are scores", "leave it out"),
         late=True,
     ),
-    Case(("task=text",), ("nothing to learn from without an objective; add objective=[simcse]",)),
+    Case(
+        ("task=text",),
+        ("nothing to learn from without an objective; add objective=[simcse]",),
+        late=True,
+    ),
     # What trains
     Case(
         ("freezing=only", "freezing.patterns=[*.atention.*]"),
@@ -286,7 +295,9 @@ CASES: tuple[Case, ...] = (
         GLOBAL + "hydra: {callbacks: {x: {_target_: os.mkdir, path: taken}}}\n",
         "hydra.callbacks",
     ),
-    from_file("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "did you mean form?"),
+    from_file(
+        "task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "did you mean form?", late=True
+    ),
     from_file("experiment/mine", GLOBAL + "sede: 3\n", "sede", "did you mean seed?"),
     from_file("experiment/mine", GLOBAL + "site: [pooled\n", "experiment/mine", "line"),
     Case(("--config-dir", "{files}/none"), ("/none is not a folder",)),
@@ -296,17 +307,20 @@ CASES: tuple[Case, ...] = (
         ("source=local",),
         ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
         {"ISOTRAIN_DATA_DIR": "{files}"},
+        late=True,
     ),
     Case(
         ("source=local", "task=rte"),
         ("looked for {files}/rte/dev.jsonl", "rte/dev.jsonl"),
         {"ISOTRAIN_DATA_DIR": "{files}"},
         {"rte/train.jsonl": "{}\n"},
+        late=True,
     ),
     Case(
         ("source=hub", "task=stsb"),
         ("mteb/stsbenchmark-sts is not in {files}", "source=local (ISOTRAIN_DATA_DIR)"),
         {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+        late=True,
     ),
     Case(
         ("encoder=bert_base",),

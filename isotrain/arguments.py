@@ -1,19 +1,25 @@
 """What numbers and names an argument may be, said once, in its annotation.
 
-The check of a command line reads the annotation from the source, `checked` when the part is made.
+`checked` reads the annotation when the part is made, and `refusal` when a configuration is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cache, wraps
 from inspect import signature
+from math import isfinite
+from os import PathLike
+from types import NoneType, UnionType
 from typing import (
+    Annotated,
     Any,
     Literal,
     NamedTuple,
     ParamSpec,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -21,6 +27,13 @@ from typing import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
+LISTS = (list, Sequence, Collection, Iterable)
+PLAIN: dict[Any, tuple[type, ...]] = {  # the values of a configuration that are no containers
+    int: (int,),
+    float: (float, int),
+    str: (str,),
+    bool: (bool,),
+}
 
 
 class Bounds(NamedTuple):
@@ -75,15 +88,77 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         names, hints = declared()
         by_place = zip(names, args, strict=False)
         for name, value in [*by_place, *kwargs.items()]:
-            if name in hints and (refusal := _refusal(hints[name], value)):
-                raise ValueError(f"{name} {refusal}")
+            if name in hints and (problem := _illegal(hints[name], value)):
+                raise ValueError(f"{name} {problem}")
         return function(*args, **kwargs)
 
     return with_legal_arguments
 
 
-def _refusal(hint: Any, value: Any) -> str | None:
+def refusal(hint: Any, value: Any) -> str | None:
+    """Why a value of a configuration does not fit an annotation: type, name or range; or None.
+
+    >>> refusal(int, "ten"), refusal(Annotated[int, Bounds(1)] | None, 0)
+    ("must be int, got 'ten'", 'must be at least 1, got 0')
+    """
+    if isinstance(value, float) and not isfinite(value):
+        return f"must be a finite number, got {value}"
+    if not fits(hint, value):
+        return f"must be {_spelled(hint)}, got {value!r}"
+    return _illegal(hint, value)
+
+
+def fits(hint: Any, value: Any) -> bool:
+    """Whether a value of a configuration has the annotated type; what is not known here fits.
+
+    >>> fits(float, 1), fits(int, True), fits(list[str], ["a", 1])
+    (True, False, False)
+    """
+    origin, options = get_origin(hint), get_args(hint)
+    if hint in (None, NoneType):
+        return value is None
+    if hint in PLAIN:
+        return isinstance(value, PLAIN[hint]) and (hint is bool or not isinstance(value, bool))
+    if origin in (Union, UnionType):
+        return any(fits(option, value) for option in options)
+    if origin is Literal:
+        return any(value == one and type(value) is type(one) for one in options)  # no True for 1
+    if origin is Annotated:
+        return fits(options[0], value)
+    if origin in LISTS:
+        return isinstance(value, list) and all(fits(options[0], one) for one in value)
+    if origin in (dict, Mapping, tuple):
+        return isinstance(value, list if origin is tuple else dict)
+    if isinstance(hint, type) and hint is not Any and not getattr(hint, "_is_protocol", False):
+        # A class: of a part that a node in the place of the value makes, or written as a text.
+        return isinstance(value, (dict, hint)) or issubclass(hint, (Enum, PathLike))
+    return True
+
+
+def _illegal(hint: Any, value: Any) -> str | None:
+    """A name that is none of a `Literal`, or a number outside of its `Bounds`."""
     if get_origin(hint) is Literal and value not in get_args(hint):
-        return f"must be {' or '.join(map(str, get_args(hint)))}, got {value!r}"
-    bounds = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Bounds)]
-    return next(filter(None, (part.refusal(value) for part in bounds)), None)
+        return f"must be {_spelled(hint)}, got {value!r}"
+    return next(filter(None, (bounds.refusal(value) for bounds in _bounds(hint))), None)
+
+
+def _bounds(hint: Any) -> Iterator[Bounds]:
+    yield from (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Bounds))
+    if get_origin(hint) in (Union, UnionType):
+        for option in get_args(hint):
+            yield from _bounds(option)
+
+
+def _spelled(hint: Any) -> str:
+    origin, options = get_origin(hint), get_args(hint)
+    if hint in (None, NoneType):
+        return "None"
+    if origin is Literal:
+        return " or ".join(map(str, options))
+    if origin is Annotated:
+        return _spelled(options[0])
+    if origin in (Union, UnionType):
+        return " | ".join(map(_spelled, options))
+    if origin in LISTS:
+        return f"a list of {_spelled(options[0])}"
+    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -18,9 +18,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.compose import content_hash
-from isotrain.config.processes import n_processes
-from isotrain.config.rules import spans_mistake
-from isotrain.config.steps import LIMITS, training_steps
+from isotrain.config.schema import LIMITS, n_processes, training_steps
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
@@ -106,11 +104,8 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     Raises:
         ValueError: parts that do not fit together; the keys to change are named.
     """
-    # Task and pooling first: whether they fit is known before any weights are loaded.
     task: Task = made(cfg.task)
     pooling: Pooling = made(cfg.pooling)
-    if mistake := spans_mistake(pooling.reads, task.n_spans, task.name):
-        raise ValueError(mistake)
     changes = _changes(cfg, task)
     encoder = _encoder(cfg, pooling, start)
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)

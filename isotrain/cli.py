@@ -19,13 +19,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
-from isotrain.config.processes import n_processes
-from isotrain.config.schema import register
+from isotrain.config.schema import n_processes, register
 from isotrain.config.sweep import check_sweep, is_search
 from isotrain.console import FAILED, REJECTED, launched, print_error, reject, spinner
 from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
 from isotrain.jobs.process import COMMAND, JOB, own_environment, watch_parent
-from isotrain.requirements import file_mistakes
+from isotrain.requirements import check, file_mistakes, late_mistakes_apart
 from isotrain.runs.files import replace_text
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
@@ -103,7 +102,8 @@ def _sweep(arguments: Sequence[str], output_dir: Path) -> int:
 def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     """The arguments, options first, and the output folder of a sweep (None for a single run).
 
-    A command line that cannot run is refused before Hydra starts, every mistake at once.
+    A command line that cannot run is refused before Hydra starts, every mistake that its keys show
+    at once. What only imported parts show is told by the run, of a sweep here: before any job.
     """
     given = get_args_parser().parse_intermixed_args(list(arguments))
     options = list(arguments)
@@ -112,9 +112,13 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     if given.help or given.hydra_help or given.info or given.shell_completion or given.cfg:
         return [*options, *given.overrides], None
     multirun = given.multirun or "hydra.mode=MULTIRUN" in given.overrides
-    cfg, overrides, mistakes = check_sweep(given.overrides, given.config_dir, multirun)
-    if cfg is not None:
-        mistakes += file_mistakes(cfg)
+    configs, overrides, mistakes = check_sweep(given.overrides, given.config_dir, multirun)
+    if configs:
+        mistakes += file_mistakes(configs[0])
+    if multirun and not mistakes and not launched():
+        with spinner(LOADING):
+            late = late_mistakes_apart(configs)
+        mistakes += dict.fromkeys(mistake for one in late for mistake in one.mistakes)
     if multirun and is_search(overrides) and launched():
         mistakes.append(
             "a search chooses other values in each process of torchrun or srun; start it once, and "
@@ -122,8 +126,7 @@ def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
         )
     if mistakes:
         sys.exit(reject(mistakes))
-    assert cfg is not None
-    return [*options, *overrides], Path(str(cfg.output_dir)) if multirun else None
+    return [*options, *overrides], Path(str(configs[0].output_dir)) if multirun else None
 
 
 def _demo(arguments: Sequence[str]) -> None:
@@ -182,13 +185,21 @@ def _job_of(arguments: Sequence[str]) -> None:
 
 
 def _run(job: RunJob) -> Path | None:
-    """The folder of a finished run; None where it failed, and on every rank but 0."""
+    """The folder of a finished run; None where it failed, which is told and counted.
+
+    None too in every process of a run but its first.
+    """
     with spinner(LOADING):
+        try:
+            check(job.cfg)  # imports the parts; what is wrong with them need not wait for Lightning
+        except ValueError as error:
+            failures.append(reject(str(error).splitlines()))
+            return None
         from isotrain.pages.show import show_run
-        from isotrain.run import run, with_threads
+        from isotrain.run import run_checked, with_threads
 
     with _errors_printed():
-        if run(*job, show=show_run):
+        if run_checked(*job, show=show_run):
             return run_folder(with_threads(job.cfg), job.arm)
     return None
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import compose_run, run_folder
-from isotrain.config.written import key_of
+from isotrain.config.compose import compose_run, key_of, run_folder
 from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
 from isotrain.requirements import file_mistakes

@@ -1,24 +1,24 @@
-"""What a run needs of this machine, looked for before anything is loaded."""
+"""What a run needs before it starts: sound keys, sound parts, and data, weights and packages."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.binding import OF_HYDRA
+from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.environment import is_on
-from isotrain.config.reading import class_calls
-from isotrain.config.targets import is_allowed
+from isotrain.config.signatures import constant, load
+from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
 from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
 from isotrain.tasks.data.sources import DataSet
-
-if TYPE_CHECKING:  # torch is not needed to look for a file
-    from isotrain.types import Source
 
 PACKAGES = {  # that a logger needs, one of them, and what installs it
     "build_tensorboard_logger": (("tensorboard", "tensorboardX"), install("tensorboard")),
@@ -29,14 +29,75 @@ PACKAGES = {  # that a logger needs, one of them, and what installs it
 }
 
 
+def check(cfg: DictConfig) -> None:
+    """Refuse a run that cannot start here, before torch is asked for anything.
+
+    Keys, weights and packages first, all at once, which takes no import; then the classes of its
+    parts, which are imported; then its data.
+
+    Raises:
+        ValueError: the mistakes, one a line.
+    """
+    mistakes = mistakes_in(cfg) or file_mistakes(cfg) or late_mistakes(cfg)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+
+
+def late_mistakes(cfg: DictConfig) -> list[str]:
+    """What only imported parts show: keys and values that they do not take, data that is not here.
+
+    Imports torch, and Lightning where the rest is sound; `late_mistakes_apart` does it elsewhere.
+    """
+    return part_mistakes(cfg) or data_mistakes(cfg)
+
+
+class Late(NamedTuple):
+    """What the imported parts of a configuration show."""
+
+    mistakes: list[str]
+    monitor: str | None  # of its task: the score, without its stage; None = it does not tell
+    mode: str | None  # of its task: max | min
+
+
+def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
+    """`late_mistakes` of several configurations, found in one process of its own.
+
+    So that what starts runs has no torch in it. A process that has it already looks itself.
+    """
+    texts = [
+        OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # as a job is written
+        for cfg in configs
+    ]
+    if "torch" in sys.modules:
+        return _late(texts)
+    command = [sys.executable, "-m", "isotrain.requirements"]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the parts cannot be imported: {done.stderr.strip()}")
+    return [Late(*found) for found in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _late(contents: Sequence[Any]) -> list[Late]:
+    known: dict[str, list[str]] = {}  # jobs of a study differ in little
+    found = []
+    for content in contents:
+        cfg = OmegaConf.create(content)
+        key = json.dumps({k: v for k, v in content.items() if k not in ("seed", "output_dir")})
+        if key not in known:
+            known[key] = late_mistakes(cfg)
+        mistakes = known[key]
+        task = None if mistakes else load(cfg.task["_target_"])
+        found.append(Late(mistakes, constant(task, "monitor"), constant(task, "mode")))
+    return found
+
+
 def file_mistakes(cfg: DictConfig) -> list[str]:
-    """Data, weights and packages that a configuration needs and that are not here, with ways out.
+    """Weights and packages that a configuration needs and that are not here, with ways out.
 
     A folder is looked for in any case; the hub's cache only where the hub is switched off
-    (`HF_HUB_OFFLINE=1`). Nothing is read and no network is asked.
+    (`HF_HUB_OFFLINE=1`). Nothing is imported and no network is asked.
     """
-    mistakes = [*_data_mistakes(cfg), *encoder_mistakes(cfg), *_peft_mistakes(cfg)]
-    mistakes += _logger_mistakes(cfg)
+    mistakes = [*encoder_mistakes(cfg), *_peft_mistakes(cfg), *_logger_mistakes(cfg)]
     try:
         start_file(cfg.init_from, cfg.encoder)
     except ValueError as error:
@@ -44,30 +105,26 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
     return mistakes
 
 
-def _data_mistakes(cfg: DictConfig) -> list[str]:
-    source, task = _source(cfg), _target(cfg, "task")
-    if source is None:
+def data_mistakes(cfg: DictConfig) -> list[str]:
+    """Data sets of the task that the source has not; nothing is read."""
+    task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
+    keys = OmegaConf.to_container(cfg.source, resolve=True)
+    assert isinstance(keys, dict)
+    try:
+        given = source(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
+    except ValueError as error:
+        return [f"source: {error}"]
+    # A task or a source of the user's with other habits shows what is missing when it loads.
+    if not hasattr(given, "missing"):
         return []
-    # A task of the user's with other habits gives none here: told when it loads.
-    known = class_calls(task, "data_sets") or class_calls(task, "data_set")
-    required = set(DataSet._fields) - set(DataSet._field_defaults)
-    readable = [fields for fields in known if required <= set(fields)]
-    missing = [source.missing(DataSet(**fields)) for fields in readable]
+    missing = [given.missing(data_set) for data_set in data_sets_of(task)]
     return [sentence for sentence in missing if sentence]
 
 
-def _source(cfg: DictConfig) -> Source | None:
-    """The source; None where it cannot be made: wrong keys are for the check to tell."""
-    target = _target(cfg, "source")
-    if not is_allowed(target):
-        return None
-    try:
-        keys = OmegaConf.to_container(cfg.source, resolve=True)
-        assert isinstance(keys, dict)
-        made = get_object(target)(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
-    except Exception:  # wrong keys, which the check tells, or code of the user's that build tells
-        return None
-    return made if hasattr(made, "missing") else None
+def data_sets_of(task: Any) -> list[DataSet]:
+    """The data sets that the class of a task names: `data_sets`, or `data_set` where it is one."""
+    named = constant(task, "data_sets") or (getattr(task, "data_set", None),)
+    return [one for one in named if isinstance(one, DataSet)]
 
 
 def encoder_mistakes(cfg: DictConfig) -> list[str]:
@@ -115,3 +172,7 @@ def _target(cfg: DictConfig, group: str) -> str:
 def _resolved(cfg: DictConfig, key: str) -> Any:
     """A value; None where it is absent or a reference leads nowhere, which other rules tell."""
     return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_late(json.load(sys.stdin))))

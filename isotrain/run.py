@@ -16,9 +16,9 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build, data_revision
-from isotrain.config.rules import check
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.finished_run import sha256_of, start_file
+from isotrain.requirements import check
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.runs.secrets import redacted
@@ -62,9 +62,23 @@ def run(
         NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
-    started = time.perf_counter()
     try:
         check(cfg)
+    except ValueError as error:
+        raise CannotRunError(redacted(str(error))) from error
+    return run_checked(cfg, arm, overrides, search, show)
+
+
+def run_checked(
+    cfg: DictConfig,
+    arm: str,
+    overrides: Sequence[str] = (),
+    search: str = "",
+    show: Show = lambda folder, loggers: None,
+) -> dict[str, float]:
+    """As `run`, for a configuration that `isotrain.requirements.check` has passed."""
+    started = time.perf_counter()
+    try:
         cfg = with_threads(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from isotrain.config.reading import class_constant
 from isotrain.config.targets import targets
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -35,5 +35,7 @@ def shipped_targets() -> list[str]:
 
 
 TASKS = names("task")
-WITHOUT_LOSS = [t for t in TASKS if class_constant(target("task", t), "has_loss") is False]
+WITHOUT_LOSS = [
+    t for t in TASKS if getattr(get_object(target("task", t)), "has_loss", True) is False
+]
 """Tasks that objectives alone train: their training rows have no labels."""

@@ -6,8 +6,8 @@ import pytest
 from hydra.errors import ConfigCompositionException
 
 from isotrain.config.compose import content_hash, plain
-from isotrain.config.rules import check
 from isotrain.config.targets import targets
+from tests.judge import check
 
 
 def changed(composed, *overrides):

@@ -10,8 +10,7 @@ import re
 import pytest
 
 from isotrain.config.command import ANALYZE, check_command
-from isotrain.config.several_runs import names
-from isotrain.config.sweep import check_sweep
+from isotrain.config.sweep import check_sweep, names
 from tests.docs_pages import ACTIONS, PAGES, RUN, commands, fences, name_of
 
 

@@ -124,7 +124,7 @@ def test_a_package_that_cannot_be_imported_is_a_line_of_its_own(monkeypatch, cap
     monkeypatch.setattr(reach, "data", data)
     code, _, lines = examined(capsys)
     assert code == 1
-    assert [line.part for line in lines if line.name == "import"] == ["reach"]
+    assert [line.part for line in lines if line.name == "import"] == ["data"]
 
 
 def test_outside_of_a_clone_no_version_is_known_as_tested(tmp_path):

@@ -71,7 +71,6 @@ class Reversed(RTE):
 FILES = {
     "metric/row_norm.yaml": """
 row_norm:
-  needs: rows
   function: {_target_: MODULE.row_norm, _partial_: true, power: 1.0}
 """,
     "isotropy/halve.yaml": "{_target_: MODULE.Halve, _partial_: true, factor: 0.5}",

@@ -506,9 +506,12 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
     cfg = composed(
         *small, "task=rte", "metric=[isoscore]", "trainer.max_steps=1", f"output_dir={tmp_path}"
     )
-    monkeypatch.setattr(
-        "isotrain.metrics.isoscore.isoscore", lambda x, precision: x.sum().double() * math.nan
-    )
+
+    def isoscore(x, precision):
+        return x.sum().double() * math.nan
+
+    isoscore.__module__ = "isotrain.metrics.isoscore"  # where the check finds it
+    monkeypatch.setattr("isotrain.metrics.isoscore.isoscore", isoscore)
     first = run(cfg, "none")
     folder = run_folder(cfg, "none")
     for text in [

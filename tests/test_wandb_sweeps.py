@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hydra.utils import get_object
 from wandb import wandb_agent
 
 from isotrain.config.command import check_command
-from isotrain.config.reading import class_constant
 from tests.wandb_record import newest, scalars
 
 FILES = sorted((Path(__file__).parents[1] / "sweeps").glob("*.yaml"))
@@ -84,8 +84,8 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
         assert mistakes == []
         assert list(cfg.logger) == ["wandb"]
         assert cfg.output_dir == "runs/sweeps/abc123"
-        assert sweep["metric"]["name"] == f"val/{class_constant(cfg.task._target_, 'monitor')}"
-        assert sweep["metric"]["goal"] == f"{class_constant(cfg.task._target_, 'mode')}imize"
+        assert sweep["metric"]["name"] == f"val/{get_object(cfg.task._target_).monitor}"
+        assert sweep["metric"]["goal"] == f"{get_object(cfg.task._target_).mode}imize"
         for key, value in values.items():  # as given, number by number
             node = cfg
             for part in key.split("."):

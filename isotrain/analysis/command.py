@@ -12,9 +12,9 @@ from types import FrameType
 
 from omegaconf import DictConfig
 
-from isotrain.config.analysis import mistakes_in_analysis
+from isotrain.config.analysis import mistakes_in_analysis, part_mistakes_in_analysis
 from isotrain.config.command import ANALYZE, check_command
-from isotrain.config.several_runs import names, text_of
+from isotrain.config.sweep import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.finished_run import start_file
 from isotrain.requirements import encoder_mistakes
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
-    """The configuration of a command line, and every mistake in it; torch is not imported."""
+    """The configuration of a command line, and its mistakes: its keys' before its parts'."""
     overrides = [text for text in arguments if not text.startswith(CONFIG_DIR)]
     own = [text.removeprefix(CONFIG_DIR) for text in arguments if text.startswith(CONFIG_DIR)]
     if odd := [text for text in overrides if "=" not in text]:
@@ -86,7 +86,7 @@ def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
         except ValueError as error:
             return cfg, [str(error)]
         mistakes = mistakes_in_analysis(cfg)  # the encoder is the run's, and as little trusted
-    return cfg, mistakes or encoder_mistakes(cfg)
+    return cfg, mistakes or encoder_mistakes(cfg) or part_mistakes_in_analysis(cfg)
 
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from isotrain.config.written import key_of
+from isotrain.config.compose import key_of
 from isotrain.runs.files import read_result
 
 

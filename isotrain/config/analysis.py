@@ -9,19 +9,22 @@ from enum import StrEnum
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from isotrain.arguments import Bounds
-from isotrain.config.any_root import (
-    BOUNDS_OF_ANY,
+from isotrain.config.check import argument_mistakes_of
+from isotrain.config.compose import plain
+from isotrain.config.schema import BOUNDS_OF_ANY
+from isotrain.config.validate import (
+    is_part,
     missing_keys,
     number_mistakes,
     resolved,
     secret_mistakes,
     target_mistakes,
+    with_defaults,
+    wrong_keys,
 )
-from isotrain.config.compose import plain
-from isotrain.config.shapes import is_part, wrong_keys
 
 PARTS = ("analysis", "encoder", "source")
 BOUNDS = {**BOUNDS_OF_ANY, "batch_size": Bounds(1), "max_length": Bounds(3)}
@@ -69,13 +72,13 @@ def register_analysis() -> None:
 
 
 def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
-    """What is wrong with the configuration of an analysis: keys, types, targets, numbers."""
+    """What the keys of an analysis show, all at once; nothing is imported."""
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = resolved(cfg)
     mistakes += wrong_keys(content, SECTIONS, "an analysis")
     mistakes += secret_mistakes(cfg)
-    content = {**_defaults(), **content}
+    content = with_defaults(content, SECTIONS)
     mistakes += [
         f"{group} must be one of its options, with a _target_"
         for group in PARTS
@@ -84,10 +87,10 @@ def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
     return mistakes + target_mistakes(content) + number_mistakes(content, BOUNDS)
 
 
-def _defaults() -> dict[str, Any]:
-    found = OmegaConf.to_container(OmegaConf.structured(AnalysisConfig), enum_to_str=True)
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
+def part_mistakes_in_analysis(cfg: DictConfig) -> list[str]:
+    """Keys and values that the parts of an analysis do not take; they are imported."""
+    content, _ = resolved(cfg)
+    return argument_mistakes_of(content)
 
 
 def analysis_hash(cfg: DictConfig) -> str:

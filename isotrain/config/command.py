@@ -23,13 +23,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.analysis import SECTIONS as ANALYSIS_SECTIONS
 from isotrain.config.analysis import mistakes_in_analysis, register_analysis
-from isotrain.config.any_root import missing_keys
-from isotrain.config.binding import SUPPLIED, nearest
+from isotrain.config.check import mistakes_in
 from isotrain.config.compose import conf_folder
-from isotrain.config.reading import signature
-from isotrain.config.rules import mistakes_in
 from isotrain.config.schema import SECTIONS, register
-from isotrain.config.targets import foreign_code, is_allowed
+from isotrain.config.signatures import SUPPLIED, nearest
+from isotrain.config.targets import foreign_code
+from isotrain.config.validate import missing_keys
 
 MOST_JOBS = 64  # of a sweep, judged in advance
 OTHERS = {  # groups whose files are no part of one run, and their use
@@ -80,15 +79,29 @@ def check_command(
 ) -> tuple[DictConfig | None, list[str]]:
     """The configuration (None where it does not compose) and every mistake of a command line.
 
-    With `multirun` a sweep (`seed=0,1`) is judged for each of its jobs, the first 64 of them; the
-    configuration is that of the first. A group whose option does not exist is None in it.
+    As `check_jobs`, of which it gives the first configuration.
 
     >>> check_command(["sede=1", "task=wicc"])[1]
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
+    configs, mistakes = check_jobs(overrides, config_dir, multirun, root)
+    return next(iter(configs), None), mistakes
+
+
+def check_jobs(
+    overrides: Sequence[str],
+    config_dir: str | None = None,
+    multirun: bool = False,
+    root: Root = TRAIN,
+) -> tuple[list[DictConfig], list[str]]:
+    """The configurations that compose, and every mistake that the keys show; nothing is imported.
+
+    With `multirun` a sweep (`seed=0,1`) is judged for each of its jobs, the first 64 of them. A
+    group whose option does not exist is None in every configuration.
+    """
     root.register()
     if config_dir is not None and not Path(config_dir).is_dir():
-        return None, [f"--config-dir {config_dir} is not a folder"]
+        return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
     loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
@@ -106,8 +119,8 @@ def check_command(
             unknown.add(values[0].key_or_group)
         else:
             alternatives.append(values)
-    first: DictConfig | None = None
-    for number, job in enumerate(islice(product(*alternatives), MOST_JOBS)):
+    configs: list[DictConfig] = []
+    for job in islice(product(*alternatives), MOST_JOBS):
         groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
         try:
             cfg = compose(groups)
@@ -120,12 +133,11 @@ def check_command(
         mistakes += found
         if not (found and missing_keys(cfg)):  # the misspelt key may be the missing one
             mistakes += _judged(cfg, root)
-        if number == 0:
-            first = cfg
-    for group in unknown:
-        if first is not None and group in first:
-            first[group] = None
-    return first, list(dict.fromkeys(mistakes))
+        configs.append(cfg)
+    for cfg, group in product(configs, unknown):
+        if group in cfg:
+            cfg[group] = None
+    return configs, list(dict.fromkeys(mistakes))
 
 
 def _judged(cfg: DictConfig, root: Root) -> list[str]:
@@ -256,14 +268,13 @@ def _no_key(key: str, cfg: DictConfig) -> str:
     for part in key.split("."):
         below = node.get(part) if isinstance(node, DictConfig) and part in node else None
         if below is None:
-            target = str(node.get("_target_"))
-            bound = signature(target) if is_allowed(target) else None
             if part in SUPPLIED.get(key.partition(".")[0], ()):
                 return f"{key} is set by isotrain itself; leave it out"
-            if bound and part in bound.arguments:
-                return f"no key {key}; {target} takes it, so add it: +{key}=..."
             known = [str(k) for k in node if not str(k).startswith("_")]
-            return f"no key {key}; {nearest(part, known)}"
+            hint = nearest(part, known)
+            if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
+                hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
+            return f"no key {key}; {hint}"
         if not isinstance(below, DictConfig):
             break
         node = below

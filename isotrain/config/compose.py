@@ -1,18 +1,22 @@
-"""A run's configuration: composed, made plain, hashed, given a folder, written for a process."""
+"""A run's configuration: composed, made plain, hashed, given a folder, written as text."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.reading import class_constant
 from isotrain.config.schema import NOT_CONTENT, RunConfig, register
+
+WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
+READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
 
 
 def conf_folder() -> str:
@@ -53,12 +57,12 @@ def content_hash(cfg: DictConfig) -> str:
 def run_folder(cfg: DictConfig, arm: str) -> Path:
     """`<output_dir>/<task>/<arm>-<content hash>`, whether it exists or not.
 
-    `threads` must be a number: results depend on it.
+    A task is named by its module: `wic` of `isotrain.tasks.wic.WiC`. `threads` must be a number:
+    results depend on it.
     """
     assert cfg.threads is not None
-    target = str(cfg.task["_target_"])
-    task_name = class_constant(target, "name") or target.rpartition(".")[2].lower()
-    return Path(str(cfg.output_dir)) / task_name / f"{arm}-{content_hash(cfg)}"
+    task = str(cfg.task["_target_"]).split(".")[-2]
+    return Path(str(cfg.output_dir)) / task / f"{arm}-{content_hash(cfg)}"
 
 
 class RunJob(NamedTuple):
@@ -103,3 +107,36 @@ def parse_job(text: str) -> RunJob:
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
     return RunJob(cfg, job["arm"], job.get("overrides") or (), job.get("search") or "")
+
+
+def key_of(override: str) -> str:
+    """The key of an override: `a.b` of `+a.b=[1,2]` and of `~a.b`."""
+    return override.lstrip("+~").partition("=")[0]
+
+
+def written(value: Any) -> str:
+    r"""The text after the `=` of an override that gives this value, and nothing else.
+
+    Args:
+        value: a number, a text, true, false, None, or a list of these and of lists.
+
+    Raises:
+        ValueError: a value of another kind, such as a mapping.
+
+    >>> written([1e-5, True, None, "a b", "it's", "true", ["x", 2]])
+    "[1e-05,true,null,'a b','it\\'s','true',[x,2]]"
+    """
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, str):
+        if re.fullmatch(WORD, value) and value.lower() not in READ_AS_VALUES:
+            return value
+        return QuotedString(value, Quote.single).with_quotes()
+    if value is None or isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return str(value)
+    raise ValueError(
+        f"{value!r} is no value that an override can give: a number, a text, true, false, null or "
+        "a list of these; give the keys of a mapping one by one, as a.b=1"
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-VIEWS = ("cls", "tokens", "mean")  # first token, every non-pad token, their mean
 RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens or /mean"
 
 

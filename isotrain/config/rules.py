@@ -1,156 +1,302 @@
-"""What a composed configuration must fulfil, judged before anything heavy is imported."""
+"""Facts across the keys of a run: one function a fact, which yields a sentence where it is broken.
+
+A sentence states the rule, what was given, and the fix. `FACTS` need the keys alone,
+`FACTS_OF_PARTS` the imported classes of the parts too.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from isotrain.config.read_points import read_point
+from isotrain.config.schema import n_processes, number_asked_for
+from isotrain.config.signatures import constant, load, parameters_of
+from isotrain.runs.keys import EXTRAS, metric_of
 
-from isotrain.arguments import Bounds
-from isotrain.config.any_root import (
-    BOUNDS_OF_ANY,
-    missing_keys,
-    number_mistakes,
-    resolved,
-    secret_mistakes,
-    target_mistakes,
-)
-from isotrain.config.cluster_rule import cluster_mistakes
-from isotrain.config.data_rule import data_mistakes
-from isotrain.config.freezing_rule import freezing_mistakes
-from isotrain.config.monitor_rule import monitor_mistakes
-from isotrain.config.objective_rule import objective_mistakes
-from isotrain.config.processes import number_asked_for
-from isotrain.config.reading import class_constant
-from isotrain.config.schema import SECTIONS
-from isotrain.config.selection_rule import selection_mistakes
-from isotrain.config.shapes import is_whole, with_defaults, wrong_keys, wrong_shapes
-from isotrain.config.task_rule import task_mistakes
-
-BOUNDS = {  # of numbers; those of a part stand in its annotations
-    "data.batch_size": Bounds(1),
-    "data.eval_batch_size": Bounds(1),
-    "data.holdout": Bounds(above=0, below=1),
-    "training.prefill_batches": Bounds(1),
-    "training.refit_rows": Bounds(2),
-    "training.patience": Bounds(1),
-    "training.warmup_fraction": Bounds(0, 1),
-    "training.head_lr_factor": Bounds(0),
-    "training.layer_decay": Bounds(above=0, most=1),
-    "training.reinit_blocks": Bounds(0),
-    "monitor.max_rows": Bounds(2),
-    "monitor.every_steps": Bounds(0),
-    "monitor.map_rows": Bounds(0),
-    "checkpoint.every_steps": Bounds(0),
-    "optimizer.lr": Bounds(0),
-    "optimizer.weight_decay": Bounds(0),
-    "trainer.accumulate_grad_batches": Bounds(1),
-    "trainer.gradient_clip_val": Bounds(0),
-    "trainer.log_every_n_steps": Bounds(1),
-    "trainer.val_check_interval": Bounds(above=0),
-    **BOUNDS_OF_ANY,
-}
+Content = dict[str, Any]
+Parts = Mapping[str, Any]  # path of a node to its imported class or function
+OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
+NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
+NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
+CLUSTER_PCA = "isotrain.transforms.cluster_pca.ClusterPCA"
+REMOVAL = "isotrain.geometry.cluster_removal.Removal"
+OF_CLUSTERS = {"stats", "n_clusters", "n_components", "removal"}
 
 
-def check(cfg: DictConfig) -> None:
-    """Refuse a configuration that cannot run, every mistake at once.
-
-    Raises:
-        ValueError: the mistakes, one a line; `mistakes_in` says which there are.
-    """
-    if mistakes := mistakes_in(cfg):
-        raise ValueError("\n".join(mistakes))
+# Of the keys
 
 
-def mistakes_in(cfg: DictConfig) -> list[str]:
-    """What is wrong with a configuration: keys, types, targets, and keys that do not go together.
-
-    A mistake states the rule, what was given, and the fix.
-    """
-    if missing := missing_keys(cfg):
-        return [f"{key} has no value; set {key}=..." for key in missing]
-    content, mistakes = resolved(cfg)
-    mistakes += wrong_keys(content, SECTIONS, "a run")
-    mistakes += secret_mistakes(cfg)
-    content = with_defaults(content)  # what was deleted is told, and hides nothing else
-    mistakes += wrong_shapes(content)
-    if not is_whole(content):  # the rules below read its parts
-        return mistakes
-    mistakes += target_mistakes(content)
-    mistakes += number_mistakes(content, BOUNDS)
-    mistakes += data_mistakes(content["data"])
-    mistakes += selection_mistakes(content)
-    mistakes += _site_mistakes(content)
-    mistakes += objective_mistakes(content)
-    mistakes += task_mistakes(content)
-    mistakes += freezing_mistakes(content)
-    mistakes += monitor_mistakes(content)
-    mistakes += _trainer_mistakes(content["trainer"], content["optimizer"])
-    if not mistakes:  # its arithmetic needs sound numbers
-        mistakes += cluster_mistakes(content)
-    return mistakes
+def one_size(content: Content) -> Iterator[str]:
+    """A share and a number of training examples exclude each other."""
+    data = content["data"]
+    if data["n_train"] is not None and data["fraction"] != 1:
+        yield (
+            f"data.fraction={data['fraction']} and data.n_train={data['n_train']} both say how "
+            "many rows are kept; give one of them"
+        )
 
 
-def _site_mistakes(content: dict[str, Any]) -> list[str]:
-    site: Sequence[str] = content["site"]
-    reads = class_constant(content["pooling"]["_target_"], "reads")
-    mistakes = []
+def evaluations(content: Content) -> Iterator[str]:
+    """Selection and patience need evaluations."""
+    select, patience = content["training"]["select"], content["training"]["patience"]
+    asked = {
+        f"training.select={select}": select != "last",
+        f"training.patience={patience}": patience is not None,
+    }
+    if content["trainer"].get("limit_val_batches") == 0:
+        for key in (key for key, is_asked in asked.items() if is_asked):
+            rule = f"{key} goes by evaluations, and trainer.limit_val_batches=0 makes none"
+            yield f"{rule}; leave one out"
+
+
+def sites(content: Content) -> Iterator[str]:
+    """The sites of isotropy layers exist, each once."""
+    site = content["site"]
     if not site or len(set(map(str, site))) != len(site):
-        mistakes.append(f"site must name each place once and at least one, got {site}")
+        yield f"site must name each place once and at least one, got {site}"
     if odd := [str(s) for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", str(s))]:
-        mistakes.append(f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}")
-    if content["rows"] == "no_special":
-        if set(site) <= {"pooled"}:
-            mistakes.append(
-                f"rows=no_special chooses the rows of a token site, and site={site} has none; add "
-                "tokens or layer_k, or use rows=all"
+        yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
+
+
+def rows_of_a_site(content: Content) -> Iterator[str]:
+    """Tokens are chosen at a site of tokens."""
+    if content["rows"] == "no_special" and set(content["site"]) <= {"pooled"}:
+        yield (
+            f"rows=no_special chooses the rows of a token site, and site={content['site']} has "
+            "none; add tokens or layer_k, or use rows=all"
+        )
+
+
+def read_points(content: Content) -> Iterator[str]:
+    """Objectives read points that there are."""
+    for name, node in _nodes(content, "objective"):
+        reads = node.get("reads", ["pooled"])
+        if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
+            yield (
+                f"objective.{name}.reads must be a list that names each read point once and at "
+                f"least one, got {reads}"
             )
-        elif set(site) <= {"pooled", "tokens"} and reads in ("first", "last"):
-            mistakes.append(
-                "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
-                "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
-                "spans, or rows=all"
+            continue
+        for text in reads:
+            try:
+                read_point(str(text))
+            except ValueError as error:
+                yield f"objective.{name}.reads: {error}"
+        if "before" in reads and "pooled" not in content["site"]:
+            yield (
+                f"objective.{name}.reads=[before] is the input of the isotropy layer at pooled, "
+                f"and site={content['site']} has none there; add pooled to site, or read [pooled]"
             )
-    if (content["isotropy"].get("protect") or {}).get("labels"):
-        several = {  # what gives several rows to an example, and the way out
-            f"site={site}": ([*site] != ["pooled"], "site=[pooled]"),
-            "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
-            "pooling=spans": (reads == "spans", "pooling=cls or mean"),
-        }
-        for given, (is_several, way_out) in several.items():
-            if is_several:
-                mistakes.append(
-                    "isotropy.protect.labels=true needs one row an example, which owns its label, "
-                    f"and {given} gives several; use {way_out}, or isotropy.protect.labels=false"
-                )
-    task = content["task"]["_target_"]
-    mistake = spans_mistake(reads, class_constant(task, "n_spans"), task.rpartition(".")[2])
-    return [*mistakes, mistake] if mistake else mistakes
 
 
-def spans_mistake(reads: str | None, n_spans: int | None, task: str) -> str | None:
-    """A pooling that reads spans, and a task without; None where that is well, or not known."""
-    if reads != "spans" or n_spans != 0:
-        return None
-    return f"pooling=spans needs target words, and task {task} has none; use cls"
+def pairs_to_read(content: Content) -> Iterator[str]:
+    """Hard negatives are read by objectives of pairs."""
+    positives = {node.get("positives") for _, node in _nodes(content, "objective")}
+    if content["task"].get("hard_negatives") and positives == {"dropout"}:
+        yield (
+            "task.hard_negatives=true gives pairs a negative of their own, and with "
+            "positives=dropout no objective looks at pairs; use objective.<name>.positives=pair, "
+            "or task.hard_negatives=false"
+        )
 
 
-def _trainer_mistakes(trainer: dict[str, Any], optimizer: dict[str, Any]) -> list[str]:
-    mistakes = []
-    if trainer.get("num_nodes", 1) != 1:
-        mistakes.append("trainer.num_nodes must be 1: several machines are not tested")
+def one_choice_of_what_trains(content: Content) -> Iterator[str]:
+    """Adapters freeze the encoder themselves."""
+    peft, freezing = content["peft"]["_target_"], content["freezing"]["_target_"]
+    if peft != NO_ADAPTERS and freezing != NO_FREEZING:
+        yield (
+            "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
+            "or use peft=none"
+        )
+
+
+def headline(content: Content) -> Iterator[str]:
+    """What is shown is measured."""
+    metrics = content["metric"]
+    known = OURS | set(metrics)  # so that isoscore_corrected is no part of isoscore
+    for name in content["monitor"]["headline"] or ():
+        if metric_of(name, known) not in metrics:
+            measured = f"choose among {', '.join(metrics)}, or " if metrics else ""
+            yield f"monitor.headline={name} is not measured; {measured}add it to metric=[...]"
+
+
+def devices(content: Content) -> Iterator[str]:
+    """The number of processes is a number."""
     try:
-        number_asked_for(trainer.get("devices", 1))
+        number_asked_for(content["trainer"].get("devices", 1))
     except ValueError as error:
-        mistakes.append(str(error))
+        yield str(error)
+
+
+def an_end(content: Content) -> Iterator[str]:
+    """Training ends."""
+    trainer = content["trainer"]
     if trainer.get("max_epochs", -1) == -1 and trainer.get("max_steps", -1) == -1:
-        mistakes.append("trainer.max_epochs and max_steps are both -1: training would never end")
-    scaled = str(trainer.get("precision")) in ("16", "16-mixed")
-    if scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
-        mistakes.append(
+        yield "trainer.max_epochs and max_steps are both -1: training would never end"
+
+
+def fused_and_scaled(content: Content) -> Iterator[str]:
+    """Lightning's loss scaling cannot clip where a fused optimizer unscales."""
+    trainer, optimizer = content["trainer"], content["optimizer"]
+    is_scaled = str(trainer.get("precision")) in ("16", "16-mixed")
+    if is_scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
+        yield (
             "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
             "optimizer.fused=false, or use bf16-mixed"
         )
-    return mistakes
+
+
+# Of the keys and the classes of the parts
+
+
+def untouched_tokens(content: Content, parts: Parts) -> Iterator[str]:
+    """A layer at tokens changes the token that a pooling reads."""
+    only_tokens = "tokens" in content["site"] and set(content["site"]) <= {"pooled", "tokens"}
+    reads = constant(parts["pooling"], "reads")
+    if content["rows"] == "no_special" and only_tokens and reads in ("first", "last"):
+        yield (
+            "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
+            "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
+            "spans, or rows=all"
+        )
+
+
+def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
+    """Labels are protected where an example has one embedding, which owns its label."""
+    if not (content["isotropy"].get("protect") or {}).get("labels"):
+        return
+    several = {  # what gives several rows to an example, and the way out
+        f"site={content['site']}": ([*content["site"]] != ["pooled"], "site=[pooled]"),
+        "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
+        "pooling=spans": (_reads_spans(parts), "pooling=cls or mean"),
+    }
+    for given, (is_several, way_out) in several.items():
+        if is_several:
+            yield (
+                "isotropy.protect.labels=true needs one row an example, which owns its label, "
+                f"and {given} gives several; use {way_out}, or isotropy.protect.labels=false"
+            )
+
+
+def target_words(_content: Content, parts: Parts) -> Iterator[str]:
+    """A pooling of spans needs a task with target words."""
+    if _reads_spans(parts) and constant(parts["task"], "n_spans") == 0:
+        task = parts["task"].__name__
+        yield f"pooling=spans needs target words, and task {task} has none; use cls"
+
+
+def something_to_learn(content: Content, parts: Parts) -> Iterator[str]:
+    """A task without a loss has an objective."""
+    if constant(parts["task"], "has_loss") is not False:
+        return
+    nodes = [node for _, node in _nodes(content, "objective")]
+    if all(node.get("weight") == 0 for node in nodes):
+        yield f"{_task(parts)} has nothing to learn from without an objective" + (
+            " of a weight other than 0" if nodes else "; add objective=[simcse]"
+        )
+
+
+def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
+    """What reads or changes training labels needs a task that has them."""
+    if constant(parts["task"], "has_loss") is not False:
+        return
+    asked: dict[str, str] = {}  # what needs labels, and the way out
+    for name, node in _nodes(content, "objective"):
+        if constant(parts.get(f"objective.{name}"), "needs") in ("classes", "scored_pairs"):
+            asked[f"objective={name} reads labels"] = "use objective=[simcse]"
+        if node.get("positive_labels") is not None:
+            asked[f"objective.{name}.positive_labels chooses pairs by their label"] = "leave it out"
+    if (content["isotropy"].get("protect") or {}).get("labels"):
+        asked["isotropy.protect.labels=true reads labels"] = "use isotropy.protect.labels=false"
+    for key in ("label_skew", "label_noise", "hypothesis_only"):
+        if content["data"].get(key):
+            asked[f"data.{key} changes labels or pairs"] = "leave it out"
+    if content["training"]["select"] == "holdout":
+        asked["training.select=holdout scores training rows"] = "use training.select=best"
+    for given, way_out in asked.items():
+        yield (
+            f"{given}, and the training rows of {_task(parts)} have no labels; {way_out}, or use a "
+            "task with labels"
+        )
+
+
+def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
+    """A run has what the signatures of its metrics name."""
+    views = content["monitor"]["views"]
+    sees_tokens = "tokens" in views or any(s != "pooled" for s in content["site"])
+    for name, _ in _nodes(content, "metric"):
+        parameters = parameters_of(parts[f"metric.{name}.function"])
+        takes = next((extra for extra in EXTRAS if extra in parameters), None)
+        if takes == "groups" and not sees_tokens:
+            way_out = "add tokens to monitor.views, or leave it out"
+            yield f"metric={name} needs groups of tokens; {way_out}"
+        if takes == "positives":
+            yield (
+                f"metric.{name} takes positives, and a run has embeddings, labels, groups, "
+                "reference; leave it out, and call it on clouds of yours (isotrain.metrics.suite)"
+            )
+
+
+def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
+    """A batch gives each cluster embeddings enough for statistics of the batch."""
+    layer_class = parts["isotropy"]
+    defaults = {name: p.default for name, p in parameters_of(layer_class).items()}
+    lineage = [f"{c.__module__}.{c.__qualname__}" for c in getattr(layer_class, "__mro__", ())]
+    if CLUSTER_PCA not in lineage or not set(defaults) >= OF_CLUSTERS:
+        return
+    layer = {**defaults, **content["isotropy"]}
+    if layer["stats"] != "batch" or "pooled" not in content["site"]:
+        return
+    per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
+    batch, k = content["data"]["batch_size"], layer["n_clusters"]
+    shares = 1 if content["sync"] else n_processes(content["trainer"])
+    batch //= shares
+    removal = {name: p.default for name, p in parameters_of(load(REMOVAL)).items()}
+    removal |= layer["removal"] if isinstance(layer["removal"], Mapping) else {}
+    rho, components, needed = removal["rho"], layer["n_components"], removal["min_rows"]
+    rows = batch * per_example / k
+    removed = math.floor(rho * (rows - 1) + 1e-9)
+    least = max(needed, 1 / rho + 1 if components > 0 else 0)
+    enough = math.ceil(math.ceil(least * k - 1e-9) / per_example) * shares
+    sizes = f"data.batch_size={batch * shares}"
+    sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
+    sizes += f" × {per_example} vectors" if per_example > 1 else ""
+    shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} rows a cluster"
+    ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
+    if rows < needed:
+        yield (
+            f"{shared}, fewer than isotropy.removal.min_rows={needed}: clusters would borrow the "
+            f"statistics of all rows; {ways}"
+        )
+    elif components > 0 and removed < 1:
+        yield (
+            f"{shared}, of which floor(rho·(n−1)) = floor({rho}·{rows - 1:.3g}) = {removed} "
+            f"directions may be removed; {ways}"
+        )
+
+
+FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
+    *(one_size, evaluations, sites, rows_of_a_site, read_points),
+    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
+)
+FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
+    *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),
+    *(what_metrics_take, embeddings_of_a_cluster),
+)
+
+
+def _nodes(content: Content, group: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of a group that has several; one of another shape is told elsewhere."""
+    return ((name, node) for name, node in content[group].items() if isinstance(node, dict))
+
+
+def _reads_spans(parts: Parts) -> bool:
+    return bool(constant(parts["pooling"], "reads") == "spans")
+
+
+def _task(parts: Parts) -> str:
+    return f"task={constant(parts['task'], 'name') or parts['task'].__name__}"

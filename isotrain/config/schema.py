@@ -1,12 +1,16 @@
-"""The typed root of a run's configuration: its keys, their types, their legal values."""
+"""The typed root of a run's configuration: its keys and their legal values."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+
+from isotrain.arguments import Bounds
 
 
 class TokenRows(StrEnum):
@@ -129,6 +133,38 @@ SECTIONS = {
     "monitor": MonitorConfig,
     "checkpoint": CheckpointConfig,
 }
+BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
+BOUNDS_OF_CHANGES = {  # of the training data
+    "data.fraction": Bounds(above=0, most=1),
+    "data.n_train": Bounds(1),
+    "data.label_skew": Bounds(0, below=1),  # the last class needs examples
+    "data.label_noise": Bounds(0, 1),
+}
+BOUNDS = {  # of numbers; those of a part stand in its annotations
+    **BOUNDS_OF_ANY,
+    **BOUNDS_OF_CHANGES,
+    "data.batch_size": Bounds(1),
+    "data.eval_batch_size": Bounds(1),
+    "data.holdout": Bounds(above=0, below=1),
+    "training.prefill_batches": Bounds(1),
+    "training.refit_rows": Bounds(2),
+    "training.patience": Bounds(1),
+    "training.warmup_fraction": Bounds(0, 1),
+    "training.head_lr_factor": Bounds(0),
+    "training.layer_decay": Bounds(above=0, most=1),
+    "training.reinit_blocks": Bounds(0),
+    "monitor.max_rows": Bounds(2),
+    "monitor.every_steps": Bounds(0),
+    "monitor.map_rows": Bounds(0),
+    "checkpoint.every_steps": Bounds(0),
+    "optimizer.lr": Bounds(0),
+    "optimizer.weight_decay": Bounds(0),
+    "trainer.accumulate_grad_batches": Bounds(1),
+    "trainer.gradient_clip_val": Bounds(0),
+    "trainer.log_every_n_steps": Bounds(1),
+    "trainer.val_check_interval": Bounds(above=0),
+}
+LIMITS = ("limit_train_batches", "accumulate_grad_batches", "max_steps", "max_epochs")
 NOT_CONTENT = (  # keys that change no number and no row of a run: they do not name it
     *("cache_dir", "logger", "output_dir", "report", "rerun"),
     *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
@@ -138,3 +174,64 @@ NOT_CONTENT = (  # keys that change no number and no row of a run: they do not n
 def register() -> None:
     """Make the schema known to Hydra."""
     ConfigStore.instance().store(name="run_schema", node=RunConfig)
+
+
+def n_processes(trainer: Mapping[str, Any]) -> int:
+    """The processes that a trainer's keys ask for on this machine, at least 1.
+
+    `devices` is their number, a list of devices, or `auto`: one for each GPU, which torch is
+    asked about (then only: importing it takes seconds).
+
+    Raises:
+        ValueError: any other value.
+
+    >>> n_processes({}), n_processes({"devices": 2}), n_processes({"devices": [0, 1]})
+    (1, 2, 2)
+    """
+    number = number_asked_for(trainer.get("devices", 1))
+    if number is not None:
+        return number
+    if trainer.get("accelerator", "auto") not in ("auto", "gpu", "cuda"):
+        return 1
+    import torch
+
+    return max(1, torch.cuda.device_count())
+
+
+def number_asked_for(devices: Any) -> int | None:
+    """The number of processes that `trainer.devices` names; None for `auto`.
+
+    Raises:
+        ValueError: it is neither a number from 1 nor a list of device numbers nor `auto`.
+    """
+    if devices == "auto":
+        return None
+    if isinstance(devices, Sequence) and not isinstance(devices, str):
+        if devices and all(type(device) is int for device in devices):
+            return len(devices)
+    elif str(devices).isdigit() and int(devices) > 0:
+        return int(devices)
+    raise ValueError(
+        "trainer.devices must be a number of processes from 1, a list of devices, or auto, got "
+        f"{devices}"
+    )
+
+
+def batches_of(n_rows: int, batch_size: int, world: int) -> int:
+    """Batches of an epoch; a last one too small to go round `world` processes joins another."""
+    is_joined = n_rows > batch_size and 0 < n_rows % batch_size < world
+    return math.ceil(n_rows / batch_size) - is_joined
+
+
+def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, float]:
+    """Optimizer steps of an epoch of `n_batches`, and of the whole training at most.
+
+    >>> training_steps({"limit_train_batches": 0.5, "max_epochs": 3}, n_batches=4)
+    (2, 6)
+    """
+    if (limit := trainer.get("limit_train_batches")) is not None:
+        n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
+    an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))
+    given = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), an_epoch)]
+    limits = [n * size for n, size in given if n is not None and n >= 0]
+    return an_epoch, min(limits, default=math.inf)

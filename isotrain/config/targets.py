@@ -1,19 +1,28 @@
-"""What a configuration may name as `_target_`."""
+"""What a configuration may name as `_target_`, judged by the name alone: nothing is imported.
+
+`isotrain.config.signatures.load` imports what passes, and looks whether it is defined there.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from isotrain.config.reading import definition, is_own
-
-ALLOWED_TARGETS = (  # besides what a module of isotrain defines; whole names, as patterns
+PARTS = (  # modules of isotrain that define parts of a run
+    r"isotrain\.(encoders|geometry|metrics|objectives|tasks|tasks\.data|transforms)\.\w+",
+    r"isotrain\.analysis\.\w+(\.\w+)?",
+    r"isotrain\.model\.pooling",
+    r"isotrain\.training\.loggers\.(wandb|tensorboard)_logger",
+)
+OF_LIBRARIES = (  # whole names, as patterns
     r"torch\.optim\.[A-Z]\w*",
     r"transformers\.get_scheduler",
     r"pytorch_lightning\.Trainer",
     r"pytorch_lightning\.loggers\.[A-Z]\w*",
 )
+OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -28,21 +37,48 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from targets(value, f"{path}[{number}]")
 
 
-def is_allowed(target: str) -> bool:
-    """Whether a configuration may name `target`.
+def is_of_library(target: str) -> bool:
+    """Whether it is one of the few names of libraries that a configuration may have.
 
-    Either it matches `ALLOWED_TARGETS`, or it is a public function or class that a module of
-    `PARTS`, or of a package in the environment's `ISOTRAIN_ALLOW` (comma-separated), defines
-    itself: a name that is only imported there, such as `isotrain.model.pooling.torch.load`, is
-    not. A configuration file can never widen the list.
+    >>> is_of_library("torch.optim.AdamW"), is_of_library("torch.load")
+    (True, False)
+    """
+    return any(re.fullmatch(pattern, target) for pattern in OF_LIBRARIES)
+
+
+def is_own(module: str) -> bool:
+    """Whether a module holds parts of isotrain, or is of a package that the user allows."""
+    if any(re.fullmatch(pattern, module) for pattern in PARTS):
+        return True
+    allowed = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
+    top, *rest = module.split(".")
+    return top in set(allowed) - {"", "isotrain"} and all(name.isidentifier() for name in rest)
+
+
+def is_allowed(target: str) -> bool:
+    """Whether a configuration may name `target`, and its module may be imported.
+
+    Either it is a name of `OF_LIBRARIES`, or a public name of a module of `PARTS`, or of a package
+    in the environment's `ISOTRAIN_ALLOW` (comma-separated). A configuration file can never widen
+    the list.
 
     >>> is_allowed("isotrain.model.pooling.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
     (True, False)
     """
-    if any(re.fullmatch(pattern, target) for pattern in ALLOWED_TARGETS):
-        return True
     module, _, name = target.rpartition(".")
-    return is_own(module) and name[:1] != "_" and definition(module, name) is not None
+    return is_of_library(target) or (
+        is_own(module) and name.isidentifier() and not name.startswith("_")
+    )
+
+
+def not_allowed(target: str) -> str:
+    """The rule that a target breaks, and the ways out."""
+    return (
+        f"_target_={target} is not allowed: a target is a part defined in isotrain, or in a "
+        "package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer of torch, or a "
+        "logger of pytorch_lightning (a package of yours must be importable: install it, or set "
+        "PYTHONPATH)"
+    )
 
 
 def foreign_code(hydra: Any) -> list[str]:

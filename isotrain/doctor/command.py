@@ -52,10 +52,14 @@ def examined(network: bool, overrides: Sequence[str] = ()) -> Iterator[Line]:
 
         return packages.packages()
 
+    def data() -> Iterator[Line]:
+        from isotrain.doctor import reach
+
+        return reach.data()
+
     def reach() -> Iterator[Line]:
         from isotrain.doctor import reach
 
-        yield from reach.data()
         yield from reach.encoders()
         yield from reach.hub(network)
 
@@ -81,7 +85,7 @@ def examined(network: bool, overrides: Sequence[str] = ()) -> Iterator[Line]:
         if not mistakes:
             yield Line("demo", "isotrain demo", "nothing is missing")
 
-    for part in (packages, reach, machine, tracking, demo):
+    for part in (packages, data, reach, machine, tracking, demo):
         for line in _whole(part):
             yield Line(*redacted(line))
 

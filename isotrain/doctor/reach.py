@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from importlib import import_module
+from multiprocessing import get_context
 from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
@@ -12,11 +17,11 @@ from urllib.request import Request, urlopen
 from omegaconf import OmegaConf
 
 from isotrain.config.environment import HUB_OFF, is_on
-from isotrain.config.reading import class_calls
-from isotrain.config.several_runs import names, shipped
+from isotrain.config.sweep import names, shipped
 from isotrain.console import install
 from isotrain.doctor.line import Line
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
+from isotrain.requirements import data_sets_of
 from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
@@ -48,16 +53,31 @@ def data() -> Iterator[Line]:
         yield Line("data", name, found, problem or "")
 
 
+@cache
 def data_sets() -> dict[str, tuple[DataSet, list[str]]]:
-    """Every data set that the tasks of the package ask for, with the tasks, by its name."""
-    required = dict.fromkeys(set(DataSet._fields) - set(DataSet._field_defaults))
+    """Every data set that the tasks of the package ask for, with the tasks, by its name.
+
+    Tasks import torch, which takes seconds and may be what is broken: another process is asked.
+
+    Raises:
+        ImportError: a task cannot be imported.
+    """
+    targets = {task: str(_content("task", task)["_target_"]) for task in names("task")}
+    if "torch" in sys.modules:
+        of_tasks = _of_targets(list(targets.values()))
+    else:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            of_tasks = process.submit(_of_targets, list(targets.values())).result()
     found: dict[str, tuple[DataSet, list[str]]] = {}
-    for task in names("task"):
-        target = str(_content("task", task).get("_target_"))
-        for fields in class_calls(target, "data_sets") or class_calls(target, "data_set"):
-            data_set = DataSet(**(required | fields))  # type: ignore[arg-type]
+    for task, own in zip(targets, of_tasks, strict=True):
+        for data_set in own:
             found.setdefault(data_set.name, (data_set, []))[1].append(task)
     return found
+
+
+def _of_targets(targets: list[str]) -> list[list[DataSet]]:
+    homes = [target.rpartition(".") for target in targets]
+    return [data_sets_of(getattr(import_module(home), name)) for home, _, name in homes]
 
 
 def encoders() -> Iterator[Line]:

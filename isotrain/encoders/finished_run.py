@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.freezing_rule import NO_ADAPTERS
+from isotrain.config.rules import NO_ADAPTERS
 from isotrain.runs.files import read_result
 from isotrain.runs.secrets import redacted
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.nn.functional import normalize
 
-from isotrain.config.binding import OF_HYDRA
+from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
 from isotrain.export.affine import Affine, NotAffineError
 from isotrain.export.errors import CannotExportError, refusing

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from hydra.utils import get_object
 from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
-from isotrain.config.reading import is_own
-from isotrain.config.targets import is_allowed
+from isotrain.config.signatures import load
+from isotrain.config.targets import is_own
 from isotrain.geometry.rows import put_rows, take_rows
 
 QUEUE = "queue."  # rows of training, which no prediction reads
@@ -68,13 +67,12 @@ def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _allowed(target: str, what: str, package: str) -> Any:
     home, _, _ = target.rpartition(".")
     is_ours = home.startswith(f"{package}.")
-    is_allowed_one = is_own(home) and not home.startswith("isotrain.")
-    if not (is_ours or is_allowed_one) or not is_allowed(target):
+    if not is_ours and (home.startswith("isotrain.") or not is_own(home)):
         raise ValueError(
             f"{what} must be one of {package}, or of a package in ISOTRAIN_ALLOW, got "
             f"{target}; name its package there if you trust it"
         )
-    return get_object(target)
+    return load(target)
 
 
 class IsotropyLayer(Module):

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.compose import plain, read_job
-from isotrain.config.rules import mistakes_in
 from isotrain.export.errors import CannotExportError, refusing
-from isotrain.requirements import file_mistakes
+from isotrain.requirements import check
 from isotrain.runs.files import read_result
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
@@ -61,9 +60,10 @@ def read_run(folder: Path) -> SourceRun:
         whole = plain(cfg)
         cfg.init_from, cfg.logger = None, {}  # the weights are those of the end
         cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured
-        mistakes = mistakes_in(cfg) or file_mistakes(cfg)
-    if mistakes:
-        raise CannotExportError("\n".join(mistakes))
+    try:
+        check(cfg)
+    except ValueError as error:
+        raise CannotExportError(str(error)) from error
     run = SourceRun(folder, result, cfg, whole)
     if not run.weights.is_file():
         reason = "" if cfg.checkpoint.final else " (checkpoint.final=false)"

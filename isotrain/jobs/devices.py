@@ -20,7 +20,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from isotrain.config.processes import number_asked_for
+from isotrain.config.schema import number_asked_for
 from isotrain.jobs.locks import take
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -23,9 +23,8 @@ from typing import Any
 
 from hydra._internal.utils import get_args_parser
 
-from isotrain.config.compose import RunJob
+from isotrain.config.compose import RunJob, written
 from isotrain.config.sweep import n_jobs, swept_keys
-from isotrain.config.written import written
 from isotrain.console import say
 from isotrain.jobs.devices import VISIBLE, cuda_devices, device_for
 from isotrain.jobs.locks import held, take

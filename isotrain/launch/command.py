@@ -21,7 +21,7 @@ from isotrain.study.definition import (
     study_text,
 )
 from isotrain.study.identity import check_identity, write_identity
-from isotrain.study.plan import Job, plan_jobs, study_folder
+from isotrain.study.plan import Job, check_parts, plan_jobs, study_folder
 from isotrain.study.stored import stored
 
 ACTIONS = {  # and what they take beside a study and overrides
@@ -90,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
                 say(line)
         jobs = plan_jobs(study, given.overrides, given.config_dir)
         if given.action == "list":  # and it can run
+            check_parts(jobs)
             return 0
         folder = study_folder(study, jobs)
         check_identity(study, jobs, folder, given.overrides)

@@ -17,7 +17,7 @@ from isotrain.jobs.process import COMMAND, POLL_S, last_lines, start_job, stop_j
 from isotrain.reporting.report import write_report
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.identity import check_identity, write_identity
-from isotrain.study.plan import Job, plan_jobs, study_folder
+from isotrain.study.plan import Job, check_parts, plan_jobs, study_folder
 from isotrain.study.progress import ENDED, is_owned, newest_step
 from isotrain.study.stored import put_aside, stored
 
@@ -64,6 +64,8 @@ def run_study(
     jobs = plan_jobs(study, overrides, config_dir)
     folder = study_folder(study, jobs)
     check_identity(study, jobs, folder, overrides)
+    with spinner(f"study {study.name}: importing the parts of its runs"):
+        check_parts(jobs)
     try:
         for part in ("jobs", "logs"):
             (folder / part).mkdir(parents=True, exist_ok=True)

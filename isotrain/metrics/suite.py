@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,6 @@ from typing import Any, Literal
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, shared
-from isotrain.runs import keys
 from isotrain.runs.keys import EXTRAS
 
 HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
@@ -144,9 +142,8 @@ def grouped_by(function: Callable[..., Any]) -> str:
     ('words', 'sentences')
     """
     annotation = inspect.signature(function).parameters["groups"].annotation
-    if isinstance(annotation, str):  # as it is written, whose names may not be there
-        return keys.grouped_by(ast.parse(annotation, mode="eval").body)
-    return "sentences" if "sentences" in getattr(annotation, "__metadata__", ()) else "words"
+    # As text: a postponed annotation may hold names that are only there for a type checker.
+    return "sentences" if "sentences" in str(annotation) else "words"
 
 
 def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.config.written import key_of
 from isotrain.console import say, spinner
 from isotrain.reporting.findings import Findings, find
 from isotrain.reporting.latex import latex

@@ -6,7 +6,6 @@ training step.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,19 +19,6 @@ EXTRAS = (
     "reference",
     "positives",
 )  # what a metric may take beside the embeddings
-
-
-def grouped_by(annotation: ast.expr | None) -> str:
-    """What the groups of a metric are, by the annotation of its argument: words or sentences.
-
-    >>> grouped_by(ast.parse("Annotated[Tensor, 'sentences']", mode="eval").body)
-    'sentences'
-    """
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return grouped_by(ast.parse(annotation.value, mode="eval").body)  # it stands in quotes
-    parts = ast.walk(annotation) if annotation is not None else ()
-    said = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return "sentences" if "sentences" in said else "words"
 
 
 class CurveKey(NamedTuple):

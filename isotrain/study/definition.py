@@ -9,9 +9,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from isotrain.config import several_runs
-from isotrain.config.binding import nearest
-from isotrain.config.several_runs import NAME
+from isotrain.config import sweep
+from isotrain.config.signatures import nearest
+from isotrain.config.sweep import NAME
 from isotrain.study.grid import grid_arms, grid_mistakes
 
 NEEDED = ("tasks", "arms", "baseline", "seeds")
@@ -43,7 +43,7 @@ def study_names() -> list[str]:
     >>> "smoke" in study_names()
     True
     """
-    return several_runs.names("study")
+    return sweep.names("study")
 
 
 def load_study(name_or_path: str, name: str | None = None) -> Study:
@@ -62,7 +62,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         raise StudyError(f"--name {name} names a folder; use letters, digits, _ and .")
     path = Path(name_or_path)
     try:
-        content = several_runs.read("study", name_or_path)
+        content = sweep.read("study", name_or_path)
     except ValueError as error:
         raise StudyError(str(error)) from error
     if mistakes := _mistakes(content):
@@ -90,7 +90,7 @@ def study_text(name_or_path: str) -> str:
         StudyError: there is none of that name, no such file, or it cannot be read.
     """
     try:
-        return several_runs.text_of("study", name_or_path)
+        return sweep.text_of("study", name_or_path)
     except ValueError as error:
         raise StudyError(str(error)) from error
 
@@ -112,7 +112,7 @@ def _mistakes(content: Any) -> list[str]:
     mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
     needed = [key for key in NEEDED if key != "arms" or "grid" not in content]
     mistakes += [f"{key} is missing" for key in needed if key not in content]
-    mistakes += several_runs.mistakes_of_every_run(content)
+    mistakes += sweep.mistakes_of_every_run(content)
     for key in ("tasks", "arms"):
         if key in content:
             mistakes += _group_mistakes(key, content[key])
@@ -161,7 +161,7 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
             values = " (yaml reads off, on, no, yes and numbers as values: put them in quotes)"
             hint = "" if isinstance(name, str) else values
             mistakes.append(f"{key} has the name {name!r}; use letters, digits, _ and .{hint}")
-        elif not several_runs.are_overrides(overrides):
+        elif not sweep.are_overrides(overrides):
             mistakes.append(
                 f"{key}.{name} must be a list of overrides such as [isotropy=none, "
                 f"'site=[tokens]'], got {overrides!r}"

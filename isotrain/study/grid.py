@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from isotrain.config.written import written
+from isotrain.config.compose import written
 
 KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override that gives a value
 

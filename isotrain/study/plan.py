@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
@@ -10,10 +10,9 @@ from typing import NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunJob, run_folder
-from isotrain.config.several_runs import mistakes_of_one_of_several
-from isotrain.config.written import key_of, written
-from isotrain.requirements import file_mistakes
+from isotrain.config.compose import RunJob, key_of, run_folder, written
+from isotrain.config.sweep import mistakes_of_one_of_several
+from isotrain.requirements import file_mistakes, late_mistakes_apart
 from isotrain.study.definition import Study, StudyError
 
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
@@ -72,10 +71,7 @@ def plan_jobs(
             configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
-    if found:
-        raise StudyError(
-            "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
-        )
+    _refuse(found, pairs)
     jobs = []
     for (task, arm), (cfg, own) in configs.items():
         seeded = _seeded(cfg, cfg.seed)
@@ -87,6 +83,23 @@ def plan_jobs(
     if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise StudyError(f"output_dir must be one for all runs of a study, got {folders}")
     return jobs
+
+
+def check_parts(jobs: Sequence[Job]) -> None:
+    """Import the parts of every run, in one process of its own, and refuse those that do not fit.
+
+    `plan_jobs` judges keys alone; this is for who starts the runs: it takes seconds.
+
+    Raises:
+        StudyError: the mistakes of all runs at once, each with the task and arm that has it.
+    """
+    configs = {(job.task, job.arm): job.of_pair for job in jobs}
+    found: dict[str, list[tuple[str, str]]] = {}
+    late = late_mistakes_apart(list(configs.values()))
+    for pair, parts in zip(configs, late, strict=True):
+        for mistake in parts.mistakes:
+            found.setdefault(mistake, []).append(pair)
+    _refuse(found, list(configs))
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:
@@ -115,6 +128,16 @@ def _grouped(cfg: DictConfig, name: str) -> list[str]:
         return []
     cfg.logger.wandb.group = name
     return [f"logger.wandb.group={written(name)}"]
+
+
+def _refuse(
+    found: Mapping[str, Sequence[tuple[str, str]]], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Raise the mistakes, if there are any, each with the runs that have it."""
+    if found:
+        raise StudyError(
+            "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
+        )
 
 
 def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:

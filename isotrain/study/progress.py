@@ -11,8 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from isotrain.config.processes import number_asked_for
-from isotrain.config.steps import batches_of, training_steps
+from isotrain.config.schema import batches_of, number_asked_for, training_steps
 from isotrain.jobs.locks import is_locked
 
 ENDED = "isotrain: exit code "  # the last line of a failed run's log

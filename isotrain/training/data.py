@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from isotrain.config.steps import batches_of
+from isotrain.config.schema import batches_of
 from isotrain.console import spinner
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from isotrain.config.several_runs import text_of
+from isotrain.config.sweep import text_of
 from isotrain.console import install, reject, say, spinner
 from isotrain.study.definition import StudyError, question_of
 from isotrain.tune.definition import TuneError, load_search, search_names

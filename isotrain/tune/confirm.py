@@ -13,9 +13,8 @@ from typing import NamedTuple
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.config.compose import content_hash
-from isotrain.config.several_runs import shipped
-from isotrain.config.written import written
+from isotrain.config.compose import content_hash, written
+from isotrain.config.sweep import shipped
 from isotrain.tune.plan import Plan, runs_of
 from isotrain.tune.space import Value, overrides_of
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from isotrain.config import several_runs
-from isotrain.config.binding import nearest
-from isotrain.config.several_runs import NAME
+from isotrain.config import sweep
+from isotrain.config.signatures import nearest
+from isotrain.config.sweep import NAME
 from isotrain.study.definition import margin_mistakes
 from isotrain.tune.space import Parameter, grid, parameters, space_mistakes
 
@@ -54,7 +54,7 @@ def search_names() -> list[str]:
     >>> "smoke" in search_names()
     True
     """
-    return several_runs.names("tune")
+    return sweep.names("tune")
 
 
 def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
@@ -71,7 +71,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     path = Path(name_or_path)
     own = path.stem if name is None else name
     try:
-        content = several_runs.read("tune", name_or_path)
+        content = sweep.read("tune", name_or_path)
     except ValueError as error:
         raise TuneError(str(error)) from error
     if isinstance(content, dict) and n_trials is not None:
@@ -126,4 +126,4 @@ def _mistakes(content: Any) -> list[str]:
         if compare not in with_options:
             hint = nearest(str(compare), with_options, "those are")
             mistakes.append(f"compare={compare} is no key of the space with options alone; {hint}")
-    return mistakes + several_runs.mistakes_of_every_run(content)
+    return mistakes + sweep.mistakes_of_every_run(content)

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunJob, content_hash, run_folder
-from isotrain.config.reading import class_constant
-from isotrain.config.several_runs import mistakes_of_one_of_several
-from isotrain.config.written import key_of
-from isotrain.requirements import file_mistakes
+from isotrain.config.compose import RunJob, content_hash, key_of, run_folder
+from isotrain.config.sweep import mistakes_of_one_of_several
+from isotrain.requirements import file_mistakes, late_mistakes_apart
 from isotrain.study.plan import SHARED
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.space import Value, corners, overrides_of
@@ -67,17 +65,19 @@ def plan_search(
             if not found:
                 found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
             configs.append((point, cfg))
-        own = overrides_of({k: v for k, v in point.items() if first.get(k) != v})
-        place = f"with {' '.join(own)}: " if own else ""
-        mistakes += [place + m for m in found if m not in mistakes]
+        mistakes += _placed(point, first, found, mistakes)
+    if mistakes:
+        raise TuneError("\n".join(dict.fromkeys(mistakes)))
+    late = late_mistakes_apart([cfg for _, cfg in configs])
+    for (point, _), parts in zip(configs, late, strict=True):
+        mistakes += _placed(point, first, parts.mistakes, mistakes)
     if mistakes:
         raise TuneError("\n".join(dict.fromkeys(mistakes)))
     mistakes = [*_equal_runs(configs), *_several_tasks(configs)]
     cfg = configs[0][1]
     target = str(cfg.task["_target_"])
-    monitored, mode = class_constant(target, "monitor"), class_constant(target, "mode")
-    monitored = f"val/{monitored}" if monitored else None
-    objective, direction, wrong = _goal(search, target, monitored, mode)
+    monitored = f"val/{late[0].monitor}" if late[0].monitor else None
+    objective, direction, wrong = _goal(search, target, monitored, late[0].mode)
     if mistakes := [*mistakes, *wrong]:
         raise TuneError("\n".join(mistakes))
     identity = {
@@ -112,6 +112,18 @@ def runs_of(plan: Plan, values: Mapping[str, Value]) -> tuple[list[RunJob], list
         seeded.seed = seed
         jobs.append(RunJob(seeded, plan.search.name, [*own, f"seed={seed}"], plan.search.name))
     return jobs, []
+
+
+def _placed(
+    point: Mapping[str, Value],
+    first: Mapping[str, Value],
+    found: Sequence[str],
+    told: Sequence[str],
+) -> list[str]:
+    """Mistakes of a point that were not told before, with what sets it apart from the first."""
+    own = overrides_of({k: v for k, v in point.items() if first.get(k) != v})
+    place = f"with {' '.join(own)}: " if own else ""
+    return [place + mistake for mistake in found if mistake not in told]
 
 
 def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
@@ -156,7 +168,7 @@ def _goal(
     direction = search.direction or (mode if objective == monitored else None)
     mistakes = []
     if objective is None:
-        mistakes.append(f"objective is missing: the source of {task} does not tell its monitor")
+        mistakes.append(f"objective is missing: {task} does not tell its monitor")
     elif objective.startswith("test/"):
         mistakes.append(
             f"objective={objective}: the test split is not for choosing; use "

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from isotrain.config.written import written
+from isotrain.config.compose import written
 
 Value = int | float | str
 FORMS = (

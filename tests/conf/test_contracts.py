@@ -11,6 +11,7 @@ import torch
 from hydra.utils import get_object, instantiate
 
 from isotrain.encoders.tiny import build_tiny
+from isotrain.metrics.suite import needs
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import ClsPooling
 from isotrain.objectives.base import Objective
@@ -266,7 +267,7 @@ def metric(request, composed):
             "groups": {"groups": number_N // 8},
             "reference": {"reference": other_ND},
         }
-        return function(x, **extra[node.needs])
+        return function(x, **extra[needs(function)])
 
     return measure
 

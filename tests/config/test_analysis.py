@@ -13,9 +13,15 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.analysis.published import read_published
 from isotrain.analysis.run import PART_NAME
-from isotrain.config.analysis import AnalysisConfig, analysis_hash, mistakes_in_analysis
-from isotrain.config.command import ANALYZE, check_command
+from isotrain.config.analysis import (
+    AnalysisConfig,
+    analysis_hash,
+    mistakes_in_analysis,
+    part_mistakes_in_analysis,
+)
+from isotrain.config.command import ANALYZE
 from isotrain.config.targets import is_allowed
+from tests.judge import check_command
 from tests.parts import CONF, names
 
 NAMES = names("analysis")
@@ -169,7 +175,7 @@ def test_a_value_that_cannot_be(composed, key, value, told):
     cfg = deepcopy(composed())
     with open_dict(cfg):
         OmegaConf.update(cfg, key, value, merge=False)
-    found = mistakes_in_analysis(cfg)
+    found = mistakes_in_analysis(cfg) or part_mistakes_in_analysis(cfg)
     if told is None:
         assert found == []
     else:

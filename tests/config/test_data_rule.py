@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.config.command import check_command
 from isotrain.tasks.data.perturbations import Changes
+from tests.judge import check_command
 
 BASE = ("encoder=tiny", "source=demo", "task=rte")
 

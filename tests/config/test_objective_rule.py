@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.config.rules import mistakes_in
+from tests.judge import all_mistakes
 
 
 @pytest.fixture
 def told(composed):
     def mistakes(*overrides):
-        return mistakes_in(composed("encoder=tiny", "source=demo", "task.form=bi", *overrides))
+        return all_mistakes(composed("encoder=tiny", "source=demo", "task.form=bi", *overrides))
 
     return mistakes
 

@@ -13,7 +13,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from isotrain import cli
 from isotrain.build import _trainer
 from isotrain.config.compose import RunJob, parse_job
-from isotrain.config.processes import n_processes, number_asked_for
+from isotrain.config.schema import n_processes, number_asked_for
 
 ASKED = [(1, 1), ("1", 1), (2, 2), ("3", 3), ([0], 1), ([5], 1), ([0, 1], 2), ([3, 1, 2], 3)]
 WRONG = [0, -1, "0", "-1", "many", "", "1,2", [], ["a"], [True], [0.5], 1.5, True, None, {"a": 1}]
@@ -46,7 +46,7 @@ def test_auto_is_one_process_a_gpu(monkeypatch, accelerator, n_gpus, expected):
 
 def test_torch_is_imported_for_auto_alone():
     code = (
-        "import sys; from isotrain.config.processes import n_processes as n\n"
+        "import sys; from isotrain.config.schema import n_processes as n\n"
         "n({'devices': 2}), n({'devices': 'auto', 'accelerator': 'cpu'})\n"
         "print('torch' in sys.modules)"
     )

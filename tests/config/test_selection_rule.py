@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, content_hash
-from isotrain.config.rules import mistakes_in
+from tests.judge import all_mistakes, check_command
 from tests.parts import WITHOUT_LOSS
 
 BASE = ("encoder=tiny", "source=demo", "threads=1")
 
 
 def mistakes(*overrides):
-    return mistakes_in(compose_run([*BASE, *overrides]))
+    return all_mistakes(compose_run([*BASE, *overrides]))
 
 
 @pytest.mark.parametrize(
@@ -36,14 +35,6 @@ def test_a_share_lies_between_none_and_all(share):
     (mistake,) = mistakes("training.select=holdout", f"data.holdout={share}")
     rule = "below 1" if float(share) >= 1 else "above 0"
     assert mistake.startswith(f"data.holdout must be {rule}, got ")
-
-
-@pytest.mark.parametrize("select", ["last", "best"])
-def test_a_share_that_nothing_holds_out_is_told(select):
-    (mistake,) = mistakes(f"training.select={select}", "data.holdout=0.2")
-    assert (
-        f"holds nothing out with training.select={select}; use training.select=holdout" in mistake
-    )
 
 
 @pytest.mark.parametrize(

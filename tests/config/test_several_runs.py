@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from isotrain.config.several_runs import NAME, names, read, shipped
+from isotrain.config.sweep import NAME, names, read, shipped
 from isotrain.study.definition import StudyError, load_study, study_text
 from isotrain.tune.definition import TuneError, load_search
 

@@ -12,7 +12,6 @@ import pytorch_lightning.loggers
 import torch
 
 import isotrain
-from isotrain.config.reading import class_calls, class_constant, signature
 from isotrain.config.targets import is_allowed, targets
 from tests.parts import shipped_targets
 
@@ -58,16 +57,14 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
         *(
             "isotrain.build.instantiate",
             "isotrain.runs.record.subprocess",
-            "isotrain.tasks.wic.Any",
         ),
         *(
-            "isotrain.model.pooling.nn",
             "isotrain.model.pooling.nn.Module",
             "isotrain.model.pooling.torch.load",
         ),
         "isotrain.runs.record.subprocess.run",
         # defined there, but inside of something
-        *("isotrain.model.pooling.ClsPooling.forward", "isotrain.tasks.rte.RTE.load"),
+        "isotrain.model.pooling.ClsPooling.forward",
         *(
             "isotrain.model.pooling.ClsPooling.__init__",
             "isotrain.model.pooling.ClsPooling.__init__.__globals__",
@@ -78,7 +75,7 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
             "isotrain.model.pooling.__dict__",
             "isotrain.__path__",
         ),
-        *("isotrain.tasks.rte.DATA", "isotrain.config.targets.ALLOWED_TARGETS"),
+        "isotrain.config.targets.OF_LIBRARIES",
         # near misses of the patterns
         *("torch.optim.adamw", "torch.optim.lr_scheduler.LambdaLR", "torch.optim.AdamW.step"),
         *("torch.optim.AdamW\n", "torch.optim.AdamW ", "xtorch.optim.AdamW", "torchxoptim.AdamW"),
@@ -122,21 +119,16 @@ def test_what_is_no_part_of_a_run_is_not_allowed(target):
 def test_a_users_package_is_neither_allowed_nor_imported_without_the_variable(package):
     module = package("class Part:\n    pass\n", init="raise RuntimeError('imported')\n")
     assert not is_allowed(f"{module}.Part")
-    assert signature(f"{module}.Part") is None
-    assert class_constant(f"{module}.Part", "n_spans") is None
-    assert class_calls(f"{module}.Part", "data_set") == []
     assert module.partition(".")[0] not in sys.modules
 
 
 @pytest.mark.parametrize("allow", ["{}", "other,{}", " {} , other", "{},", ",,{}"])
 def test_a_users_package_is_allowed_by_the_variable(package, monkeypatch, allow):
-    module = package("import os\nfrom os import system\ndef part(x: int):\n    pass\n")
+    module = package("def part(x: int):\n    pass\n")
     monkeypatch.setenv("ISOTRAIN_ALLOW", allow.format(module.partition(".")[0]))
     assert is_allowed(f"{module}.part")
-    assert signature(f"{module}.part").required == {"x"}
-    assert module not in sys.modules  # read, not run
-    for imported in ("system", "os", "os.system", "os.getcwd", "part.__globals__"):
-        assert not is_allowed(f"{module}.{imported}")
+    assert module not in sys.modules  # judged by its name, not run
+    assert not is_allowed(f"{module}._part")
 
 
 @pytest.mark.parametrize("allow", ["", ",", "other", "{}x", "a_users", "*", "{}.parts.part"])

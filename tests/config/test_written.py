@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from isotrain.config.compose import written
 from isotrain.config.sweep import with_sweeps
-from isotrain.config.written import written
 from isotrain.study.grid import grid_arms
 from isotrain.tune.space import overrides_of, parameters
 

@@ -230,7 +230,7 @@ def test_a_configuration_in_dotted_keys():
 
 def test_a_part_that_others_lack_is_told_by_its_class_alone():
     metric = "metric.lid.function."
-    lid = {f"{metric}_target_": "isotrain.metrics.lid.lid", "metric.lid.needs": "rows"}
+    lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
     keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
     found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
     told = [line[-1] for line in cells(groups_markdown(found, differing(found)))]

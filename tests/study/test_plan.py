@@ -6,7 +6,7 @@ import pytest
 
 from isotrain.config.compose import compose_run, plain, run_folder
 from isotrain.study.definition import Study, StudyError
-from isotrain.study.plan import plan_jobs, study_folder
+from isotrain.study.plan import check_parts, plan_jobs, study_folder
 
 STUDY = Study(
     name="one",
@@ -104,7 +104,8 @@ def test_one_mistake_in_one_pair_names_the_pair():
     study = Study(**{**vars(STUDY), "tasks": {"rte": ("task=rte",), "stsb": ("task=stsb",)}})
     arms = {"none": ("pooling=cls",), "spans": ("pooling=spans",)}
     study = Study(**{**vars(study), "tasks": {**study.tasks, "wic": ("task=wic",)}, "arms": arms})
+    jobs = plan_jobs(study)
     with pytest.raises(StudyError) as told:
-        plan_jobs(study)
+        check_parts(jobs)
     lines = sorted(str(told.value).splitlines())
     assert [line.partition(":")[0] for line in lines] == ["rte-spans", "stsb-spans"]

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.config.steps import LIMITS, training_steps
+from isotrain.config.schema import LIMITS, training_steps
 from isotrain.encoders.freezing import levels
 from isotrain.training.freezing import check_plan, in_force, reached
 

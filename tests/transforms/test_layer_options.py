@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.compose import compose_run
-from isotrain.config.rules import mistakes_in
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.cluster_removal import Removal
 from isotrain.geometry.levels import rms_distance
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.zca import ZCA
 from tests.cluster_parts import fit_with, layer_with
+from tests.judge import all_mistakes
 
 light = settings(max_examples=12)
 
@@ -646,15 +646,15 @@ SITE, FORM, POOLING = "use site=[pooled]", "use task.form=cross", "use pooling=c
     ],
 )
 def test_labels_that_no_row_owns_are_refused_with_the_way_out(overrides, ways_out):
-    mistakes = mistakes_in(compose_run([*BASE, *overrides]))
+    mistakes = all_mistakes(compose_run([*BASE, *overrides]))
     for mistake, way_out in zip(mistakes, ways_out, strict=True):
         assert mistake.startswith("isotropy.protect.labels=true needs one row an example")
         assert way_out in mistake
         assert "isotropy.protect.labels=false" in mistake
     fixed = [o for o in overrides if not o.startswith(("site", "task.form", "pooling"))]
-    assert mistakes_in(compose_run([*BASE, *fixed])) == []
+    assert all_mistakes(compose_run([*BASE, *fixed])) == []
 
 
 @pytest.mark.parametrize(("task", "pooling"), [("rte", "cls"), ("wic", "mean"), ("stsb", "mean")])
 def test_pooled_rows_of_one_sequence_own_their_label(task, pooling):
-    assert mistakes_in(compose_run([*BASE, f"task={task}", f"pooling={pooling}"])) == []
+    assert all_mistakes(compose_run([*BASE, f"task={task}", f"pooling={pooling}"])) == []

@@ -20,15 +20,15 @@ def test_the_whole_space_is_judged_with_every_mistake_at_once(fake):
     lines = refusal(
         fake,
         "encodr=tiny",
-        space="{isotropy: [clip, cut_tail], isotropy.n_components: {low: -1, high: 3}, "
-        "data.batch_size: {low: 8, high: 32}, trainig.patience: [1, 2]}",
+        space="{isotropy: [clip, cut_tail], isotropy.n_components: {low: 1, high: 3}, "
+        "data.batch_size: {low: 0, high: 32}, trainig.patience: [1, 2]}",
     )
     text = "\n".join(lines)
     assert "no key encodr; did you mean encoder?" in text
     assert (
         "with isotropy=cut_tail: isotropy=cut_tail does not exist; did you mean cut_tails?" in text
     )
-    assert "isotropy.n_components must be at least 0, got -1" in text
+    assert "data.batch_size must be at least 1, got 0" in text
     assert "no key trainig.patience" in text
     assert len(lines) == len(set(lines))
 

@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
-from isotrain.config.data_rule import data_mistakes
+from isotrain.config.rules import one_size
+from isotrain.config.schema import BOUNDS_OF_CHANGES
+from isotrain.config.validate import number_mistakes
 from isotrain.types import Row, Task
 
 Numbered = dict[int, Row]
@@ -47,7 +49,8 @@ class Changes:
     hypothesis_only: bool = False
 
     def __post_init__(self) -> None:
-        if mistakes := data_mistakes(asdict(self)):
+        content = {"data": asdict(self)}
+        if mistakes := [*number_mistakes(content, BOUNDS_OF_CHANGES), *one_size(content)]:
             raise ValueError("\n".join(mistakes))
 
 

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.arguments import Bounds
-from isotrain.config.any_root import (
+from isotrain.config.validate import (
     missing_keys,
     number_mistakes,
     resolved,
@@ -52,17 +52,15 @@ def test_a_secret_is_told_by_its_key_and_a_reference_to_one_is_none():
     assert "abc" not in told
 
 
-def test_targets_that_are_not_allowed_or_do_not_take_a_key():
+def test_targets_that_are_not_allowed():
     content = {
         "a": {"_target_": "os.system"},
-        "b": {"_target_": "isotrain.tasks.data.demo_generator.DemoSource", "sede": 1},
         "c": [{"_target_": "isotrain.tasks.data.demo_generator.DemoSource", "seed": 1}],
+        "d": {"x": [{"_target_": "builtins.eval"}]},
     }
     first, second = target_mistakes(content)
     assert first.startswith("a._target_=os.system is not allowed: a target is a part defined in")
-    assert second.startswith(
-        "b.sede is no argument of isotrain.tasks.data.demo_generator.DemoSource; did you"
-    )
+    assert second.startswith("d.x[0]._target_=builtins.eval is not allowed")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+"""A node of the configuration against the signature of its target, which is imported.
+
+Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import Parameter, isclass, isfunction, signature
+from typing import Any, get_type_hints
+
+from isotrain.arguments import fits, refusal
+from isotrain.config.targets import OF_HYDRA, is_allowed, is_of_library, not_allowed
+
+SUPPLIED = {  # arguments that isotrain gives itself, by group
+    "isotropy": {"width"},
+    "freezing": {"encoder", "steps_per_epoch"},
+    "peft": {"encoder"},
+    "objective": {"width", "n_blocks"},
+    "optimizer": {"params"},
+    "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
+    "metric": {"x", "labels", "groups", "reference", "positives"},
+    "logger": {"save_dir", "name"},
+    "trainer": {
+        "callbacks",
+        "default_root_dir",
+        "enable_checkpointing",
+        "enable_model_summary",
+        "enable_progress_bar",
+        "logger",
+        "num_sanity_val_steps",
+        "plugins",
+        "strategy",
+        "use_distributed_sampler",
+    },
+}
+
+
+def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
+    """A hint: the closest legal name, or all of them behind the words `listed`.
+
+    >>> nearest("sed", ["seed", "site"]), nearest("zzz", ["seed", "site"])
+    ('did you mean seed?', 'it has seed, site')
+    """
+    if not legal:
+        return "it has none"
+    near = get_close_matches(given, legal, n=1)
+    return f"did you mean {near[0]}?" if near else f"{listed} {', '.join(legal)}"
+
+
+def load(target: str) -> Any:
+    """The class or function that a target names, imported.
+
+    Raises:
+        ValueError: a name that is not allowed, among them one that its module only imports, such as
+            `isotrain.transforms.zca.Bounds`; or a module that cannot be imported.
+
+    >>> load("isotrain.model.pooling.ClsPooling").__name__
+    'ClsPooling'
+    """
+    if not is_allowed(target):
+        raise ValueError(not_allowed(target))
+    module, _, name = target.rpartition(".")
+    try:
+        found = getattr(import_module(module), name, None)
+    except Exception as error:  # whatever a module of the user's raises
+        raise ValueError(
+            f"_target_={target} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    home = str(getattr(found, "__module__", ""))
+    is_home = home == module
+    if is_of_library(target):  # a library gives its names from other modules of its own
+        is_home = home.partition(".")[0] == module.partition(".")[0]
+    if not is_home or not (isclass(found) or isfunction(found)):
+        raise ValueError(not_allowed(target))
+    return found
+
+
+def constant(part: Any, name: str) -> Any:
+    """What a class itself says under a name; None where only its instances do."""
+    value = getattr(part, name, None)
+    return value if isinstance(value, bool | int | str | tuple) else None
+
+
+def parameters_of(part: Any) -> dict[str, Parameter]:
+    """The parameters of a class's constructor, or of a function.
+
+    >>> list(parameters_of(load("isotrain.model.pooling.ClsPooling")))
+    []
+    """
+    init = getattr(part, "__init__", None)
+    if isclass(part) and getattr(init, "__qualname__", "") == "Module.__init__":
+        return {}  # torch's own takes anything, to refuse it
+    return dict(signature(part).parameters)
+
+
+def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
+    """What a node gives its target that the target does not take.
+
+    >>> argument_mistakes("objective.x", {"_target_": "isotrain.objectives.cosreg.CosReg",
+    ...                                   "wait": 1.0})
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['objective.x.wait is no argument of isotrain.objectives.cosreg.CosReg; did you mean weight?',
+     'objective.x lacks weight, which isotrain.objectives.cosreg.CosReg needs']
+    """
+    target = str(node["_target_"])
+    try:
+        part = load(target)
+    except ValueError as error:
+        return [f"{path}.{error}"]
+    parameters, hints = parameters_of(part), _hints(part)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    supplied = SUPPLIED.get(path.partition(".")[0], set())
+    legal = sorted(set(named) - supplied)
+    mistakes = []
+    for key in [key for key in node if key not in OF_HYDRA]:
+        if key in supplied:
+            mistakes.append(f"{path}.{key} is set by isotrain itself; leave it out")
+        elif key not in named and not takes_any:
+            mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
+        elif problem := refusal(hint := hints.get(key, Any), value := node[key]):
+            is_one = isinstance(value, str) and not fits(hint, value) and fits(hint, [value])
+            mistakes.append(
+                f"{path}.{key} is a list; write '{path}.{key}=[{value}]'"
+                if is_one
+                else f"{path}.{key} {problem}"
+            )
+    required = {name for name, p in named.items() if p.default is p.empty}
+    lacking = sorted(required - supplied - set(node))
+    return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
+
+
+def _hints(part: Any) -> dict[str, Any]:
+    """The annotations of the parameters; empty where a name in them is not there at run time."""
+    for annotated in (part.__init__, part) if isclass(part) else (part,):
+        try:
+            if hints := get_type_hints(annotated, include_extras=True):
+                return hints
+        except (NameError, TypeError, AttributeError):
+            continue
+    return {}

@@ -1,0 +1,179 @@
+"""Keys, shapes and values of a composed configuration, whatever its root: nothing is imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
+
+from isotrain.arguments import Bounds
+from isotrain.config.signatures import nearest
+from isotrain.config.targets import is_allowed, not_allowed, targets
+from isotrain.runs.secrets import literal_secrets
+
+NEEDED = (
+    *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
+    *("optimizer", "schedule", "trainer"),
+)
+PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
+
+
+def missing_keys(cfg: DictConfig) -> list[str]:
+    """Keys that must be given and are not; nothing is resolved."""
+    found: list[str] = []
+    waiting: list[tuple[str, Any]] = [("", OmegaConf.to_container(cfg, resolve=False))]
+    while waiting:
+        path, node = waiting.pop()
+        if isinstance(node, dict):
+            waiting += [(f"{path}.{key}" if path else str(key), v) for key, v in node.items()]
+        elif node == "???":
+            found.append(path)
+    return sorted(found)
+
+
+def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
+    """The plain content, with what could not be resolved left as it is and named."""
+    content: dict[str, Any] = {}
+    mistakes = []
+    whole = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)
+    assert isinstance(whole, dict)
+    for key in map(str, whole):
+        try:
+            value = cfg[key]
+            if OmegaConf.is_config(value):
+                content[key] = OmegaConf.to_container(value, resolve=True, enum_to_str=True)
+            else:
+                content[key] = getattr(value, "value", value)  # an enumeration as its name
+        except InterpolationResolutionError as error:
+            content[key] = whole[key]
+            variable = re.search(r"Environment variable '(\w+)'", str(error))
+            if variable and variable[1] == "ISOTRAIN_DATA_DIR":
+                mistakes.append(
+                    "source=local reads the folder that ISOTRAIN_DATA_DIR names, and it is not "
+                    "set; export ISOTRAIN_DATA_DIR=<folder with rte/, wic/, stsb/>, or use "
+                    "source=hub or source=demo"
+                )
+            elif variable:
+                mistakes.append(f"{key} reads the environment variable {variable[1]}; set it")
+            else:
+                mistakes.append(f"{error.full_key or key}: {str(error).splitlines()[0]}")
+    return content, mistakes
+
+
+def wrong_keys(content: dict[str, Any], sections: Mapping[str, Any], root: str) -> list[str]:
+    """Keys that `+key=value` slipped past the schema, and those that `~key` took away.
+
+    `sections` maps dotted sections to dataclasses, "" to that of the whole, called `root`.
+    """
+    found = []
+    for section, schema in sections.items():
+        node = content.get(section, {}) if section else content
+        legal = [f.name for f in fields(schema)]
+        if not isinstance(node, dict):
+            found.append(f"{section} must have the keys {', '.join(legal)}, got {node!r}")
+            continue
+        found += [
+            f"{section or root} has no key {key}; {nearest(str(key), legal)}"
+            for key in sorted(set(node) - set(legal), key=str)
+        ]
+        found += [
+            f"{section + '.' if section else ''}{key} was deleted, and {root} needs it; leave it in"
+            for key in legal
+            if key not in node and not (section and section not in content)
+        ]
+    return found
+
+
+def with_defaults(content: dict[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with the schema's value for every key that is absent."""
+    defaults = OmegaConf.to_container(OmegaConf.structured(sections[""]), enum_to_str=True)
+    assert isinstance(defaults, dict)
+    whole = {**defaults, **content}
+    for section in filter(None, sections):
+        if isinstance(whole[section], dict):
+            whole[section] = {**defaults[section], **whole[section]}
+    return whole
+
+
+def is_part(node: Any) -> bool:
+    """Whether a node names what it makes."""
+    return (
+        isinstance(node, dict) and isinstance(node.get("_target_"), str) and bool(node["_target_"])
+    )
+
+
+def is_whole(content: dict[str, Any], sections: Mapping[str, Any]) -> bool:
+    """Whether every group of a run is a part and every section has its keys."""
+    return all(is_part(content.get(group)) for group in NEEDED) and not any(
+        not isinstance(node := content.get(section) if section else content, dict)
+        or any(f.name not in node for f in fields(schema))
+        for section, schema in sections.items()
+    )
+
+
+def wrong_shapes(content: dict[str, Any]) -> list[str]:
+    """Groups of a run and their entries that are no parts, or parts of another kind."""
+    mistakes = [
+        f"{group} must be one of its options, with a _target_"
+        for group in NEEDED
+        if not is_part(content.get(group))
+    ]
+    parts: dict[str, Any] = {group: content.get(group) for group in NEEDED}
+    for group in ("objective", "logger", "metric"):
+        entries = content.get(group) or {}
+        if not isinstance(entries, dict):
+            mistakes.append(f"{group} must be a list of its options, {group}=[...]")
+            continue
+        parts |= {f"{group}.{name}": node for name, node in entries.items()}
+    for path, node in parts.items():
+        if path.startswith("metric."):
+            if not isinstance(node, dict) or "function" not in node:
+                mistakes.append(f"{path} must have the key function, got {node!r}")
+                continue
+            mistakes += [
+                f"{path}.{key}: a metric has one key, function"
+                for key in sorted(set(node) - {"function"})
+            ]
+            node = node["function"]
+        if not is_part(node):
+            if path not in NEEDED:
+                mistakes.append(f"{path} must be a part with a _target_, got {node!r}")
+            continue
+        if "_args_" in node:
+            mistakes.append(f"{path}._args_: name the arguments instead")
+        later = path.partition(".")[0] in (*PARTIAL, "metric")
+        if bool(node.get("_partial_", False)) != later:
+            mistakes.append(f"{path}._partial_ must be {'true' if later else 'left out'}")
+    return mistakes
+
+
+def secret_mistakes(cfg: DictConfig) -> list[str]:
+    """Secrets that stand in the configuration itself."""
+    return [
+        f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
+        f"reference to the environment: '{key}=${{oc.env:NAME}}'"
+        for key in literal_secrets(OmegaConf.to_container(cfg, resolve=False))
+    ]
+
+
+def target_mistakes(content: dict[str, Any]) -> list[str]:
+    """Targets whose names are not allowed; none of them is imported."""
+    return [
+        f"{path}.{not_allowed(node['_target_'])}"
+        for path, node in targets(content)
+        if node["_target_"] and not is_allowed(str(node["_target_"]))  # an empty one has no shape
+    ]
+
+
+def number_mistakes(content: Mapping[str, Any], bounds: Mapping[str, Bounds]) -> list[str]:
+    """Numbers outside of their bounds, by dotted key; another type is told by the schema."""
+    mistakes = []
+    for key, interval in bounds.items():
+        section, _, leaf = key.rpartition(".")
+        if problem := interval.refusal((content[section] if section else content).get(leaf)):
+            mistakes.append(f"{key} {problem}")
+    return mistakes

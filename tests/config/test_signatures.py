@@ -1,0 +1,325 @@
+"""A node against the signature of its imported target."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.config.signatures import (
+    SUPPLIED,
+    argument_mistakes,
+    constant,
+    load,
+    nearest,
+    parameters_of,
+)
+from tests.parts import shipped_targets
+
+ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
+TRAINER = {"_target_": "pytorch_lightning.Trainer"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "fitting", "wrong"),
+    [
+        ("int", [0, -3, 10**12], [True, 1.0, "1", None, [1]]),
+        ("float", [0.5, 1], [float("inf"), float("nan"), True, "0.5", None, [0.5]]),
+        ("str", ["", "a"], [1, None, True, ["a"]]),
+        ("bool", [True, False], [0, 1, "true", None]),
+        ("None", [None], [0, "", False]),
+        ("int | None", [1, None], [True, "1", 1.5]),
+        ("Optional[int]", [1, None], [True, "1", 1.5]),
+        ("Union[int, str]", [1, "a"], [None, 1.5, True]),
+        ("Optional[Union[int, float]]", [1, 1.5, None], ["1", True]),
+        ("float | str | None", [1, 1.5, "a", None], [True, [1]]),
+        ("Literal['a', 'b']", ["a", "b"], ["c", "", None, 1]),
+        ("Literal['a', 'b'] | None", ["a", None], ["c"]),
+        ("Literal[1, 2]", [1, 2], [3, "1"]),
+        ("Annotated[int, 'a note']", [1], [True, "1", 1.5]),
+        ("Annotated[float, Bounds(least=0)]", [0.5], ["1", None]),
+        ("Tensor", [], [1, "x", None]),
+        ("Any", [1, "a", None, [1], {"b": 2}], []),
+        ("list[int]", [[1], []], [["a"], [1, "a"], None, 3, "1"]),
+        ("Sequence[str] | None", [["a"], [], None], [[1], [None], {"a": 1}]),
+        ("Literal['all'] | Sequence[str]", ["all", ["a"]], [[1], None]),
+        ("dict[str, int]", [{"a": 1}], [None, 3, [1]]),
+        ("tuple[float, float]", [[0.1, 2]], [None, 3, {"a": 1}]),
+        ("Path", ["a"], []),  # written as a text
+        ("'int'", [1], [True, "a"]),
+        ("NotThere", [1, "a", None], []),  # a name for type checkers alone: nothing to judge by
+        ("Annotated[int, Bounds(1)] | None", [1, None], ["a"]),
+    ],
+)
+def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
+    module = package(
+        f"""
+        from __future__ import annotations
+        from collections.abc import Sequence
+        from pathlib import Path
+        from typing import Annotated, Any, Literal, Optional, Union
+        from torch import Tensor
+        from isotrain.arguments import Bounds
+        def part(x: {annotation} = 0): ...
+        """
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+
+    def mistakes(value):
+        return argument_mistakes("task", {"_target_": f"{module}.part", "x": value})
+
+    assert [v for v in fitting if mistakes(v)] == []
+    for value in wrong:
+        (mistake,) = mistakes(value)
+        assert mistake.startswith("task.x must be ")
+        assert mistake.endswith(f", got {value!r}"), mistake
+
+
+def test_a_text_where_a_list_belongs_is_told_with_its_brackets(package, monkeypatch):
+    module = package("from collections.abc import Sequence\ndef part(x: Sequence[str] = ()): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    told = argument_mistakes("task", {"_target_": f"{module}.part", "x": "dog"})
+    assert told == ["task.x is a list; write 'task.x=[dog]'"]
+
+
+@pytest.mark.parametrize(("value", "is_fine"), [(1, True), (True, False), (1.0, False)])
+def test_a_truth_value_is_no_legal_number(package, monkeypatch, value, is_fine):
+    module = package("from typing import Literal\ndef part(x: Literal[1, 2] = 1): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part", "x": value}
+    assert (argument_mistakes("task", node) == []) == is_fine
+
+
+def test_what_has_no_annotation_fits(package, monkeypatch):
+    module = package("def part(x): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    for value in (1, "a", None, [1], {"b": 1}):
+        assert argument_mistakes("task", {"_target_": f"{module}.part", "x": value}) == []
+
+
+def test_a_missing_argument_and_an_unknown_one_are_both_told(package, monkeypatch):
+    module = package("def part(weight, *, rate): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    target = f"{module}.part"
+    assert argument_mistakes("objective.x", {"_target_": target, "wait": 1}) == [
+        f"objective.x.wait is no argument of {target}; did you mean weight?",
+        f"objective.x lacks rate, which {target} needs",
+        f"objective.x lacks weight, which {target} needs",
+    ]
+
+
+def test_any_key_goes_to_a_target_that_takes_any(package, monkeypatch):
+    module = package("def part(x: int, **more): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part", "x": 1, "y": "z"}
+    assert argument_mistakes("task", node) == []
+    assert argument_mistakes("task", {**node, "x": "z"}) == ["task.x must be int, got 'z'"]
+
+
+@pytest.mark.parametrize(("group", "keys"), sorted((g, sorted(k)) for g, k in SUPPLIED.items()))
+def test_what_isotrain_gives_itself_is_refused_and_not_missed(package, monkeypatch, group, keys):
+    module = package(f"def part({', '.join(keys)}): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.part"}
+    assert argument_mistakes(group, node) == []
+    assert argument_mistakes(f"{group}.x.function", node) == []
+    for key in keys:
+        assert argument_mistakes(group, {**node, key: None}) == [
+            f"{group}.{key} is set by isotrain itself; leave it out"
+        ]
+    assert len(argument_mistakes("data", node)) == len(keys)
+
+
+@pytest.mark.parametrize("key", ["_partial_", "_args_", "_recursive_", "_convert_"])
+def test_keys_of_hydra_are_no_arguments(key):
+    assert argument_mistakes("optimizer", {**ADAMW, key: True}) == []
+
+
+def test_a_key_of_a_part_that_takes_none_is_refused():
+    """A layer of torch without `__init__` has that of `nn.Module`, which takes anything."""
+    node = {"_target_": "isotrain.model.pooling.ClsPooling", "width": 1}
+    assert len(argument_mistakes("pooling", node)) == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "path"),
+    [
+        ({**ADAMW, "lr": True}, "lr"),
+        ({**ADAMW, "lr": "1e-3"}, "lr"),
+        ({**ADAMW, "fused": 1}, "fused"),
+        ({**ADAMW, "weight_decay": None}, "weight_decay"),
+        ({**TRAINER, "max_epochs": 1.5}, "max_epochs"),
+        ({**TRAINER, "max_steps": None}, "max_steps"),
+        ({**TRAINER, "benchmark": "yes"}, "benchmark"),
+    ],
+)
+def test_wrong_types_for_what_libraries_define(node, path):
+    group = "trainer" if node["_target_"].endswith(".Trainer") else "optimizer"
+    (mistake,) = argument_mistakes(group, node)
+    assert mistake.startswith(f"{group}.{path} must be ")
+
+
+@pytest.mark.parametrize("target", ["torch.optim.AdamW", "pytorch_lightning.Trainer"])
+def test_every_one_letter_slip_of_an_argument_is_told_with_the_argument(target):
+    """All deletions and doublings, by brute force."""
+    group = "trainer" if target.endswith(".Trainer") else "optimizer"
+    arguments = set(parameters_of(load(target)))
+    n_judged = 0
+    for name in arguments - SUPPLIED[group]:
+        for i in range(len(name)):
+            for slip in (name[:i] + name[i + 1 :], name[:i] + 2 * name[i] + name[i + 1 :]):
+                if slip and slip not in arguments:
+                    (mistake,) = argument_mistakes(group, {"_target_": target, slip: 1})
+                    assert mistake.startswith(f"{group}.{slip} is no argument of {target}; ")
+                    assert name in mistake.partition(";")[2], slip
+                    n_judged += 1
+    assert n_judged > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "legal", "required"),
+    [
+        ("def part(): ...", "", ""),
+        ("def part(a, b=1): ...", "a b", "a"),
+        ("def part(a, *, b, c=1): ...", "a b c", "a b"),
+        ("class part:\n    def __init__(self, a, b=1): ...", "a b", "a"),
+        ("class part:\n    n = 1", "", ""),
+        ("from torch import nn\nclass part(nn.Module):\n    n = 1", "", ""),
+        (
+            "import dataclasses\n@dataclasses.dataclass\nclass part:\n    a: int\n    b: int = 1",
+            "a b",
+            "a",
+        ),
+        (
+            "from typing import NamedTuple\nclass part(NamedTuple):\n    a: int\n    b: int = 1",
+            "a b",
+            "a",
+        ),
+        (
+            "from isotrain.tasks.rte import RTE\nclass part(RTE): ...",
+            "form max_length head_dropout",
+            "",
+        ),
+    ],
+)
+def test_signatures_of_every_form(package, monkeypatch, text, legal, required):
+    module = package(text)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    target = f"{module}.part"
+    found = argument_mistakes("x", {"_target_": target, "zz": 1})
+    (unknown,) = [mistake for mistake in found if "is no argument" in mistake]
+    names = unknown.partition("; ")[2].removeprefix("it has ").removeprefix("none").split(", ")
+    assert sorted(filter(None, names)) == sorted(legal.split()) or not legal
+    lacking = [mistake for mistake in found if mistake is not unknown]
+    assert lacking == [f"x lacks {name}, which {target} needs" for name in required.split()]
+
+
+def test_every_shipped_target_can_be_loaded_and_its_annotations_read():
+    """Otherwise nothing of a value would be judged; an argument that isotrain gives has none."""
+    for target in shipped_targets():
+        part = load(target)
+        for name, parameter in parameters_of(part).items():
+            is_given = any(name in names for names in SUPPLIED.values())
+            if is_given or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            node = {"_target_": target, name: object}
+            is_judged = parameter.annotation in (parameter.empty, "Any") or any(
+                f".{name} " in mistake for mistake in argument_mistakes("none", node)
+            )
+            assert is_judged, (target, name)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("os.system", "isotrain.run.subprocess.run", "isotrain.model.pooling.torch.load"),
+        *("isotrain.model.pooling.torch", "isotrain.model.pooling.nn", "isotrain.tasks.wic.Any"),
+        *("isotrain.transforms.zca.Bounds", "isotrain.transforms.zca.checked"),
+        *("isotrain.tasks.rte.DATA", "isotrain.tasks.rte.nothing", "torch.optim.Nothing"),
+        *("isotrain.model.pooling.ClsPooling.forward", "isotrain.tasks.rte.PairClassification"),
+    ],
+)
+def test_what_a_module_does_not_define_itself_is_not_loaded(target):
+    with pytest.raises(ValueError, match=f"_target_={target} is not allowed"):
+        load(target)
+
+
+def test_a_users_package_is_not_imported_without_the_variable(package):
+    module = package("class Part:\n    pass\n", init="raise RuntimeError('imported')\n")
+    with pytest.raises(ValueError, match="is not allowed"):
+        load(f"{module}.Part")
+    assert module.partition(".")[0] not in sys.modules
+
+
+def test_what_a_users_package_imports_is_not_its_own(package, monkeypatch):
+    module = package("import os\nfrom os import system\nPART = print\ndef part(x: int): ...\n")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    assert load(f"{module}.part").__name__ == "part"
+    for imported in ("system", "os", "os.system", "os.getcwd", "part.__globals__", "PART", "_x"):
+        with pytest.raises(ValueError, match=r"is not allowed|cannot be imported"):
+            load(f"{module}.{imported}")
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError('no')", "import no_such_package", "def ("])
+def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text):
+    module = package(text)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    (told,) = argument_mistakes("task", {"_target_": f"{module}.part"})
+    assert told.startswith(f"task._target_={module}.part cannot be imported: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("n = 4", 4),
+        ("m, n = 1, 4", 4),
+        ("n = 2 + 2", 4),
+        ("n: int", 3),
+        ("@property\n    def n(self): ...", None),
+    ],
+)
+def test_the_nearest_class_says_the_constant(package, monkeypatch, body, value):
+    module = package(f"class Base:\n    n = 3\nclass part(Base):\n    {body}")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    assert constant(load(f"{module}.part"), "n") == value
+
+
+def test_a_mistyped_key_of_an_inherited_task_is_told_with_the_right_one(package, monkeypatch):
+    module = package("from isotrain.tasks.rte import RTE\nclass Turned(RTE): ...")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    node = {"_target_": f"{module}.Turned", "max_lenght": 64, "form": "pair"}
+    long, form = argument_mistakes("task", node)
+    assert long == f"task.max_lenght is no argument of {module}.Turned; did you mean max_length?"
+    assert form.startswith("task.form must be cross or bi, got")
+
+
+@given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=10), max_size=5))
+@settings(max_examples=50)
+def test_a_hint_names_a_legal_name_or_all(text, legal):
+    hint = nearest(text, legal)
+    assert any(name in hint for name in legal) if legal else hint == "it has none"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=5,
+    )
+)
+@settings(max_examples=50)
+def test_no_value_raises(value):
+    for key in ("lr", "fused", "betas", "params", "x", ""):
+        assert isinstance(argument_mistakes("optimizer", {**ADAMW, key: value}), list)
+    for key in ("max_epochs", "precision", "accelerator", "x"):
+        assert isinstance(argument_mistakes("trainer", {**TRAINER, key: value}), list)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_not_finite_is_refused(value):
+    node = {"_target_": "isotrain.objectives.cosreg.CosReg", "weight": value}
+    told = f"objective.cosreg.weight must be a finite number, got {value}"
+    assert argument_mistakes("objective.cosreg", node) == [told]
+    assert argument_mistakes("objective.cosreg", node | {"weight": -1e300}) == []

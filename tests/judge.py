@@ -1,0 +1,27 @@
+"""All that a check finds in a configuration, without looking for files."""
+
+from __future__ import annotations
+
+from isotrain.config.analysis import part_mistakes_in_analysis
+from isotrain.config.check import mistakes_in, part_mistakes
+from isotrain.config.command import TRAIN, check_jobs
+
+
+def all_mistakes(cfg):
+    """What the keys show, or else what the imported parts show."""
+    return mistakes_in(cfg) or part_mistakes(cfg)
+
+
+def check(cfg):
+    """As `isotrain.requirements.check`, whatever data and weights this machine has."""
+    if mistakes := all_mistakes(cfg):
+        raise ValueError("\n".join(mistakes))
+
+
+def check_command(overrides, config_dir=None, multirun=False, root=TRAIN):
+    """As `isotrain.config.command.check_command`, with what imported parts show."""
+    configs, mistakes = check_jobs(overrides, config_dir, multirun, root)
+    parts = part_mistakes if root is TRAIN else part_mistakes_in_analysis
+    if not mistakes:
+        mistakes = list(dict.fromkeys(mistake for cfg in configs for mistake in parts(cfg)))
+    return next(iter(configs), None), mistakes
