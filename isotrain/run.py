@@ -118,7 +118,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
     module = experiment.module
     return {
         "n_parameters": experiment.n_parameters,
-        "phases": describe(module.plan, module, module.model.encoder, module.new_optimizer()),
+        "phases": describe(experiment.plan, module, module.model.encoder, module.new_optimizer()),
         "n_rows": experiment.data.n_rows,
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
@@ -148,8 +148,6 @@ def _work(
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
-    else:
-        data.start = (point["epoch"], point["batches"])
     stop.if_asked()
     times.append(time.perf_counter())
     checkpoint = folder.path / "resume.ckpt" if point else None

@@ -161,7 +161,7 @@ class TaskData(pl.LightningDataModule):
         changes: of the training rows; a split `holdout` is evaluated beside dev.
 
     Raises:
-        ValueError: an unknown batching, a size below 1; `setup`: what `apply_changes` refuses.
+        ValueError: `setup`: what `apply_changes` refuses.
     """
 
     def __init__(
@@ -177,17 +177,12 @@ class TaskData(pl.LightningDataModule):
         changes: Changes = NOTHING,
     ) -> None:
         super().__init__()
-        if batching not in ("length", "random"):
-            raise ValueError(f"data.batching must be length or random, got {batching!r}")
-        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
-            if size < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {size}")
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
         self.changes = changes
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
-        self.start = (0, 0)  # (epoch, batches done) that training goes on from
+        self._start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
@@ -206,6 +201,10 @@ class TaskData(pl.LightningDataModule):
                 examples = [replace(e, index=of_row[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
+    def resume(self, epoch: int, n_batches: int) -> None:
+        """Let training go on behind the first `n_batches` of an epoch."""
+        self._start = (epoch, n_batches)
+
     @property
     def n_rows(self) -> dict[str, int]:
         """Rows of each split."""
@@ -218,7 +217,7 @@ class TaskData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""
         rank, world = self._process()
-        return self._loader("train", self._epoch_batches(rank, world, self.start))
+        return self._loader("train", self._epoch_batches(rank, world, self._start))
 
     def first_batches(self, n: int | None) -> Iterator[Batch]:
         """The first batches of training (None: all of an epoch), whole in every process."""

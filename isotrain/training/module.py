@@ -9,13 +9,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.callbacks.non_finite import refuse_non_finite
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses
-from isotrain.training.freezing import ever, in_force, rest_frozen_parts, wrap_anew
 from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, ModelOutput, Task
@@ -34,7 +32,6 @@ class FineTuning(pl.LightningModule):
         head_lr_factor: learning rate of the head, and of all else that is not the encoder, over
             that of the encoder's last block.
         layer_decay: learning rate of each block over that of the block above.
-        frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
         refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
@@ -50,7 +47,6 @@ class FineTuning(pl.LightningModule):
         warmup_fraction: float,
         head_lr_factor: float,
         layer_decay: float,
-        frozen_dropout: bool,
         prefill_batches: int,
         refit_rows: int,
     ) -> None:
@@ -59,9 +55,7 @@ class FineTuning(pl.LightningModule):
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
-        self.layer_decay, self.frozen_dropout = layer_decay, frozen_dropout
-        self.plan: Plan = {0: frozenset(levels(model.encoder))}  # build puts another in its place
-        self._in_force: frozenset[str] | None = None  # what of the encoder trains just now
+        self.layer_decay = layer_decay
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         # rows of each site, and their labels, since the last optimizer step
@@ -78,24 +72,10 @@ class FineTuning(pl.LightningModule):
         return self.model(batch)
 
     def setup(self, stage: str) -> None:
-        """Before the optimizer looks: what trains in any phase can train, and nothing else."""
+        """Have the weights in the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
-            set_trainable(self.model.encoder, ever(self.plan))
-            self._in_force = None
-
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Let the parameters train that do so at this step."""
-        names = in_force(self.plan, self.trainer.global_step)
-        if names == self._in_force:
-            return
-        set_trainable(self.model.encoder, names)
-        if names != (ever(self.plan) if self._in_force is None else self._in_force):
-            wrap_anew(self.trainer.strategy, self)
-        self._in_force = names
-        if not self.frozen_dropout:
-            rest_frozen_parts(self.model.encoder)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
@@ -177,7 +157,7 @@ class FineTuning(pl.LightningModule):
         self._log_scores("test")
 
     def configure_optimizers(self) -> Any:
-        """Optimizer over what trains in any phase, schedule over optimizer steps."""
+        """Optimizer over what trains in any stage, schedule over optimizer steps."""
         optimizer = self.new_optimizer()
         n_steps = int(self.trainer.estimated_stepping_batches)
         scheduler = self.schedule(
@@ -264,6 +244,11 @@ class FineTuning(pl.LightningModule):
         self._pending.append(rows)
         self._rows_of_step.append(batch.index)
         self._parts = parts
+
+    def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
+        """Go on with the weights of an earlier step, their frozen statistics and their number."""
+        self.load_state_dict(state_dict)
+        self.selected_step = step
 
     def _fit_layers(self) -> None:
         if self.selected_step is not None:  # those of its evaluation came with the weights

@@ -7,7 +7,6 @@ import csv
 import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import CSVLogger
-from tests.training.monitor.test_sampling import Calls
 
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.lid import lid_estimate
@@ -15,6 +14,7 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.runs.keys import place_of
 from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.dev_rows import plain_trainer
+from tests.training.monitor.test_sampling import Calls
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "outside": lambda x: x.sum().double()}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.training.monitor.test_sampling import Calls
 
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.scatter_ratio import scatter_ratio
@@ -14,6 +13,7 @@ from isotrain.runs.keys import few, place_of
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.module import FineTuning
 from tests.dev_rows import monitor_of, rows_of, validated
+from tests.training.monitor.test_sampling import Calls
 
 OVERRIDES = (
     *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "site=[tokens,pooled]"),

@@ -49,6 +49,10 @@ class Selection(pl.Callback):
         }
         self.is_restored = False
 
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from the `state` that a checkpoint holds."""
+        self.state = dict(state)
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop again where the run that is resumed was stopped."""
         trainer.should_stop = trainer.should_stop or self.state["stopped"]
@@ -88,8 +92,7 @@ class Selection(pl.Callback):
                 f"{self.state['step']}: it went on with other code or on another machine than it "
                 "was begun with; train it anew with rerun=true"
             )
-        module.load_state_dict(kept["state_dict"])
-        module.selected_step = kept["step"]
+        module.take_selected(kept["state_dict"], kept["step"])
         self.is_restored = True
         return True
 

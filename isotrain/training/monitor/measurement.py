@@ -80,6 +80,37 @@ class Measurement:
         self._told.add(name)
 
 
+def value_names(
+    metrics: Mapping[str, RowMetric], max_rows: int, width: int
+) -> dict[str, list[str]]:
+    """Names of the values of each metric, tried on a random cloud of the run's size.
+
+    Raises:
+        ValueError: a metric that could measure no cloud of the run, or gives something else than
+            0-d tensors.
+    """
+    names: dict[str, list[str]] = {}
+    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
+    number = torch.arange(len(rows))
+    given = {"labels": number % 2, "groups": number % 2, "reference": rows.flip(1)}
+    with shared(rows):
+        for name, metric in metrics.items():
+            try:
+                need = needs(metric)
+                found = metric(rows) if need == "rows" else metric(rows, **{need: given[need]})
+            except Exception as error:  # of a metric of the user's own, whatever it is
+                problem = str(error) if isinstance(error, ValueError) else repr(error)
+                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
+            for key, value in flat(name, found).items():
+                if not isinstance(value, torch.Tensor) or value.ndim:
+                    raise ValueError(
+                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
+                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
+                    )
+            names[name] = list(flat(name, found))
+    return names
+
+
 def _known(cloud: Watched) -> dict[str, Tensor | None]:
     """What metrics may ask for beside the rows."""
     sentences = None if cloud.token_N is None else sentence_of(cloud.id_N)
