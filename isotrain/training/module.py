@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
-from isotrain.training.callbacks.non_finite import refuse_non_finite
+from isotrain.training.callbacks.non_finite import NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
@@ -60,8 +60,7 @@ class FineTuning(pl.LightningModule):
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         # rows of each site, and their labels, since the last optimizer step
         self._pending: list[dict[str, tuple[Tensor, Tensor]]] = []
-        self._rows_of_step: list[Tensor] = []  # data set rows since then, on the device
-        self._parts: dict[str, Tensor] = {}  # of the newest loss
+        self.guard = NonFiniteGuard()
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
@@ -91,10 +90,9 @@ class FineTuning(pl.LightningModule):
             of_task = share * self.task.loss(views[0].logits, batch.labels)
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
-        self._remember(views[0], batch, parts)
+        self._remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
-        step = self.trainer.global_step
-        refuse_non_finite("loss", logged["train/loss"], step, parts, [batch.index], self)
+        self.guard.note(logged["train/loss"], parts, batch.index)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
         return loss
@@ -112,7 +110,6 @@ class FineTuning(pl.LightningModule):
                 }
             )
             self._pending.clear()
-            self._rows_of_step.clear()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on after the step of the checkpoint."""
@@ -217,23 +214,21 @@ class FineTuning(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip; under bf16 directly, as there is no gradient scale that a fused step undoes."""
+        """Refuse what is not finite, then clip.
+
+        Under bf16 directly, as there is no gradient scale that a fused step undoes.
+        """
         scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
-        if not scaled:
-            norm = torch.nn.utils.get_total_norm(
-                [p.grad for p in self.parameters() if p.grad is not None]
-            )
-            step = self.trainer.global_step
-            refuse_non_finite("gradient norm", norm, step, self._parts, self._rows_of_step, self)
-            if by_norm and gradient_clip_val:
-                torch.nn.utils.clip_grads_with_norm_(
-                    list(self.parameters()), gradient_clip_val, norm
-                )
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
+        self.guard.check(norm, self.trainer.global_step, self)
+        if norm is not None and by_norm and gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
-    def _remember(self, output: ModelOutput, batch: Batch, parts: dict[str, Tensor]) -> None:
+    def _remember(self, output: ModelOutput) -> None:
         """Keep the rows of a micro-batch, of all processes, for the queues."""
         rows = {}
         for site, found in output.site_rows.items():
@@ -242,8 +237,6 @@ class FineTuning(pl.LightningModule):
                 known = tuple(gather_in_order(x, found.places)[0] for x in known)  # type: ignore[assignment]
             rows[site] = known
         self._pending.append(rows)
-        self._rows_of_step.append(batch.index)
-        self._parts = parts
 
     def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
         """Go on with the weights of an earlier step, their frozen statistics and their number."""
