@@ -66,7 +66,7 @@ class SiteRows(NamedTuple):
     after: Tensor  # [N, D]
     ids: Tensor  # [N] unique id of each row
     labels: Tensor  # [N] label of the example that the row comes from
-    places: Tensor | None = None  # [N] order over processes, if several
+    whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
+from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.callbacks.non_finite import NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY
@@ -58,8 +58,6 @@ class FineTuning(pl.LightningModule):
         self.layer_decay = layer_decay
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
-        # rows of each site, and their labels, since the last optimizer step
-        self._pending: list[dict[str, tuple[Tensor, Tensor]]] = []
         self.guard = NonFiniteGuard()
         self._observed_step = 0
         self._prefilled = False
@@ -90,7 +88,7 @@ class FineTuning(pl.LightningModule):
             of_task = share * self.task.loss(views[0].logits, batch.labels)
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
-        self._remember(views[0])
+        self.model.remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
@@ -102,14 +100,7 @@ class FineTuning(pl.LightningModule):
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
             self.extra.observe()
-            self.model.observe(
-                {
-                    site: (torch.cat(rows), torch.cat(labels))
-                    for site in self.model.sites
-                    for rows, labels in [zip(*(p[site] for p in self._pending), strict=True)]
-                }
-            )
-            self._pending.clear()
+            self.model.observe()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on after the step of the checkpoint."""
@@ -227,16 +218,6 @@ class FineTuning(pl.LightningModule):
             torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-
-    def _remember(self, output: ModelOutput) -> None:
-        """Keep the rows of a micro-batch, of all processes, for the queues."""
-        rows = {}
-        for site, found in output.site_rows.items():
-            known = found.before.detach(), found.labels
-            if found.places is not None:
-                known = tuple(gather_in_order(x, found.places)[0] for x in known)  # type: ignore[assignment]
-            rows[site] = known
-        self._pending.append(rows)
 
     def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
         """Go on with the weights of an earlier step, their frozen statistics and their number."""
