@@ -29,7 +29,7 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
-from isotrain.training.callbacks.predictions import KeptPredictions, Variety
+from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
 from isotrain.training.callbacks.same_config import SameConfig, process_rank
@@ -118,8 +118,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         checkpoints,
         Freezing(plan, cfg.training.frozen_dropout),
         selection,
-        Variety(),
-        KeptPredictions(folder),
+        CollapseMonitor(folder),
         *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
     ]
     trainer = _trainer(cfg, folder, callbacks, n_steps)

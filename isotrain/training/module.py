@@ -177,7 +177,7 @@ class FineTuning(pl.LightningModule):
         self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
         predictions = self.task.predictions(output.logits)
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
-        return {"output": output}
+        return {"output": output, "predictions": predictions}
 
     def _log_scores(self, *stages: str) -> None:
         # Lightning would name the last batch, one less than the steps the weights have seen.
