@@ -32,9 +32,8 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.callbacks.same_config import SameConfig, process_rank
 from isotrain.training.checks import check_experiment
-from isotrain.training.data import TaskData
+from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing import (
     Freezing,
@@ -105,6 +104,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
         layer_decay=cfg.training.layer_decay,
         prefill_batches=cfg.training.prefill_batches,
         refit_rows=cfg.training.refit_rows,
+        output_every_steps=cfg.monitor.every_steps,
     )
 
     metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
@@ -114,7 +114,6 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     selection = Selection(select, task.monitor, task.mode, patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
     callbacks = [  # in the order in which their hooks are called
-        SameConfig(content_hash(cfg)),
         checkpoints,
         Freezing(plan, cfg.training.frozen_dropout),
         selection,
@@ -190,6 +189,7 @@ def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> Ta
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
+        content_hash(cfg),
     )
     data.setup()
     return data
@@ -219,7 +219,6 @@ def _monitor(
         options.max_rows,
         headline,
         [view.value for view in options.views],
-        options.every_steps,
         options.map_rows,
         folder,
     )

@@ -21,7 +21,7 @@ from isotrain.training.callbacks.best_checkpoint import lost_selection
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.predictions import degenerate
 from isotrain.training.callbacks.resume import load_resume_point
-from isotrain.training.callbacks.same_config import process_rank
+from isotrain.training.data import process_rank
 
 OF_A_TRY = (
     *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),

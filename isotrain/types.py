@@ -78,6 +78,18 @@ class ModelOutput:
     logits: Tensor  # [B, C]
     site_rows: dict[str, SiteRows] = field(default_factory=dict)
 
+    def detach(self) -> ModelOutput:
+        """The same without its graph."""
+        return ModelOutput(
+            tuple(hidden.detach() for hidden in self.hidden_states),
+            self.pooled.detach(),
+            self.logits.detach(),
+            {
+                site: SiteRows(rows.before.detach(), rows.after.detach(), rows.ids, rows.labels)
+                for site, rows in self.site_rows.items()
+            },
+        )
+
 
 Edit = Callable[[Tensor], Tensor]
 

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from isotrain.config.steps import batches_of
 from isotrain.console import working
+from isotrain.model.distributed import of_all_processes
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
 from isotrain.types import Batch, Example, Task
@@ -22,6 +24,12 @@ from isotrain.types import Batch, Example, Task
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
 
 Batching = Literal["length", "random"]
+
+
+def process_rank() -> int:
+    """The rank of this process, also before the process group is initialised."""
+    rank: int = getattr(rank_zero_only, "rank", 0)
+    return rank
 
 
 def collate(examples: Sequence[Example], pad_id: int) -> Batch:
@@ -63,8 +71,8 @@ class EpochBatches(Sampler[list[int]]):
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
     so that little is padded; `random` only shuffles. Every row occurs once per epoch. With
-    several processes each batch is dealt out to them like cards, and a last batch too small to
-    go round joins another one.
+    several processes, rank r takes every world-th row of a batch from row r on, and a last batch
+    with fewer rows than processes joins another one.
 
     Args:
         lengths: of the examples, what they cost in padding.
@@ -159,6 +167,7 @@ class TaskData(pl.LightningDataModule):
         seed: of the order of training rows, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
         changes: of the training rows; a split `holdout` is evaluated beside dev.
+        config_hash: of the run; processes with another one are refused.
 
     Raises:
         ValueError: `setup`: what `apply_changes` refuses.
@@ -175,18 +184,32 @@ class TaskData(pl.LightningDataModule):
         seed: int,
         cache: Path | None = None,
         changes: Changes = NOTHING,
+        config_hash: str = "",
     ) -> None:
         super().__init__()
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
-        self.changes = changes
+        self.changes, self.config_hash = changes, config_hash
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
         self._start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise; a second call does nothing."""
+        """Read and tokenise, at the first call; refuse processes of different configurations.
+
+        Those that a launcher started with different overrides would otherwise train one job with
+        several sets of hyper-parameters, silently.
+
+        Raises:
+            RuntimeError: the processes have several hashes.
+        """
+        hashes = of_all_processes(self.config_hash)
+        if len(set(hashes)) > 1:
+            raise RuntimeError(
+                "the processes of a job must share one configuration, and their hashes are "
+                f"{', '.join(hashes)}; start every rank with the same overrides"
+            )
         if self.examples:
             return
         with working(f"reading the rows of {self.task.name}") as now:

@@ -35,6 +35,8 @@ class FineTuning(pl.LightningModule):
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
         refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
+        output_every_steps: optimizer steps between two whose outputs go to the callbacks, for the
+            monitor; 0 = none.
     """
 
     def __init__(
@@ -49,13 +51,14 @@ class FineTuning(pl.LightningModule):
         layer_decay: float,
         prefill_batches: int,
         refit_rows: int,
+        output_every_steps: int = 0,
     ) -> None:
         super().__init__()
         self.model, self.task, self.extra = model, task, extra
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
-        self.layer_decay = layer_decay
+        self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
@@ -74,8 +77,10 @@ class FineTuning(pl.LightningModule):
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
+
+        Callbacks get the output of the first pass, where the optimizer step is due for it.
 
         With several processes the task loss is weighted by the share of rows in this one, and
         objectives read the rows of all of them.
@@ -93,7 +98,10 @@ class FineTuning(pl.LightningModule):
         self.guard.note(logged["train/loss"], parts, batch.index)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
-        return loss
+        step = self.trainer.global_step + 1
+        if not self.output_every_steps or step % self.output_every_steps:
+            return {"loss": loss}
+        return {"loss": loss, "output": views[0].detach(), "step": step}
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""

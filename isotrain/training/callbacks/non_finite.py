@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
-from isotrain.model.distributed import n_processes
+from isotrain.model.distributed import of_all_processes
 
 
 class NonFiniteError(RuntimeError):
@@ -79,7 +79,7 @@ def _error(
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
-    found = _of_all_processes(own)
+    found = of_all_processes(own)
     found = [one for one in found if not one["is_finite"]] or found
     rows = [row for one in found for row in one["rows"]]
     bad = sorted({k for one in found for k, v in one["loss_parts"].items() if isinstance(v, str)})
@@ -110,11 +110,3 @@ def _plain(value: Tensor) -> float | str:
     """A number; `nan` and `inf` by name, which JSON has no numbers for."""
     number = float(value)
     return number if math.isfinite(number) else str(number)
-
-
-def _of_all_processes(own: dict[str, Any]) -> list[dict[str, Any]]:
-    if n_processes() == 1:
-        return [own]
-    found: list[Any] = [None] * n_processes()
-    distributed.all_gather_object(found, own)
-    return found

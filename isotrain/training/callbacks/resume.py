@@ -15,9 +15,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
-from torch import distributed
 
-from isotrain.model.distributed import n_processes, sum_over_processes
+from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
 from isotrain.runs.files import replacing
 from isotrain.training.callbacks.best_checkpoint import Selection
 
@@ -144,10 +143,7 @@ class Checkpoints(pl.Callback):
         """Our part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
-        states = [state["random"]] * n_processes()
-        if n_processes() > 1:
-            distributed.all_gather_object(states, state["random"])
-        checkpoint[KEY] = state | {"random": states}
+        checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
 
     def listen(self, answer: bool = True) -> None:
         """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
