@@ -48,10 +48,10 @@ class IsotropicModel(nn.Module):
         pooling: token states to `[B, P, D]`.
         head: `[B, P, D]` to logits.
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
-        rows: at token sites, every non-pad row (`all`) or without CLS and SEP (`no_special`).
-        sync: with several processes, training statistics come from the rows of all of them, in
-            the order one process would hold them in; otherwise each process takes its own batch
-            (a queue is fed the rows of all in any case).
+        rows: at token sites, every non-pad token (`all`) or without CLS and SEP (`no_special`).
+        sync: with several processes, training statistics come from the embeddings of all of them,
+            in the order of one process; otherwise each process takes its own batch (a queue is
+            fed the embeddings of all in any case).
     """
 
     def __init__(
@@ -121,13 +121,12 @@ class IsotropicModel(nn.Module):
         """Token states with the layer of `site` applied where `mask` is true."""
         n_tokens = mask_AT.shape[1]
         label_A = batch.labels.repeat(batch.n_sequences)
-        places = partial(batch_places, len(batch.index), batch.n_sequences, n_tokens)
         rows = self._at_site(
             site,
             take_rows(hidden_ATD, mask_AT),
             row_ids(batch.index, batch.n_sequences, n_tokens)[mask_AT],
             label_A[:, None].expand_as(mask_AT)[mask_AT],
-            lambda: places()[mask_AT.cpu()],
+            lambda: batch_places(len(batch.index), batch.n_sequences, n_tokens)[mask_AT.cpu()],
         )
         site_rows[site] = rows
         if rows.after is rows.before:
@@ -156,7 +155,10 @@ class IsotropicModel(nn.Module):
         labels_N: Tensor,
         places: Callable[[], Tensor],
     ) -> SiteRows:
-        """Layer input and output; statistics of training may span all processes."""
+        """Layer input and output; in training, statistics may come from all processes.
+
+        `places` gives the keys of the rows in the whole batch (see `batch_places`).
+        """
         layer = self.transforms[site]
         of_labels = layer.training and reads_labels(layer)
         if n_processes() == 1 or not self.training:

@@ -1,4 +1,4 @@
-"""The Lightning module: views, losses, one `observe` per optimizer step, scores."""
+"""The Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
 from __future__ import annotations
 
@@ -80,9 +80,8 @@ class FineTuning(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
 
-        Callbacks get the output of the first pass, where the optimizer step is due for it.
-
-        With several processes the task loss is weighted by the share of rows in this one, and
+        Callbacks get the output of the first pass, where this optimizer step is due for it. With
+        several processes the task loss is weighted by the share of rows in this one, and
         objectives read the rows of all of them.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]

@@ -1,4 +1,4 @@
-"""Which weights a run ends with, and when it stops before its last step."""
+"""Best checkpoint and early stopping: which weights a run ends with, and when it stops."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Selection(pl.Callback):
         trainer.should_stop = trainer.should_stop or self.state["stopped"]
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Judge the weights that were evaluated."""
+        """Compare the score of these weights with the best one so far."""
         if self.is_restored or trainer.global_step == 0:
             return
         score = float(trainer.callback_metrics[self.key])

@@ -1,4 +1,4 @@
-"""The isotropy of every layer, and before and after each isotropy layer, while a model trains."""
+"""Isotropy of every layer, and before and after each isotropy layer, during training."""
 
 from __future__ import annotations
 

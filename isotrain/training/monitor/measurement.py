@@ -22,8 +22,8 @@ class Measurement:
 
     Moments and spectrum of a cloud are computed once for all metrics. Rows with a NaN are left out
     and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one class)
-    its value is absent, and the first time is told; without words, or without a reference, what
-    needs them is absent.
+    its value is absent, with one warning a metric; so is, without one, what needs words or a
+    reference that are not there.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
@@ -38,7 +38,7 @@ class Measurement:
             for name, metric in metrics.items()
             if self.needs[name] == "groups"
         }
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
 
     @property
     def compares(self) -> bool:
@@ -69,15 +69,15 @@ class Measurement:
                 try:
                     of_cloud = metric(x_ND, **given)
                 except (ValueError, RuntimeError) as error:
-                    self._tell(name, cloud.name, error)
+                    self._warn(name, cloud.name, error)
                     continue
                 values |= {key: float(value) for key, value in flat(name, of_cloud).items()}
         return values
 
-    def _tell(self, name: str, place: str, error: Exception) -> None:
-        if name not in self._told:
+    def _warn(self, name: str, place: str, error: Exception) -> None:
+        if name not in self._warned_of:
             rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
-        self._told.add(name)
+        self._warned_of.add(name)
 
 
 def value_names(
