@@ -35,7 +35,7 @@ def built(overrides: list[str], source: str) -> Experiment:
     base = ["task=rte", "encoder=minilm", f"source={source}", "metric=[]"]
     pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        return build(compose_run(base + overrides), Path(folder))
+        return build(compose_run(base + overrides), Path(folder), None)
 
 
 def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> float:

@@ -38,7 +38,7 @@ def built(task: str, folder: Path, *overrides: str) -> Experiment:
     """A run of a task with some overrides."""
     cfg = compose_run([f"task={task}", *BASE, f"output_dir={folder}", *overrides])
     pl.seed_everything(0, verbose=False)
-    return build(cfg, Path(tempfile.mkdtemp(dir=folder)))
+    return build(cfg, Path(tempfile.mkdtemp(dir=folder)), None)
 
 
 def validation_s(experiment: Experiment) -> float:

@@ -42,7 +42,7 @@ def built(overrides: list[str]) -> tuple[FineTuning, list[Batch]]:
     cfg = compose_run(base + overrides)
     pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        experiment = build(cfg, Path(folder))
+        experiment = build(cfg, Path(folder), None)
     return experiment.module, list(experiment.data.train_dataloader())
 
 

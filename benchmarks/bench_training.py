@@ -42,7 +42,7 @@ def built(n_rows: int, folder: Path) -> Experiment:
     overrides += ["trainer.max_epochs=1", "+trainer.limit_val_batches=0", f"output_dir={folder}"]
     cfg = compose_run(overrides)
     pl.seed_everything(0, verbose=False)
-    experiment = build(cfg, folder)
+    experiment = build(cfg, folder, None)
     experiment.data.examples["train"] = experiment.data.examples["train"][:n_rows]
     return experiment
 

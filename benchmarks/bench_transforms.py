@@ -26,9 +26,10 @@ from threadpoolctl import threadpool_limits
 
 from isotrain.config.compose import compose_run, conf_folder
 from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
-from isotrain.model.isotropic_model import IsotropicModel, reads_labels
+from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
 from isotrain.training.optim import parameter_groups
+from isotrain.transforms.base import RowTransform
 
 N_CLUSTERS, N_COMPONENTS, N_ITERATIONS = 27, 12, 10
 LAYERS = sorted(file.stem for file in Path(conf_folder(), "isotropy").glob("*.yaml"))
@@ -102,7 +103,7 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
         line(f"{what}; svd_solver=auto (approximate)", seconds, "auto", "ours", "–")
 
 
-def layer_of(name: str, width: int) -> torch.nn.Module:
+def layer_of(name: str, width: int) -> RowTransform:
     return instantiate(compose_run([f"isotropy={name}"]).isotropy)(width=width)
 
 
@@ -114,7 +115,7 @@ def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
     forward = {}
     for name in LAYERS:
         layer = layer_of(name, width).train()
-        labels = [torch.arange(rows) % 2] * reads_labels(layer)
+        labels = [torch.arange(rows) % 2] * layer.reads_labels
         layer.observe(heavy_rows(rows, width), *labels)  # k-means goes on from centroids
         layer.stats = "batch"
         forward[name] = partial(layer, leaf, *labels)

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import isotropy_places, layers_of, series
+from isotrain.pages.rows import isotropy_series, layers_of, series
 from isotrain.runs.files import read_result, read_rows
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 
 METRIC, VIEW = "mean_cosine", "mean"
 NAME = "mean cosine (0 = isotropic)"
@@ -27,11 +27,11 @@ NAME = "mean cosine (0 = isotropic)"
 
 def isotropy(rows) -> tuple[list[float], list[str], np.ndarray]:
     """Steps, names of layers, and the metric `[layers, steps]`; the layer output comes last."""
-    places = isotropy_places(rows, METRIC)
-    clouds = {name: Place(METRIC, name, VIEW) for name in layers_of(places, VIEW)}
-    if Place(METRIC, "pooled", "before") in places:
-        clouds["layer output"] = Place(METRIC, "pooled", "after")
-    curves = {name: dict(places[place]) for name, place in clouds.items()}
+    by_key = isotropy_series(rows, METRIC)
+    clouds = {name: CurveKey(METRIC, name, VIEW) for name in layers_of(by_key, VIEW)}
+    if CurveKey(METRIC, "pooled", "before") in by_key:
+        clouds["layer output"] = CurveKey(METRIC, "pooled", "after")
+    curves = {name: dict(by_key[curve]) for name, curve in clouds.items()}
     steps = sorted(next(iter(curves.values())))
     return steps, list(curves), np.array([[c[step] for step in steps] for c in curves.values()])
 

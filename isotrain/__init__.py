@@ -1,0 +1,21 @@
+"""isotrain: does making representations isotropic while fine-tuning help, where, and why?
+
+The road of one run:
+
+    cli.py                        the command: check the configuration, run, show the result
+    config/                       what a configuration may say: schema, validation, rules
+    run.py                        one run: seed, build, evaluate, fit, test, record
+    build.py                      a configuration becomes the parts of a run
+    training/module.py            the training step
+    model/isotropic_model.py      encoder -> isotropy layers -> pooling -> head
+    transforms/, objectives/      the isotropy layers and the losses that act in the step
+    training/monitor/             the isotropy of every layer, measured at each evaluation
+    runs/                         what a run leaves on disk
+
+The core is what one run needs; it never imports an app. Apps use finished runs or start many:
+`jobs`, `study`, `tune`, `launch`, `reporting`, `pages`, `analysis`, `export`, `plugins`, `doctor`,
+`demo`. `docs/code.md` walks one batch through the files.
+
+To add a layer, a loss, a metric, a task or an encoder: one file in its folder, one yaml in
+`conf/<group>/`, one test. No existing file changes; the folder's docstring says what to inherit.
+"""

@@ -20,12 +20,12 @@ from pytorch_lightning.strategies import DDPStrategy
 from isotrain.config.compose import content_hash
 from isotrain.config.processes import n_processes
 from isotrain.config.steps import training_steps
-from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.geometry.rng import own_draws
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
@@ -47,7 +47,8 @@ from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
-from isotrain.types import Encoder, Objective, Pooling, RowMetric, RowTransform, Source, Task
+from isotrain.transforms.base import RowTransform
+from isotrain.types import Encoder, Pooling, RowMetric, Source, Task
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,10 @@ class Experiment:
     selection: Selection
 
 
-def build(cfg: DictConfig, folder: Path) -> Experiment:
+def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     """The parts of one run, wired; reads data and weights, trains nothing.
 
+    `start` is the checkpoint that `init_from` names, as `start_file` found it; None without one.
     Each component initialises from its own RNG stream, so adding one leaves all other weights and
     dropout masks bit-identical; encoder and head draw from the global one, in this order.
 
@@ -77,7 +79,7 @@ def build(cfg: DictConfig, folder: Path) -> Experiment:
     """
     task: Task = made(cfg.task)
     changes = _changes(cfg, task)
-    encoder, adapters = _encoder(cfg)
+    encoder, adapters = _encoder(cfg, start)
     data = _data(cfg, task, changes, encoder)
     n_devices = n_processes(cfg.trainer)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(n_devices))
@@ -164,12 +166,12 @@ def _changes(cfg: DictConfig, task: Task) -> Changes:
     return changes if cfg.training.select.value == "holdout" else replace(changes, holdout=0.0)
 
 
-def _encoder(cfg: DictConfig) -> tuple[Encoder, frozenset[str] | None]:
+def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:
     """The encoder with the weights that the run starts from, and the names of its adapters."""
     encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
-    if start := start_file(cfg.init_from, cfg.encoder):
+    if start is not None:
         load_start(encoder, start)
     with own_draws(cfg.seed, "reinit_blocks"):
         reinit_blocks(encoder, cfg.training.reinit_blocks)

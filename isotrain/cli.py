@@ -187,10 +187,11 @@ def _run(job: RunJob) -> Path | None:
     None too in every process of a run but its first.
     """
     with working(LOADING):
+        from isotrain.pages.show import show_run
         from isotrain.run import run, with_threads
 
     with _failures_as_sentences():
-        if run(*job):
+        if run(*job, show=show_run):
             return run_folder(with_threads(job.cfg), job.arm)
     return None
 

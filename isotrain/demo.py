@@ -48,6 +48,7 @@ def demo(overrides: Sequence[str]) -> None:
         CannotRunError: as `run`.
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
+    from isotrain.pages.show import show_run
     from isotrain.run import run, with_threads
     from isotrain.runs.files import read_result, read_rows
     from isotrain.runs.record import CannotRunError
@@ -58,7 +59,7 @@ def demo(overrides: Sequence[str]) -> None:
         try:
             used = _overrides(overrides, arm, fallback)
             cfg = compose_run(used)
-            scores[arm] = run(cfg, arm, used)
+            scores[arm] = run(cfg, arm, used, show=show_run)
         except CannotRunError as error:
             unavailable = isinstance(error.__cause__, EncoderUnavailableError)
             if not (unavailable and _is_replaceable(overrides)):
@@ -71,7 +72,7 @@ def demo(overrides: Sequence[str]) -> None:
             fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
             used = _overrides(overrides, arm, fallback)
             cfg = compose_run(used)
-            scores[arm] = run(cfg, arm, used)
+            scores[arm] = run(cfg, arm, used, show=show_run)
         folders[arm] = run_folder(with_threads(cfg), arm)
         rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
     print_layers(rows, read_result(folders[ARMS[0]]))

@@ -1,4 +1,4 @@
-"""One run from start to end: seed, build, evaluate, fit, test, record; or on from a checkpoint."""
+"""One run: seed, build, evaluate, fit, test, record; or resume from a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,33 +17,49 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build, data_revision
 from isotrain.config.rules import check
-from isotrain.console import say, working
+from isotrain.console import print_changes, print_phases, print_start, say, working
 from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.pages.summary import print_summary
-from isotrain.run_folder import RunFolder
+from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.runs.secrets import redacted
+from isotrain.training.callbacks.best_checkpoint import lost_selection
+from isotrain.training.callbacks.non_finite import NonFiniteError
+from isotrain.training.callbacks.predictions import degenerate
+from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 
+Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RowLog`s
+
 
 def run(
-    cfg: DictConfig, arm: str, overrides: Sequence[str] = (), search: str = ""
+    cfg: DictConfig,
+    arm: str,
+    overrides: Sequence[str] = (),
+    search: str = "",
+    show: Show = lambda folder, loggers: None,
 ) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
     The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
-    `metrics.jsonl`, `snapshots/`, `predictions/`, `result.json`, `last.ckpt`, `report.html` and
-    `figures/`. A run that was stopped goes on from `resume.ckpt`. Processes other than the first
-    of a distributed run write nothing and return nothing.
+    `metrics.jsonl`, `snapshots/`, `predictions/`, `result.json` and `last.ckpt`. A run that was
+    stopped resumes from `resume.ckpt`. Of several processes, rank 0 alone writes and returns
+    scores.
 
-    `overrides`, those that gave the configuration, are kept for the record, and so is `search`,
-    the name of one that the run is a trial of.
+    Args:
+        cfg: the configuration.
+        arm: first part of the folder's name.
+        overrides: that gave `cfg`, for the record.
+        search: name of the search that the run is a trial of, for the record.
+        show: called on rank 0 once the record is written, also that of a failed run, before the
+            loggers are closed. `isotrain.pages.show.show_run` is what the command gives: it draws
+            the page (`cfg.report`) and prints the summary. By default nothing is shown.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
             or weights that are not there; nothing is written then.
-        NonFiniteError: training left the numbers; `fault.json` tells where.
+        NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
     started = time.perf_counter()
@@ -53,51 +68,49 @@ def run(
         cfg = with_threads(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
-        start = _start(cfg)
-        revision = data_revision(cfg) + (f"; init_from {start['sha256'][:12]}" if start else "")
-        folder = RunFolder(cfg, arm, revision, overrides, search)
-        if stored := folder.stored():
-            return stored
+        start = start_file(cfg.init_from, cfg.encoder)
+        init_from = start and {"path": cfg.init_from, "sha256": sha256_of(start)}
+        revision = data_revision(cfg)
+        revision += f"; init_from {init_from['sha256'][:12]}" if init_from else ""
+        folder = RunFolder(cfg, arm, revision, overrides, search, process_rank() == 0)
+        if folder.is_finished():
+            return _stored(folder, show)
         quiet()
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         check_writable(folder.path)
         with working("preparing the run"):
-            experiment = build(cfg, folder.path)
+            experiment = build(cfg, folder.path, start)
     except (ValueError, OSError, MisconfigurationException) as error:
         raise CannotRunError(redacted(str(error))) from error
     with folder.owned():
-        if folder.is_first and (stored := folder.stored()):  # by another meanwhile
-            return stored
-        point = folder.resume_point()
-        folder.begin(_facts(experiment) | {"init_from": start}, point)
+        if folder.is_first and folder.is_finished():  # by another process meanwhile
+            return _stored(folder, show)
+        point = _resume_point(folder)
+        _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
             timings = _work(cfg, folder, experiment, point)
             timings["total"] = round(time.perf_counter() - started, 2)
-            n_steps = experiment.trainer.global_step
-            folder.finished(n_steps, timings, experiment.selection.facts(n_steps))
+            folder.finished(_outcome(folder, experiment, timings))
         except BaseException as error:
-            folder.failed(error)
+            folder.failed(error, error.report if isinstance(error, NonFiniteError) else None)
             if isinstance(error, OSError) and (sentence := storage_failure(error, folder.path)):
                 raise StorageError(sentence) from error
-            if isinstance(error, Exception) and folder.is_first and cfg.report:
-                _draw(folder.path)  # not at a signal, which may leave seconds
+            if folder.is_first and isinstance(error, Exception):
+                show(folder, experiment.trainer.loggers)
+            elif folder.is_first:  # a signal, which may leave seconds
+                again = "goes on" if (folder.path / "resume.ckpt").is_file() else "starts again"
+                say(f"{folder.path}: stopped; the same command {again}")
             raise
         else:
-            if folder.is_first and cfg.report:
-                _draw(folder.path)
-            with working("showing the run to its loggers"):
-                for logger in experiment.trainer.loggers:
-                    logger.publish(folder.path)  # type: ignore[attr-defined]
+            if folder.is_first:
+                show(folder, experiment.trainer.loggers)
         finally:
             experiment.checkpoints.listen(False)
             with working("closing the loggers"):
                 close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
-        if not folder.is_first:
-            return {}
-    print_summary(folder.record, folder.rows(), folder.path)
-    return dict(folder.record["scores"])
+    return dict(folder.record["scores"]) if folder.is_first else {}
 
 
 def with_threads(cfg: DictConfig) -> DictConfig:
@@ -107,14 +120,54 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return merged
 
 
-def _start(cfg: DictConfig) -> dict[str, str] | None:
-    """The run that the encoder starts from, for the record; None where there is none."""
-    file = start_file(cfg.init_from, cfg.encoder)
-    return None if file is None else {"path": cfg.init_from, "sha256": sha256_of(file)}
+def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
+    """The scores of a run that finished before, shown again."""
+    if folder.is_first:
+        show(folder, ())
+    return dict(folder.record["scores"])
+
+
+def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
+    """Where an unfinished run stopped; None starts it anew.
+
+    Raises:
+        CannotRunError: the checkpoint cannot be opened, records or weights that it knows of are
+            gone, or the data have changed since.
+    """
+    path = folder.path / "resume.ckpt"
+    if not folder.may_resume():
+        return None
+    try:
+        point = load_resume_point(path)
+    except OSError as error:
+        raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
+    except Exception as error:  # whatever a damaged file makes torch raise
+        damaged = path.replace(path.with_suffix(".damaged"))
+        say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+        return None
+    if point is None:
+        return None
+    folder.check_records(point["n_bytes"])
+    best, select = folder.path / "best.ckpt", folder.cfg.training.select.value
+    if lost := lost_selection(point["selection"], best, select):
+        raise CannotRunError(f"{lost}; put it back, or delete {path} to start anew")
+    return point
+
+
+def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
+    """Write the record of a run under way, and print where it writes and what trains."""
+    code_note = folder.begin(facts, None if point is None else point["step"])
+    if not folder.is_first:
+        return
+    print_start(folder.path, facts["n_parameters"], facts["n_rows"])
+    print_phases(facts["phases"], facts["n_parameters"])
+    print_changes(facts["data_changes"])
+    if point is not None:
+        say(f"resuming after step {point['step']}{code_note}")
 
 
 def _facts(experiment: Experiment) -> dict[str, Any]:
-    """What the parts of a run say of themselves, for its record."""
+    """Facts of the parts of a run, for its record."""
     module = experiment.module
     return {
         "n_parameters": experiment.n_parameters,
@@ -171,16 +224,20 @@ def _work(
     return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))
 
 
-def _draw(folder: Path) -> None:
-    """The page of a run that has its result; what goes wrong here costs nothing else."""
-    try:
-        with working("drawing report.html"):
-            from isotrain.pages.report import write_report  # matplotlib takes its time
-
-            write_report(folder)
-    except Exception as error:  # whatever a plotting library may raise
-        reason = redacted(f"{type(error).__name__}: {error}")
-        say(f"{folder / 'report.html'} could not be drawn ({reason}); the run is complete")
+def _outcome(
+    folder: RunFolder, experiment: Experiment, timings_s: dict[str, float]
+) -> dict[str, Any]:
+    """What a run came to, for its record."""
+    n_steps, scores = experiment.trainer.global_step, folder.scores()
+    reason = degenerate(scores, folder.record["monitor"])
+    return {
+        "steps": n_steps,
+        "scores": scores,
+        "timings_s": timings_s,
+        **experiment.selection.facts(n_steps),
+        "degenerate": bool(reason),
+        "degenerate_reason": reason,
+    }
 
 
 def quiet() -> None:

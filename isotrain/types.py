@@ -122,27 +122,6 @@ class Pooling(Protocol):
         """P for an example of Q sequences with S spans each."""
 
 
-class RowTransform(Protocol):
-    """An isotropy layer `[N, D] -> [N, D]`; `forward` never changes its state.
-
-    One with `reads_labels = True` is given those of the rows as a second argument, when it is
-    called in training and to remember; one with `eval_stats = "refit"` is fitted on all training
-    rows; one with `changes_rows = False` gives back the rows, which are then measured once.
-    """
-
-    has_statistics: bool  # whether `fit` has anything to freeze
-    counters: dict[str, Tensor]  # what the last forward did, for the log; never read back
-
-    def __call__(self, x_ND: Tensor) -> Tensor:
-        """Transformed rows."""
-
-    def observe(self, x_ND: Tensor) -> None:
-        """Remember recent rows; called once per optimizer step, in training mode."""
-
-    def fit(self, x_ND: Tensor | None = None) -> None:
-        """Freeze the statistics that evaluation applies."""
-
-
 class RowMetric(Protocol):
     """A cloud `[N, D]` to one number, or a flat dict of numbers.
 
@@ -152,33 +131,6 @@ class RowMetric(Protocol):
 
     def __call__(self, x: Tensor, **more: Tensor) -> Tensor | dict[str, Tensor]:
         """The value, as 0-d float64 tensors; a ValueError where it is not defined."""
-
-
-class Objective(Protocol):
-    """An extra loss on what the model has of a batch, in one or more views (forward passes).
-
-    It reads the places that `reads` names (see `isotrain/runs/keys.py`; the pooled vectors, without
-    it): `views[v][r]` is what view v has there, `[B, P, D]` for vectors and `[N, D]` for tokens,
-    in float32 at least, and with several processes the rows of all of them. It may have
-
-    - `needs`: `rows` (any), `classes` (one vector an example, which owns a class), `pairs` (two
-      vectors or more), `two_vectors`, or `scored_pairs` (two vectors and the example's label);
-    - `check(n_vectors)`: a ValueError where it cannot use examples of so many vectors;
-    - `counters`: what the last call left out, for the log;
-    - `observe(views, labels)`: called once per optimizer step, with all its rows, detached; with
-      no rows (`[]`) where it has `remembers = False`;
-    - `memory` (a `RowQueue`) of rows of past steps, with `n_remembered(n)`: how many of the n rows
-      of an example it takes; a memory of a whole epoch is refused;
-    - `positives` (a `Positives`): an interval of labels that no training label lies in is refused;
-    - `asks_for_pass(epoch) -> bool` and `prepare(epoch, reads)`: what it reads of training rows,
-      batch by batch, in evaluation mode, at the start of an epoch.
-    """
-
-    weight: float
-    n_views: int
-
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted scalar loss; 0 where it is not defined."""
 
 
 class Source(Protocol):

@@ -216,11 +216,12 @@ def built(composed, small, tmp_path):
     import pytorch_lightning as pl
 
     from isotrain.build import build
+    from isotrain.encoders.finished_run import start_file
 
     def build_small(*overrides):
         cfg = composed(*small, *overrides)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
-        return build(cfg, tmp_path)
+        return build(cfg, tmp_path, start_file(cfg.init_from, cfg.encoder))
 
     return build_small
 

@@ -115,6 +115,6 @@ def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small, n
         command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
     )
     assert "training" in process.stdout.readline()
-    assert "going on after step" in process.stdout.readline()
+    assert "resuming after step" in process.stdout.readline()
     process.kill()
     process.communicate()

@@ -21,9 +21,10 @@ ROOT = Path(__file__).parents[1]
 PARTS = '''
 """Own parts."""
 import torch
-from torch import nn
 
+from isotrain.objectives.base import Objective
 from isotrain.tasks.rte import RTE
+from isotrain.transforms.base import RowTransform
 
 
 def row_norm(x, power=1.0):
@@ -31,15 +32,14 @@ def row_norm(x, power=1.0):
     return x.double().norm(dim=1).pow(power).mean()
 
 
-class Halve(nn.Module):
+class Halve(RowTransform):
     """Half of every row; counts what it observed."""
 
     has_statistics = True
 
     def __init__(self, width, factor=0.5):
-        super().__init__()
+        super().__init__(width)
         self.factor = factor
-        self.counters = {}
         self.register_buffer("n_observed", torch.tensor(0))
 
     def forward(self, x):
@@ -48,19 +48,13 @@ class Halve(nn.Module):
     def observe(self, x):
         self.n_observed += len(x)
 
-    def fit(self, x=None):
-        pass
 
-
-class Shrink:
+class Shrink(Objective):
     """Mean square of the pooled vectors."""
 
     n_views = 2
 
-    def __init__(self, weight):
-        self.weight = weight
-
-    def __call__(self, views, labels):
+    def forward(self, views, labels):
         return sum(pooled.square().mean() for (pooled,) in views)
 
 

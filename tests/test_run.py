@@ -12,6 +12,7 @@ import torch
 
 from isotrain import run as run_module
 from isotrain.config.compose import run_folder as folder_of
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
 from isotrain.runs.snapshots import read_snapshots
@@ -90,7 +91,7 @@ def test_the_page_is_drawn_unless_it_is_not_wanted(composed, small, tmp_path):
         *(*small, "task=rte", "report=true", "trainer.max_steps=1", "checkpoint.final=false"),
         *(f"output_dir={tmp_path}", "metric=[isoscore]"),
     )
-    run(cfg, "none")
+    run(cfg, "none", show=show_run)
     folder = run_folder(cfg, "none")
     assert "isoscore" in (folder / "report.html").read_text(encoding="utf-8")
     assert list((folder / "figures").iterdir())
@@ -233,7 +234,7 @@ def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
 
     monkeypatch.setattr(run_module, "build", build)
     before = (folder / "result.json").stat().st_mtime_ns
-    assert run(cfg, "cluster_pca") == scores
+    assert run(cfg, "cluster_pca", show=show_run) == scores
     assert (folder / "result.json").stat().st_mtime_ns == before
     printed = capsys.readouterr().out
     assert "rerun=true" in printed
@@ -291,12 +292,12 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
         raise RuntimeError("no font")
 
     monkeypatch.setattr("isotrain.pages.report.write_report", explode)
-    scores = run(cfg, "none")
+    scores = run(cfg, "none", show=show_run)
     printed = capsys.readouterr().out
     assert printed.count("report.html could not be drawn (RuntimeError: no font)") == 1
     assert "report.html, " not in printed, "the summary names what is there"
     assert not (folder / "resume.ckpt").exists()
-    assert run(cfg, "none") == scores
+    assert run(cfg, "none", show=show_run) == scores
     assert "finished before" in capsys.readouterr().out
 
 
@@ -483,15 +484,15 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
     folder = run_folder(without, "none")
     assert not (folder / "last.ckpt").exists()
     capsys.readouterr()
-    assert run(composed(*base), "none") == scores
+    assert run(composed(*base), "none", show=show_run) == scores
     assert "it kept no last.ckpt (checkpoint.final=false), and rerun=true" in _printed(capsys)
-    assert run(without, "none") == scores
+    assert run(without, "none", show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys), "nobody asked for it"
     assert run(composed(*base, "rerun=true"), "none") == scores
     assert (folder / "last.ckpt").is_file(), "in the same folder"
     (folder / "last.ckpt").unlink()  # by its owner, to make room
     capsys.readouterr()
-    assert run(composed(*base), "none") == scores
+    assert run(composed(*base), "none", show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys)
 
 
@@ -515,7 +516,7 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
         *(folder / "metrics.jsonl").read_text().splitlines(),
     ]:
         json.loads(text, parse_constant=pytest.fail)
-    again = run(cfg, "none")  # as it is read back
+    again = run(cfg, "none", show=show_run)  # as it is read back
     assert "finished before" in _printed(capsys)
     for scores in (first, again):
         assert scores["val/accuracy"] == first["val/accuracy"]
@@ -590,7 +591,7 @@ def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):
 
     cfg, _, _ = finished
     asked = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio"]}})
-    run(asked, "cluster_pca")
+    run(asked, "cluster_pca", show=show_run)
     printed = capsys.readouterr().out
     assert "scatter_ratio_value" in printed
     assert "isoscore_corrected" not in printed

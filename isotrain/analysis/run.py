@@ -29,7 +29,13 @@ from isotrain.config.compose import plain
 from isotrain.console import duration, say, working
 from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.runs.files import write_json
-from isotrain.runs.record import CODE, CannotRunError, check_writable, code_changes, environment
+from isotrain.runs.record import (
+    CannotRunError,
+    check_writable,
+    code_changes,
+    code_state,
+    environment,
+)
 from isotrain.runs.secrets import redacted
 from isotrain.types import Encoder, Source
 
@@ -80,7 +86,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
             for sentence in store.begin(plan.facts, bool(cfg.rerun)):
                 say(sentence)
             if record := store.finished(plan.facts):  # maybe by another process meanwhile
-                note = code_changes(record, environment())
+                note = code_changes(record, code_state())
                 say(f"{store.folder} is finished; rerun=true measures again{note}")
             else:
                 encoder = encoder or first_encoder(plan.cfg, plan.end)
@@ -141,8 +147,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
     if length < cfg.max_length:
         say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
-    now_is = environment()
-    code = {key: now_is[key] for key in CODE}
+    code = code_state()
     if earlier := store.of_other_code(code):
         say(
             f"measured before by other code: {', '.join(earlier)}; rerun=true, once this analysis "
@@ -181,7 +186,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         "parts": parts,
         "seconds": {f"{weights}/{part}": store.seconds(weights, part) for weights, part in parts},
         "other_code": store.of_other_code(code),
-        "environment": now_is | {"device": str(cfg.device)},
+        "environment": environment(cfg.threads) | {"device": str(cfg.device)},
     }
 
 
@@ -199,7 +204,7 @@ def _keep(
 
 def _other_records(record: dict[str, Any], folder: Path, error: KeyError) -> Exception:
     """What to say of records that lack what tables are made of."""
-    if not (record["other_code"] or code_changes(record, environment())):
+    if not (record["other_code"] or code_changes(record, code_state())):
         return error
     return ValueError(
         f"the records in {folder} are of earlier code and lack {error}; rerun=true measures again"

@@ -1,4 +1,4 @@
-"""Names of the places in a model that extra losses read, judged without loading anything."""
+"""Read points: the names of what objectives read of a model. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ VIEWS = ("cls", "tokens", "mean")  # first token, every non-pad token, their mea
 RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens or /mean"
 
 
-class Place(NamedTuple):
-    """`pooled` or `before` (the rows behind and in front of the layer at `pooled`), or a block."""
+class ReadPoint(NamedTuple):
+    """`pooled` or `before` (output and input of the isotropy layer at `pooled`), or a block."""
 
     name: str  # pooled | before | layer_k | all
     view: str | None  # of a block: cls | tokens | mean
 
     def blocks(self, n_blocks: int) -> list[int]:
-        """The hidden states that it names, 0 = embedding output; none for pooled and before.
+        """The hidden states that it reads, 0 = embedding output; none for pooled and before.
 
         Raises:
             ValueError: a block that the encoder does not have.
 
-        >>> place("all/cls").blocks(3), place("layer_0/tokens").blocks(3)
+        >>> read_point("all/cls").blocks(3), read_point("layer_0/tokens").blocks(3)
         ([1, 2, 3], [0])
         """
         if self.view is None:
@@ -37,16 +37,16 @@ class Place(NamedTuple):
         return [number]
 
 
-def place(text: str) -> Place:
-    """The place that a name such as `layer_3/tokens` stands for.
+def read_point(text: str) -> ReadPoint:
+    """The read point of a name such as `layer_3/tokens`.
 
     Raises:
-        ValueError: no such place.
+        ValueError: there is none of that name.
 
-    >>> place("pooled"), place("layer_3/tokens")
-    (Place(name='pooled', view=None), Place(name='layer_3', view='tokens'))
+    >>> read_point("pooled"), read_point("layer_3/tokens")
+    (ReadPoint(name='pooled', view=None), ReadPoint(name='layer_3', view='tokens'))
     """
     found = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
     if found is None:
-        raise ValueError(f"a place is {RULE}, got {text!r}")
-    return Place(found[1] or found[2], found[3])
+        raise ValueError(f"a read point is {RULE}, got {text!r}")
+    return ReadPoint(found[1] or found[2], found[3])

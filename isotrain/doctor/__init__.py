@@ -1,0 +1,1 @@
+"""`isotrain doctor`: what is installed, which data and encoders are within reach."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from isotrain.export.source_run import SourceRun
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
 from isotrain.runs.files import Predictions, read_predictions, read_rows
-from isotrain.runs.keys import SIDES, place_of
+from isotrain.runs.keys import SIDES, parse_key
 
 SPLITS = {"val": "dev", "test": "test"}  # as keys name them, and as files do
 
@@ -91,9 +91,9 @@ def isotropy_around(run: SourceRun) -> list[Isotropy]:
     series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
     for row in read_rows(run.folder / "metrics.jsonl"):
         for key, value in row.items():
-            place = place_of(key)
-            if place is not None and key.startswith("isotropy/") and place.view in SIDES:
-                at = (place.metric, place.where, place.view)
+            curve = parse_key(key)
+            if curve is not None and key.startswith("isotropy/") and curve.view in SIDES:
+                at = (curve.metric, curve.where, curve.view)
                 series.setdefault(at, []).append((int(row["step"]), value))
     found = []
     for (metric, site, side), values in series.items():

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from isotrain.export.affine import Affine, NotAffineError, affine_of, identity
 from isotrain.export.errors import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
+from isotrain.transforms.base import RowTransform
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -22,17 +23,15 @@ Rows = Callable[[Tensor], Tensor]
 def layer_sites(rebuilt: Rebuilt) -> list[str]:
     """Sites with a layer that does something, in the order of the forward pass."""
     model = rebuilt.model
-    return [site for site in model.sites if getattr(model.transforms[site], "changes_rows", True)]
+    return [site for site in model.sites if model.transforms[site].changes_rows]
 
 
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
     """Rows that stood before a layer: of dev, and those of training that its queue still has."""
     dev_ND = rebuilt.double.site_rows[site].before
     layer = rebuilt.model.transforms[site]
-    if not hasattr(layer, "recent_rows"):
-        return dev_ND
-    recent = cast(Callable[[], Tensor], layer.recent_rows)
-    return torch.cat([dev_ND, recent().to(dev_ND)])
+    recent_MD = cast(RowTransform, layer).recent_rows()
+    return dev_ND if recent_MD is None else torch.cat([dev_ND, recent_MD.to(dev_ND)])
 
 
 def check_layers(rebuilt: Rebuilt) -> None:

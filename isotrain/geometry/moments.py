@@ -1,4 +1,4 @@
-"""Sums over the rows of a cloud that can be added up over batches and processes. D dimensions."""
+"""Sums over embeddings that add up over batches and ranks; running covariance. D dimensions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.rows import finite_rows
 
 
 class ShapeSums(NamedTuple):
@@ -167,3 +168,38 @@ def _unit_terms(x_BD: Tensor) -> list[Tensor]:
         unit_BD = unit_rows(x_BD)
         return [unit_BD.sum(dim=0), unit_BD.square().sum(dim=0)]
     return [length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD]
+
+
+class RunningCovariance:
+    """Number, mean and scatter of the finite rows added so far, in float64.
+
+    Sums are taken about the mean, so that a mean far from 0 costs no digits.
+
+    >>> seen = RunningCovariance(width=1)
+    >>> for x in (1.0, 3.0, 5.0):
+    ...     seen.add(torch.tensor([[x]]))
+    >>> seen.n, seen.covariance().tolist()
+    (3, [[4.0]])
+    """
+
+    def __init__(self, width: int, device: torch.device | None = None) -> None:
+        self.n = 0
+        self.mean_D = torch.zeros(width, dtype=torch.float64, device=device)
+        self.scatter_DD = torch.zeros(width, width, dtype=torch.float64, device=device)
+
+    @torch.no_grad()
+    def add(self, x_ND: Tensor) -> None:
+        """Take in the rows without a NaN or infinity."""
+        x_ND = finite_rows(x_ND.detach()).double()
+        if len(x_ND) == 0:
+            return
+        n, mean_D = self.n + len(x_ND), x_ND.mean(dim=0)
+        centred_ND, apart_D = x_ND - mean_D, mean_D - self.mean_D
+        self.scatter_DD += centred_ND.T @ centred_ND
+        self.scatter_DD += torch.outer(apart_D, apart_D) * (self.n * len(x_ND) / n)
+        self.mean_D += apart_D * (len(x_ND) / n)
+        self.n = n
+
+    def covariance(self) -> Tensor:
+        """Σ(x − m)(x − m)ᵀ/(N − 1) `[D, D]`; zeros for fewer than two rows."""
+        return self.scatter_DD / max(self.n - 1, 1)

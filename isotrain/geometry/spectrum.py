@@ -1,4 +1,4 @@
-"""Eigenvalues of a cloud, and what is read off them. D dimensions."""
+"""Spectra: eigenvalues of a point cloud, their shares, entropy and IsoScore. D dimensions."""
 
 from __future__ import annotations
 
@@ -54,3 +54,22 @@ def entropy(share_D: Tensor) -> Tensor:
     """
     real_D = share_D > 0
     return 0.0 - (share_D * torch.where(real_D, share_D, 1.0).log()).sum()
+
+
+def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
+    """IsoScore ((tr C)²/‖C‖²_F − 1)/(D − 1) of a covariance C `[D, D]`; in [0, 1], 1 = isotropic.
+
+    Of `trace` = tr C and `squares` = ‖C‖²_F, as 0-d tensors, and D = `width`. D = 1 gives 1;
+    otherwise C = 0 gives 0. With a finite gradient everywhere.
+
+    Rudman et al. 2022, Eq. 5-7, without the eigenvalues.
+
+    >>> C = torch.diag(torch.tensor([4.0, 1.0, 1.0]))
+    >>> evenness(C.trace(), C.square().sum(), 3).item()
+    0.5
+    """
+    if width == 1:
+        return 1.0 + 0.0 * trace
+    nonzero = squares > 0
+    ratio = trace.square() / torch.where(nonzero, squares, 1.0)
+    return torch.where(nonzero, ((ratio - 1.0) / (width - 1)).clamp(0.0, 1.0), 0.0)

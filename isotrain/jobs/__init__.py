@@ -1,0 +1,1 @@
+"""Start and follow processes: one job, its devices and locks, and sweeps of `train -m`."""

@@ -1,0 +1,1 @@
+"""Start the runs of a study, and show how far they are."""

@@ -104,7 +104,7 @@ def state_of(job: Job, folder: Path) -> State:
     of_all = steps_of(job.of_pair, record)
     if own:
         return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
-    step = checkpoint_step(job.folder / "resume.ckpt")
+    step = checkpoint_step(job.folder)
     if record["status"] == "failed":
         reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
         is_over = _is_over(file, folder / "lock")

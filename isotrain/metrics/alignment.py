@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from isotrain.geometry.alignment import mean_distance_power
 from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cosine import mean_distance_power
 from isotrain.geometry.rows import check_cloud
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
-from isotrain.geometry.evenness import evenness
+from isotrain.geometry.spectrum import evenness
 
 
 @from_moments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, to_one
-from isotrain.geometry.evenness import evenness
+from isotrain.geometry.spectrum import evenness
 
 
 def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
-from isotrain.geometry.silhouette import silhouette_values
 
 
 def label_silhouette(x: Tensor, labels: Tensor, max_rows: int = 4096, seed: int = 0) -> Tensor:

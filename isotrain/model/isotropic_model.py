@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.model.distributed import WholeBatch, batch_places, n_processes
-from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, RowTransform, SiteRows
+from isotrain.transforms.base import RowTransform
+from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, SiteRows
 
 TokenRows = Literal["all", "no_special"]
 
@@ -68,7 +69,7 @@ class IsotropicModel(nn.Module):
             raise ValueError(f"rows must be all or no_special, got {rows!r}")
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
-        self.transforms = nn.ModuleDict(transforms)  # type: ignore[arg-type]
+        self.transforms = nn.ModuleDict(transforms)
         # in the order of the forward pass
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
@@ -107,7 +108,7 @@ class IsotropicModel(nn.Module):
         for site, kept in self._remembered.items():
             before_ND, labels_N = (torch.cat(parts) for parts in zip(*kept, strict=True))
             layer: Any = self.transforms[site]
-            layer.observe(before_ND, *[labels_N] * reads_labels(layer))
+            layer.observe(before_ND, *([labels_N] if layer.reads_labels else []))
         self._remembered.clear()
 
     def _at_tokens(
@@ -160,20 +161,15 @@ class IsotropicModel(nn.Module):
         `places` gives the keys of the rows in the whole batch (see `batch_places`).
         """
         layer = self.transforms[site]
-        of_labels = layer.training and reads_labels(layer)
+        takes_labels = layer.training and layer.reads_labels
         if n_processes() == 1 or not self.training:
-            after_ND = layer(before_ND, *[labels_N] * of_labels)
+            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
             return SiteRows(before_ND, after_ND, ids_N, labels_N)
         whole = WholeBatch(places().to(ids_N.device))
         with nullcontext() if self.sync else torch.no_grad():  # else it is for the queue alone
             all_ND, all_N = whole.gather(before_ND), whole.gather(labels_N)
         if self.sync:
-            after_ND = layer(all_ND, *[all_N] * of_labels)[whole.own_N]
+            after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
         else:
-            after_ND = layer(before_ND, *[labels_N] * of_labels)
+            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
         return SiteRows(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))
-
-
-def reads_labels(layer: nn.Module) -> bool:
-    """Whether a layer is to be given the labels of training rows."""
-    return bool(getattr(layer, "reads_labels", False))

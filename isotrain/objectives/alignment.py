@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.alignment import mean_distance_power
-from isotrain.geometry.positives import LossOfPairs, Positives
+from isotrain.geometry.cosine import mean_distance_power
+from isotrain.objectives.base import LossOfPairs
 from isotrain.objectives.pairs import check_pairs
 
 
@@ -35,21 +35,15 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
 
 
 class Alignment(LossOfPairs):
-    """`alignment` of the positives `[N, D]` at each place, averaged over the places.
+    """`alignment` of positives `[N, D]`, averaged over the read points.
 
-    A place without a pair counts as 0, and in the counter `undefined`.
+    One pair suffices.
 
-    Args:
-        weight: factor of this loss; negative drives positives apart.
-        reads: places, such as `pooled` or `layer_3/mean`.
-        positives: dropout (each row in two passes) | pair (the two vectors of an example).
-        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
-            (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
+    Args: those of `LossOfPairs`, and
         alpha: power of the distance.
 
     Raises:
-        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
-            interval; with `pair`, examples of other than two vectors.
+        ValueError: an illegal number or name; what `LossOfPairs` refuses.
 
     Wang and Isola 2020.
 
@@ -67,4 +61,4 @@ class Alignment(LossOfPairs):
         alpha: Annotated[float, Bounds(above=0)] = 2.0,
     ) -> None:
         loss = partial(alignment, alpha=alpha)
-        super().__init__(weight, reads, Positives(positives, positive_labels), loss, min_rows=1)
+        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=1)

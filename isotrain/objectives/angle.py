@@ -63,7 +63,7 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
 
 
 def check_even(width: int) -> None:
-    """Refuses an odd number of dimensions.
+    """Refuse an odd number of dimensions.
 
     Raises:
         ValueError: odd `width`.
@@ -78,20 +78,16 @@ def check_even(width: int) -> None:
 
 
 class AnglE(CoSENT):
-    """`angle` of the two vectors `[B, 2, D]` of each example at one place.
+    """`angle` of the two vectors `[B, 2, D]` of each example at one read point.
 
     Logged: `undefined`, 1 for a batch whose labels are all equal.
 
-    Args:
-        weight: factor of this loss.
+    Args: those of `CoSENT`, and
         width: D, even; supplied by the framework.
-        reads: one place.
-        scale: factor of the similarities, one over a temperature.
-        more_similar: higher | lower, the label of the more similar pair, as in `CoSENT`.
 
     Raises:
-        ValueError: odd D; several places; an illegal number or name; examples of other than two
-            vectors.
+        ValueError: odd D; several read points; an illegal number or name; examples of other
+            than two vectors.
 
     Li and Li 2024 (AoE), who add a CoSENT and an InfoNCE term: `objective=[angle,cosent,simcse]`.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.positives import LossOfPairs, Positives
+from isotrain.objectives.base import LossOfPairs
 from isotrain.objectives.pairs import check_pairs
 
 
@@ -50,23 +50,17 @@ def _standardised(x_ND: Tensor, eps: float) -> Tensor:
 
 
 class Barlow(LossOfPairs):
-    """`barlow` of the positives `[N, D]` at each place, averaged over the places.
+    """`barlow` of positives `[N, D]`, averaged over the read points.
 
-    A place with a single pair, or without scatter, counts as 0, and in the counter `undefined`.
+    It needs two pairs, and scatter.
 
-    Args:
-        weight: factor of this loss.
-        reads: places, such as `pooled` or `layer_3/mean`.
-        positives: dropout (each row in two passes) | pair (the two vectors of an example).
-        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
-            (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
+    Args: those of `LossOfPairs`, and
         off_diagonal_weight: factor of correlations of different coordinates.
         scale: factor of the whole.
         eps: added to variances before the root.
 
     Raises:
-        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
-            interval; with `pair`, examples of other than two vectors.
+        ValueError: an illegal number or name; what `LossOfPairs` refuses.
 
     Zbontar et al. 2021.
 
@@ -86,4 +80,4 @@ class Barlow(LossOfPairs):
         eps: Annotated[float, Bounds(above=0)] = 1e-5,
     ) -> None:
         loss = partial(barlow, off_diagonal_weight=off_diagonal_weight, scale=scale, eps=eps)
-        super().__init__(weight, reads, Positives(positives, positive_labels), loss, scatter=True)
+        super().__init__(weight, reads, positives, positive_labels, loss, scatter=True)

@@ -10,8 +10,9 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.base import Objective
 from isotrain.objectives.pairs import check_labels, check_pairs
-from isotrain.objectives.projection import one_place
+from isotrain.objectives.projection import one_read_point
 
 
 def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
@@ -38,20 +39,19 @@ def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float =
     return ranking(cosine_B, labels_B, scale)
 
 
-class CoSENT:
-    """`cosent` of the two vectors `[B, 2, D]` of each example at one place.
+class CoSENT(Objective):
+    """`cosent` of the two vectors `[B, 2, D]` of each example at one read point.
 
     Logged: `undefined`, 1 for a batch whose labels are all equal.
 
-    Args:
-        weight: factor of this loss.
-        reads: one place.
+    Args: those of `Objective`, with one read point, and
         scale: factor of the cosines, one over a temperature.
         more_similar: higher | lower, the label of the more similar pair: higher for scores of
             STS-B and for WiC (1 = same sense), lower for RTE (0 = entailment).
 
     Raises:
-        ValueError: several places; an illegal number or name; examples of other than two vectors.
+        ValueError: several read points; an illegal number or name; examples of other than two
+            vectors.
 
     CoSENT (Huang et al. 2024).
 
@@ -62,7 +62,7 @@ class CoSENT:
     (0.0, {'undefined': tensor(1.)})
     """
 
-    n_views, needs = 1, "scored_pairs"
+    needs = "scored_pairs"
 
     @checked
     def __init__(
@@ -72,11 +72,10 @@ class CoSENT:
         scale: Annotated[float, Bounds(above=0)] = 20.0,
         more_similar: Literal["higher", "lower"] = "higher",
     ) -> None:
-        self.weight, self.reads, self.scale = weight, one_place(reads), scale
-        self.sign = 1 if more_similar == "higher" else -1
-        self.counters: dict[str, Tensor] = {}
+        super().__init__(weight, one_read_point(reads))
+        self.scale, self.sign = scale, 1 if more_similar == "higher" else -1
 
-    def __call__(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
+    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         first_BD, second_BD = views[0][0].unbind(dim=1)
         self.counters = {"undefined": (labels == labels[0]).all().float()}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from isotrain.geometry.cosine import sum_pairwise_cosines
-from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.rows import check_shape
+from isotrain.objectives.base import LossOfClouds
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
@@ -31,13 +31,9 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
 
 class CosReg(LossOfClouds):
-    """`cosreg` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
+    """`cosreg` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
 
-    A place with a single row counts as 0, and in the counter `undefined`.
-
-    Args:
-        weight: factor of this loss; negative pulls rows together.
-        reads: places, such as `pooled` or `all/tokens`; judged when a run is built.
+    Arguments as `LossOfClouds`; a negative weight pulls embeddings together.
 
     Gao et al. 2019.
 

@@ -50,7 +50,7 @@ def dcl(
 
 
 class DCL(SimCSE):
-    """`dcl` of the vectors `[B, P, D]` or tokens `[N, D]` at one place.
+    """`dcl` of the vectors `[B, P, D]` or tokens `[N, D]` at one read point.
 
     Arguments, memory and what is logged are those of `SimCSE`.
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
-from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.rows import check_shape
+from isotrain.objectives.base import LossOfClouds
 
 
 def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> Tensor:
@@ -46,14 +46,11 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
 
 
 class GOR(LossOfClouds):
-    """`gor` of view 0 at each place: of each of the P vectors `[B, P, D]`, or of tokens `[N, D]`.
+    """`gor` of each of the P vectors `[B, P, D]` of view 0, or of tokens `[N, D]`, averaged.
 
-    The vectors of one example are not compared with each other. The mean over all those clouds;
-    one with a single row counts as 0, and in the counter `undefined`.
+    The vectors of one example are not compared with each other.
 
-    Args:
-        weight: factor of this loss.
-        reads: places, such as `pooled` or `all/tokens`.
+    Args: those of `LossOfClouds`, and
         mean_weight: factor of the squared mean cosine.
         second_moment_weight: factor of the excess of squared cosines.
 
@@ -77,6 +74,6 @@ class GOR(LossOfClouds):
         of_column = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
         super().__init__(weight, reads, of_column)
 
-    def clouds(self, rows: Tensor) -> Sequence[Tensor]:
+    def clouds(self, read: Tensor) -> Sequence[Tensor]:
         """Each of the P vectors over the examples; tokens as they are."""
-        return rows.unbind(1) if rows.ndim == 3 else [rows]
+        return read.unbind(1) if read.ndim == 3 else [read]

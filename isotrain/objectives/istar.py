@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
-from isotrain.config.read_points import place
-from isotrain.geometry.covariance import RunningCovariance
-from isotrain.geometry.each_cloud import mean_loss
-from isotrain.geometry.evenness import evenness
+from isotrain.config.read_points import read_point
+from isotrain.geometry.moments import RunningCovariance
 from isotrain.geometry.rows import check_shape
+from isotrain.geometry.spectrum import evenness
+from isotrain.objectives.base import Objective, mean_loss
 from isotrain.transforms.queue import RowQueue
 
 
@@ -58,22 +58,23 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     return 1.0 - evenness(trace, frobenius, d)
 
 
-class IStar(nn.Module):
-    """`istar` of what view 0 has at each place, `[B, P, D]` or `[N, D]`, or of their union.
+class IStar(Objective):
+    """`istar` of the embeddings of view 0 at each read point, or of their union.
 
-    A cloud with fewer than three rows or without scatter counts as 0, and in the counter
-    `undefined`. The covariance C₀ that clouds are shrunk to is that of recent rows, taken in once
-    per optimizer step (`reference="queue"`; none before the first), or that of training rows in
-    evaluation mode, read at the start of each epoch (`"epoch"`, as published). Each cloud has its
-    own, in C·D²·4 bytes of buffers, and a queue `reference_rows`·D·4 more.
+    A point cloud with fewer than three embeddings or without scatter counts as 0, and in the
+    counter `undefined`. The covariance C₀ that clouds are shrunk to is that of recent embeddings,
+    taken in once per optimizer step (`reference="queue"`; none before the first), or that of
+    training examples in evaluation mode, read at the start of each epoch (`"epoch"`, as
+    published). Each cloud has its own, in C·D²·4 bytes of buffers, and a queue
+    `reference_rows`·D·4 more.
 
-    Args:
-        weight: factor of this loss; a negative one lowers isotropy.
+    A negative weight lowers isotropy.
+
+    Args: those of `Objective`, and
         width: D.
         n_blocks: blocks of the encoder, which `all/...` stands for.
-        reads: places, such as `pooled` or `all/tokens`.
         shrinkage: ζ, the weight of C₀ over that of the batch's covariance, in [0, 1]; 0 = no C₀.
-        clouds: each (mean over places) | union (all rows are one cloud, as published).
+        clouds: each (mean over read points) | union (all rows are one cloud, as published).
         reference: queue | epoch.
         reference_rows: rows that C₀ is made of, at most (`epoch`: full batches until there are as
             many). IsoScore of M rows is itself low by about M/(M + D).
@@ -87,7 +88,6 @@ class IStar(nn.Module):
     1
     """
 
-    n_views, needs = 1, "rows"
     reference_CDD: Tensor
     has_reference_C: Tensor
     reference_epoch: Tensor
@@ -104,11 +104,10 @@ class IStar(nn.Module):
         reference: Literal["queue", "epoch"] = "queue",
         reference_rows: Annotated[int, Bounds(least=16)] = 4096,
     ) -> None:
-        super().__init__()
-        self.weight, self.reads, self.shrinkage, self.clouds = weight, reads, shrinkage, clouds
+        super().__init__(weight, reads)
+        self.shrinkage, self.clouds = shrinkage, clouds
         self.reference, self.reference_rows = reference, reference_rows
-        self.counters: dict[str, Tensor] = {}
-        n_read = sum(n_blocks if place(text).name == "all" else 1 for text in reads)
+        n_read = sum(n_blocks if read_point(text).name == "all" else 1 for text in reads)
         n_clouds = 1 if clouds == "union" else n_read
         self.register_buffer("reference_CDD", torch.zeros(n_clouds, width, width))
         self.register_buffer("has_reference_C", torch.zeros(n_clouds, dtype=torch.bool))
@@ -154,8 +153,8 @@ class IStar(nn.Module):
         """C₀ of the training rows that come first, until there are enough."""
         n_clouds, width = self.reference_CDD.shape[:2]
         seen = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
-        for places in reads:
-            for found, x_ND in zip(seen, self._clouds(places), strict=True):
+        for read in reads:
+            for found, x_ND in zip(seen, self._clouds(read), strict=True):
                 found.add(x_ND)
             if all(found.n >= self.reference_rows for found in seen):
                 break
@@ -168,6 +167,6 @@ class IStar(nn.Module):
         self.reference_CDD[number] = covariance_DD
         self.has_reference_C[number] = True
 
-    def _clouds(self, places: Sequence[Tensor]) -> list[Tensor]:
-        rows = [cloud.flatten(0, -2) for cloud in places]
-        return [torch.cat(rows)] if self.clouds == "union" else rows
+    def _clouds(self, read: Sequence[Tensor]) -> list[Tensor]:
+        clouds = [x.flatten(0, -2) for x in read]
+        return [torch.cat(clouds)] if self.clouds == "union" else clouds

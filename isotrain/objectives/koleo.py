@@ -10,9 +10,9 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.neighbours import nearest_neighbours
 from isotrain.geometry.rows import check_shape
+from isotrain.objectives.base import LossOfClouds
 
 
 def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
@@ -41,13 +41,9 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
 
 
 class KoLeo(LossOfClouds):
-    """`koleo` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
+    """`koleo` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
 
-    A place with a single row counts as 0, and in the counter `undefined`.
-
-    Args:
-        weight: factor of this loss.
-        reads: places, such as `pooled` or `all/tokens`.
+    Args: those of `LossOfClouds`, and
         eps: added to distances, so that equal rows have a logarithm.
 
     Raises:

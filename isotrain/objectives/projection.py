@@ -1,6 +1,6 @@
-"""What contrastive objectives compare: rows of one place, projected, and a memory of past ones.
+"""The base of contrastive losses: one read point, a projection, a memory of past steps.
 
-N rows, D dimensions, M rows held.
+N embeddings, D dimensions, M embeddings held.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from typing import Annotated, Literal
 from torch import Tensor, nn
 
 from isotrain.arguments import Bounds
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.geometry.rows import wide
+from isotrain.objectives.base import Objective
 from isotrain.transforms.queue import RowQueue
 
 Projection = Literal["none", "mlp"]
 MemoryRows = Annotated[int, Bounds(0)]
 
 
-def one_place(reads: Sequence[str]) -> Sequence[str]:
-    """`reads`, which must name one cloud: a row is compared with rows of its own place.
+def one_read_point(reads: Sequence[str]) -> Sequence[str]:
+    """`reads`, which must name one point: embeddings of several are not compared.
 
     Raises:
-        ValueError: several places, none, or `all/...`, which is one for each block.
+        ValueError: several read points, none, or `all/...`, which is one for each block.
 
-    >>> one_place(["layer_3/cls"])
+    >>> one_read_point(["layer_3/cls"])
     ['layer_3/cls']
     """
-    if len(reads) != 1 or place(reads[0]).name == "all":
+    if len(reads) != 1 or read_point(reads[0]).name == "all":
         raise ValueError(
-            f"reads must name one place, as this loss compares rows of one place, got "
+            "reads must name one read point, as this loss compares embeddings of one, got "
             f"{list(reads)}; give pooled, or one block such as layer_3/cls"
         )
     return reads
@@ -53,26 +54,20 @@ def build_projection(projection: Projection, width: int) -> nn.Module:
     return nn.Sequential(linear, nn.Tanh())
 
 
-class Projected(nn.Module):
-    """A contrastive objective without its loss; rows `[N, D]` in, rows `[N, D]` to compare out.
+class Projected(Objective):
+    """A contrastive loss of the projected embeddings `[N, D]` of one read point.
 
-    Args:
-        weight: factor of the loss.
-        width: D.
-        reads: one place.
-        projection: none | mlp, in front of the comparison. It trains with the encoder and is used
-            by nothing else.
-        memory_rows: rows of past steps that are kept, in buffers; 0 = none.
-        n_labels: columns that the memory has beside the D of a row.
+    A subclass adds `forward` and, for the memory, `observe`.
+
+    Args: those of `Objective`, with one read point, and
+        width: D; supplied by the framework.
+        projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
+            encoder and is used by nothing else.
+        memory_rows: embeddings of past steps that are kept, in buffers; 0 = none.
+        n_labels: columns that the memory has beside the D of an embedding.
 
     Raises:
-        ValueError: other than one place, or `memory_rows=1`.
-
-    >>> Projected(1.0, 4, ["pooled"], "mlp", 8).projection
-    Sequential(
-      (0): Linear(in_features=4, out_features=4, bias=True)
-      (1): Tanh()
-    )
+        ValueError: other than one read point, or `memory_rows=1`.
     """
 
     def __init__(
@@ -84,14 +79,12 @@ class Projected(nn.Module):
         memory_rows: int,
         n_labels: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(weight, one_read_point(reads))
         if memory_rows == 1:
             raise ValueError("memory_rows must be 0 (no memory) or at least 2, got 1")
-        self.weight, self.reads = weight, one_place(reads)
         self.projection = build_projection(projection, width)
         self.n_columns = width + n_labels
         self.memory = RowQueue(memory_rows, self.n_columns, span=1) if memory_rows else None
-        self.counters: dict[str, Tensor] = {}
 
     @property
     def remembers(self) -> bool:
@@ -99,7 +92,7 @@ class Projected(nn.Module):
         return self.memory is not None
 
     def project(self, vectors: Tensor) -> Tensor:
-        """The projected rows `[N, D]` of `[B, P, D]` or `[N, D]`, in float32 at least."""
+        """The projected embeddings `[N, D]` of `[B, P, D]` or `[N, D]`, in float32 at least."""
         rows_ND = vectors.flatten(0, -2)
         weights = next(self.projection.parameters(), rows_ND)
         projected_ND: Tensor = self.projection(rows_ND.to(weights.dtype))

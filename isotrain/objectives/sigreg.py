@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.each_cloud import mean_loss
 from isotrain.geometry.rows import check_shape, hash_ids
+from isotrain.objectives.base import Objective, mean_loss
 
 BLOCK_BYTES = 1 << 25  # of the angles of a block of slices
 
@@ -69,16 +69,14 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
     return error_MT @ (weight_T * normal_T)
 
 
-class SIGReg(nn.Module):
-    """`sigreg` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
+class SIGReg(Objective):
+    """`sigreg` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
 
     Slices are drawn anew for every optimizer step, from `seed` and the number of the step, which
-    is kept in a buffer: the same ones in every process, and after a resumption. A place with a
-    single row counts as 0, and in the counter `undefined`.
+    is kept in a buffer: the same ones in every process, and after a resumption. A read point
+    with a single embedding counts as 0, and in the counter `undefined`.
 
-    Args:
-        weight: factor of this loss.
-        reads: places, such as `pooled` or `all/tokens`.
+    Args: those of `Objective`, and
         rows: scaled (of length √D, so that a slice can have variance 1; the length of rows gets
             no gradient) | raw (as they come).
         n_slices: random directions per step.
@@ -95,7 +93,7 @@ class SIGReg(nn.Module):
     1
     """
 
-    n_views, needs, remembers = 1, "rows", False
+    remembers = False  # it counts steps alone
     n_steps: Tensor
 
     @checked
@@ -109,10 +107,9 @@ class SIGReg(nn.Module):
         n_points: Annotated[int, Bounds(least=3)] = 17,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        self.weight, self.reads, self.rows, self.n_slices = weight, reads, rows, n_slices
+        super().__init__(weight, reads)
+        self.rows, self.n_slices = rows, n_slices
         self.t_max, self.n_points, self.seed = t_max, n_points, seed
-        self.counters: dict[str, Tensor] = {}
         self.register_buffer("n_steps", torch.tensor(0))
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from torch.nn.functional import pad
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import contrast
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.positives import Positives
-from isotrain.objectives.pairs import check_pairs
+from isotrain.objectives.pairs import Positives, check_pairs
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -78,7 +77,7 @@ def simcse(
 
 
 class SimCSE(Projected):
-    """`simcse` of the vectors `[B, P, D]` or tokens `[N, D]` at one place.
+    """`simcse` of the vectors `[B, P, D]` or tokens `[N, D]` at one read point.
 
     The memory holds the candidates of past steps (positives and hard negatives), projected with
     the weights that those steps ended with, of unit length and without gradient (after Wang et
@@ -88,11 +87,8 @@ class SimCSE(Projected):
     Logged: `anchors_skipped`, anchors (of either direction) that had no negative, and with
     `positive_labels` `undefined`, 1 for a batch without a pair.
 
-    Args:
-        weight: factor of this loss.
-        width: D; supplied by the framework.
-        reads: one place.
-        positives: dropout = every row, and itself in a second forward pass; pair = the first two
+    Args: those of `Projected`, and
+        positives: dropout = an embedding, and itself in a second forward pass; pair = the first two
             vectors of an example are anchor and positive, further ones its hard negatives.
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); the other examples are left
@@ -100,12 +96,10 @@ class SimCSE(Projected):
         temperature: τ.
         symmetric: whether positives look for their anchors too.
         hard_negative_weight: α; for positives=pair, where examples have hard negatives.
-        projection: none | mlp, a linear layer and tanh that is used here alone.
-        memory_rows: candidates of past steps as further negatives; 0 = none.
 
     Raises:
-        ValueError: several places; an illegal number or name; a `hard_negative_weight` where there
-            are no hard negatives.
+        ValueError: several read points; an illegal number or name; a `hard_negative_weight` where
+            there are no hard negatives.
 
     Gao et al. 2021.
 
@@ -115,7 +109,8 @@ class SimCSE(Projected):
     0.0
     """
 
-    n_views, needs, decoupled = 2, "rows", False
+    n_views, decoupled = 2, False
+    positives: Positives
 
     @checked
     def __init__(

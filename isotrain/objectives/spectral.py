@@ -12,9 +12,9 @@ from typing import Annotated
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import check_shape
+from isotrain.objectives.base import LossOfClouds
 
 
 def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
@@ -45,7 +45,7 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
 
 
 def check_below(n_components: int, width: int) -> None:
-    """Refuses as many directions as there are dimensions, or more.
+    """Refuse as many directions as there are dimensions, or more.
 
     Raises:
         ValueError: `n_components` not below `width`.
@@ -60,15 +60,12 @@ def check_below(n_components: int, width: int) -> None:
 
 
 class Spectral(LossOfClouds):
-    """`spectral` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
+    """`spectral` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
 
-    A place with fewer than `n_components` + 2 rows, or without scatter, counts as 0, and in the
-    counter `undefined`.
+    It needs `n_components` + 2 embeddings, and scatter. A negative weight concentrates variance.
 
-    Args:
-        weight: factor of this loss; negative concentrates the variance.
+    Args: those of `LossOfClouds`, and
         width: D; supplied by the framework.
-        reads: places, such as `pooled` or `all/tokens`.
         n_components: leading directions R, below D.
 
     Raises:

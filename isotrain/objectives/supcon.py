@@ -77,7 +77,7 @@ def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Ten
 
 
 class SupCon(Projected):
-    """`supcon` of the vectors `[B, P, D]` at one place; classes are the labels of the examples.
+    """`supcon` of the vectors `[B, P, D]` at one read point; labels are the classes.
 
     The memory holds rows of past steps with their classes, projected with the weights that those
     steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch
@@ -85,17 +85,12 @@ class SupCon(Projected):
 
     Logged: `anchors_skipped`, rows without a positive.
 
-    Args:
-        weight: factor of this loss.
-        width: D; supplied by the framework.
-        reads: one place, with one vector an example.
-        n_views: 1, or 2: a second forward pass gives each row a positive, itself.
+    Args: those of `Projected`, and
+        n_views: 1, or 2: a second forward pass gives each embedding a positive, itself.
         temperature: τ.
-        projection: none | mlp, a linear layer and tanh that is used here alone.
-        memory_rows: rows of past steps as further positives and negatives; 0 = none.
 
     Raises:
-        ValueError: several places; an illegal number or name.
+        ValueError: several read points; an illegal number or name.
 
     Khosla et al. 2020.
 
@@ -105,7 +100,7 @@ class SupCon(Projected):
     (0.0, {'anchors_skipped': tensor(2.)})
     """
 
-    n_views, needs = 1, "classes"
+    needs = "classes"
 
     @checked
     def __init__(

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.each_cloud import LossOfClouds
 from isotrain.geometry.rows import check_shape
 from isotrain.geometry.uniformity import log_mean_potential
+from isotrain.objectives.base import LossOfClouds
 
 
 def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
@@ -36,13 +36,9 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
 
 
 class Uniformity(LossOfClouds):
-    """`uniformity` of what view 0 has at each place, `[B, P, D]` or `[N, D]`; the mean over places.
+    """`uniformity` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
 
-    A place with a single row counts as 0, and in the counter `undefined`.
-
-    Args:
-        weight: factor of this loss; negative pulls rows together.
-        reads: places, such as `pooled` or `all/tokens`.
+    Args: those of `LossOfClouds`, and
         t: how fast the potential of a pair falls with its squared distance.
 
     Raises:

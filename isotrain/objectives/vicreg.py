@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.positives import LossOfPairs, Positives
+from isotrain.objectives.base import LossOfPairs
 from isotrain.objectives.pairs import check_pairs
 
 
@@ -75,17 +75,11 @@ def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Ten
 
 
 class VICReg(LossOfPairs):
-    """`vicreg` of the positives `[N, D]` at each place, averaged over the places.
+    """`vicreg` of positives `[N, D]`, averaged over the read points.
 
-    A place with fewer than two pairs (four, if `unbiased`) counts as 0, and in the counter
-    `undefined`.
+    It needs two pairs, or four if `unbiased`.
 
-    Args:
-        weight: factor of this loss.
-        reads: places, such as `pooled` or `layer_3/mean`.
-        positives: dropout (each row in two passes) | pair (the two vectors of an example).
-        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
-            (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
+    Args: those of `LossOfPairs`, and
         invariance_weight: factor of the mean squared difference of positives.
         variance_weight: factor of what standard deviations lack to 1.
         covariance_weight: factor of squared covariances.
@@ -93,8 +87,7 @@ class VICReg(LossOfPairs):
         unbiased: take the chance covariance of few rows out; False as published.
 
     Raises:
-        ValueError: an illegal number or name; `positive_labels` without pairs, or that are no
-            interval; with `pair`, examples of other than two vectors.
+        ValueError: an illegal number or name; what `LossOfPairs` refuses.
 
     Bardes et al. 2022.
 
@@ -126,7 +119,8 @@ class VICReg(LossOfPairs):
         super().__init__(
             weight,
             reads,
-            Positives(positives, positive_labels),
+            positives,
+            positive_labels,
             loss,
             min_rows=4 if unbiased else 2,
         )

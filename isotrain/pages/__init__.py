@@ -1,0 +1,1 @@
+"""HTML pages and figures of runs, studies and analyses; what a run prints at its end."""

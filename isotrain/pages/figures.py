@@ -28,14 +28,14 @@ from isotrain.pages.readings import TITLES, label
 from isotrain.pages.rows import (
     End,
     Rows,
-    isotropy_places,
+    isotropy_series,
     layers_of,
     measured,
     minus,
     n_rows,
     ranked,
 )
-from isotrain.runs.keys import DEV, VIEWS, Place
+from isotrain.runs.keys import DEV, VIEWS, CurveKey
 
 N_METRICS = 4  # of one figure
 HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, beside the colours and their name
@@ -48,9 +48,9 @@ def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> F
     columns are the views of layers, and before/after each isotropy layer. Without `metrics` the
     best known of those that were measured are drawn, four at most.
     """
-    places = isotropy_places(rows)
-    metrics = list(metrics) or ranked(measured(places))[:N_METRICS]
-    views = [view for view in VIEWS if layers_of(places, view)] or list(VIEWS)
+    by_key = isotropy_series(rows)
+    metrics = list(metrics) or ranked(measured(by_key))[:N_METRICS]
+    views = [view for view in VIEWS if layers_of(by_key, view)] or list(VIEWS)
     size = (SIZE[0] * (len(views) + 1), SIZE[1] * (1 + len(metrics)))
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle(title, parse_math=False)
@@ -64,7 +64,7 @@ def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> F
         for axis, view in zip(axes, views, strict=False):
             draw_layers(axis, rows, metric, view)
         draw_sites(axes[-1], rows, metric)
-    names = sorted({layer for view in views for layer in layers_of(places, view)})
+    names = sorted({layer for view in views for layer in layers_of(by_key, view)})
     if names:
         lines = [Line2D([], [], color=colour) for colour in layer_colours(names).values()]
         columns = min(7, len(names))
@@ -113,9 +113,9 @@ def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITL
     """
     figure, axis = panel()
     axis.set_position(HEAT)
-    places = isotropy_places(rows, metric)
-    names = layers_of(places, view)
-    found = {name: dict(places[Place(metric, name, view)]) for name in names}
+    by_key = isotropy_series(rows, metric)
+    names = layers_of(by_key, view)
+    found = {name: dict(by_key[CurveKey(metric, name, view)]) for name in names}
     steps = sorted({step for values in found.values() for step in values})
     if steps:
         values = np.array([[found[name].get(step, np.nan) for step in steps] for name in names])
@@ -137,7 +137,7 @@ def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITL
             middle = HEAT[1] + HEAT[3] / 2
             look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 7}
             figure.text(0.995, middle, label(metric), parse_math=False, **look)
-    shown = [place for place in places if place.view == view]
+    shown = [curve for curve in by_key if curve.view == view]
     title = joined(titles[view], n_rows(rows, shown))
     finish(axis, title, "optimizer step of the evaluation")
     return figure
@@ -148,9 +148,9 @@ def layers(
 ) -> Figure:
     """A metric from the lowest to the highest layer, at the first evaluation and at `end`."""
     figure, axis = panel()
-    places = isotropy_places(rows, metric)
-    names = layers_of(places, view)
-    found = [dict(places[Place(metric, name, view)]) for name in names]
+    by_key = isotropy_series(rows, metric)
+    names = layers_of(by_key, view)
+    found = [dict(by_key[CurveKey(metric, name, view)]) for name in names]
     first_step = min((step for values in found for step in values), default=end.step)
     for step in dict.fromkeys([first_step, end.step] if names else []):
         first = step != end.step
@@ -163,7 +163,7 @@ def layers(
             markersize=4,
             label=f"step {step:.0f}" if first else end.name,
         )
-    shown = [place for place in places if place.view == view]
+    shown = [curve for curve in by_key if curve.view == view]
     finish(axis, joined(titles[view], n_rows(rows, shown)), "layer")
     if names:
         axis.set_xticks(range(len(names)), [str(layer_number(name)) for name in names])

@@ -18,13 +18,13 @@ from isotrain.pages.rows import (
     Series,
     end_of,
     gaussian_isoscore,
-    isotropy_places,
+    isotropy_series,
     layers_of,
     measured,
     ranked,
     sites_of,
 )
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, Place
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey
 
 NUMBERED = ("_2", "_3")  # parts that tables have, and no curve
 
@@ -33,7 +33,7 @@ def isotropy_sections(
     drawn: Figures,
     result: Mapping[str, Any],
     rows: Rows,
-    places: Mapping[Place, Series],
+    curves: Mapping[CurveKey, Series],
     shown: Sequence[str],
 ) -> list[Section]:
     """Curves by layer, the headline metrics open and the others folded; heat-maps and profiles."""
@@ -42,22 +42,22 @@ def isotropy_sections(
         return [Section("Isotropy by layer", piece("note", text=text))]
     titles, width = view_titles(result), result.get("width")
     body = Markup()
-    if names := sorted({p.where for p in places if p.view in VIEWS}):
+    if names := sorted({p.where for p in curves if p.view in VIEWS}):
         body += piece("layer_choice", colours=legend_of(names))
     for metric in shown:
-        body += _curves(drawn, rows, places, metric, titles, label(metric))
-        body += _reading(places, metric, width)
-    others = [m for m in ranked(measured(places)) if m not in shown and not m.endswith(NUMBERED)]
+        body += _curves(drawn, rows, curves, metric, titles, label(metric))
+        body += _reading(curves, metric, width)
+    others = [m for m in ranked(measured(curves)) if m not in shown and not m.endswith(NUMBERED)]
     for base, parts in groupby(others, key=base_of):
         panels = Markup()
         for metric in parts:
             title = label(metric) if metric != base else ""
-            panels += _curves(drawn, rows, places, metric, titles, title, file=False)
+            panels += _curves(drawn, rows, curves, metric, titles, title, file=False)
             for _, says in part_readings([metric]):
                 panels += piece("note", text=f"{says[0].upper()}{says[1:]}.")
-        panels += _reading(places, base, width)
+        panels += _reading(curves, base, width)
         body += piece("folded", title=label(base), body=panels, key=base)
-    in_training = isotropy_places(rows, source=TRAINING)
+    in_training = isotropy_series(rows, source=TRAINING)
     panels = Markup()
     for metric in ranked(measured(in_training)):
         if not metric.endswith(NUMBERED):
@@ -68,7 +68,7 @@ def isotropy_sections(
         body += piece("folded", title=title, body=panels)
     sections = [Section("Isotropy by layer", body)]
     if names:
-        sections += _by_layer(drawn, result, rows, places, shown)
+        sections += _by_layer(drawn, result, rows, curves, shown)
     return sections
 
 
@@ -76,7 +76,7 @@ def _by_layer(
     drawn: Figures,
     result: Mapping[str, Any],
     rows: Rows,
-    places: Mapping[Place, Series],
+    curves: Mapping[CurveKey, Series],
     shown: Sequence[str],
 ) -> list[Section]:
     """Layer × step as colours, and values over layers at the first evaluation and at the end."""
@@ -85,7 +85,7 @@ def _by_layer(
     for metric in shown:
         heats, lines = [], []
         for view in VIEWS:
-            if layers_of((p for p in places if p.metric == metric), view):
+            if layers_of((p for p in curves if p.metric == metric), view):
                 text = f"{label(metric)} of {titles[view]}"
                 heat = heatmap(rows, metric, view, titles)
                 line = layers(rows, metric, view, end, titles)
@@ -103,7 +103,7 @@ def _by_layer(
 def _curves(
     drawn: Figures,
     rows: Rows,
-    places: Mapping[Place, Series],
+    curves: Mapping[CurveKey, Series],
     metric: str,
     titles: Mapping[str, str],
     caption: str = "",
@@ -111,7 +111,7 @@ def _curves(
     source: str = DEV,
 ) -> Markup:
     """A row of panels: the views of layers, and the sites."""
-    own = [place for place in places if place.metric == metric]
+    own = [curve for curve in curves if curve.metric == metric]
     parts = []
     for view in VIEWS:
         if layers_of(own, view):
@@ -124,12 +124,12 @@ def _curves(
     return piece("grid", parts=parts, caption=caption, key=metric)
 
 
-def _reading(places: Mapping[Place, Series], metric: str, width: int | None) -> Markup:
+def _reading(curves: Mapping[CurveKey, Series], metric: str, width: int | None) -> Markup:
     """How a metric is read, what chance gives it, and what is shaded."""
     reading = READINGS.get(base_of(metric))
     texts = [f"Range {reading.span}; {reading.says}."] if reading else []
     if metric == "isoscore" and width:
-        texts.append(gaussian_isoscore(places, width))
-    if any(p.metric == f"{metric}_null_low" for p in places):
+        texts.append(gaussian_isoscore(curves, width))
+    if any(p.metric == f"{metric}_null_low" for p in curves):
         texts.append("Shaded: what chance gives (2.5 to 97.5 %).")
     return piece("note", text=" ".join(texts)) if texts else Markup()

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from isotrain.pages.readings import TITLES
-from isotrain.pages.rows import Rows, Series, isotropy_places, layers_of, n_rows, series, sites_of
-from isotrain.runs.keys import DEV, Place
+from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows, series, sites_of
+from isotrain.runs.keys import DEV, CurveKey
 
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
@@ -103,31 +103,31 @@ def draw_layers(
     titles: Mapping[str, str] = TITLES,
 ) -> None:
     """A metric at one view of every layer, a line each; its null band where it has one."""
-    places = isotropy_places(rows, metric, source)
-    names = layers_of(places, view)
+    curves = isotropy_series(rows, metric, source)
+    names = layers_of(curves, view)
     for name, colour in layer_colours(names).items():
-        place, gid = Place(metric, name, view, source), f"layer-{layer_number(name)}"
-        _band(axis, rows, place, colour, gid)
-        mark = "." if len(places[place]) <= FEW_POINTS else ""
-        _line(axis, places[place], "-", color=colour, marker=mark, gid=gid, label=name)
-    shown = [place for place in places if place.view == view]
+        curve, gid = CurveKey(metric, name, view, source), f"layer-{layer_number(name)}"
+        _band(axis, rows, curve, colour, gid)
+        mark = "." if len(curves[curve]) <= FEW_POINTS else ""
+        _line(axis, curves[curve], "-", color=colour, marker=mark, gid=gid, label=name)
+    shown = [curve for curve in curves if curve.view == view]
     finish(axis, joined(titles[view], n_rows(rows, shown)))
 
 
 def draw_sites(axis: Axes, rows: Rows, metric: str, source: str = DEV) -> None:
     """A metric before (dashed) and after (solid) each isotropy layer, with its null bands."""
-    places = isotropy_places(rows, metric, source)
-    sites = sites_of(places)
+    curves = isotropy_series(rows, metric, source)
+    sites = sites_of(curves)
     for site, colour in zip(sites, COLOURS * len(sites), strict=False):
         for view, style in (("before", "--"), ("after", "-")):
-            place = Place(metric, site, view, source)
-            alone = place._replace(view="before") not in places
+            curve = CurveKey(metric, site, view, source)
+            alone = curve._replace(view="before") not in curves
             name = site if alone else f"{site}, {view}"
-            _band(axis, rows, place, colour, style=style)
-            _line(axis, places.get(place, []), style, color=colour, marker=".", label=name)
+            _band(axis, rows, curve, colour, style=style)
+            _line(axis, curves.get(curve, []), style, color=colour, marker=".", label=name)
     _legend(axis)
-    shown = [place for place in places if place.where in sites]
-    is_layer = any(place.view == "before" for place in shown)
+    shown = [curve for curve in curves if curve.where in sites]
+    is_layer = any(curve.view == "before" for curve in shown)
     title = "around the isotropy layer" if is_layer else "what the head reads"
     finish(axis, joined(title, n_rows(rows, shown)))
 
@@ -179,11 +179,11 @@ def _line(axis: Axes, values: Series, style: str, **how: Any) -> None:
 
 
 def _band(
-    axis: Axes, rows: Rows, place: Place, colour: str, gid: str | None = None, style: str = ""
+    axis: Axes, rows: Rows, curve: CurveKey, colour: str, gid: str | None = None, style: str = ""
 ) -> None:
     """What chance gives a metric, where that was logged; with a border where a style is given."""
     low, high = (
-        dict(series(rows, place._replace(metric=f"{place.metric}_null_{end}").key))
+        dict(series(rows, curve._replace(metric=f"{curve.metric}_null_{end}").text))
         for end in ("low", "high")
     )
     steps = sorted(low.keys() & high.keys())

@@ -25,7 +25,7 @@ from isotrain.pages.rows import (
     by_n,
     end_of,
     headline,
-    isotropy_places,
+    isotropy_series,
     measured,
     sites_of,
 )
@@ -41,7 +41,7 @@ from isotrain.pages.run_tables import (
 )
 from isotrain.pages.verdict import CAUTION, faults, sentences, warnings
 from isotrain.runs.files import read_result, read_rows
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
 GEOMETRY = (
@@ -74,7 +74,7 @@ def write_report(folder: Path) -> Path:
             "give a folder such as runs/wic/none-0123456789"
         )
     rows = read_rows(folder / "metrics.jsonl")
-    drawn, places = Figures(folder / "figures"), isotropy_places(rows)
+    drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)
     # where it has no snapshot, the last one stands in
@@ -82,9 +82,9 @@ def write_report(folder: Path) -> Path:
     data = map_data(snapshots, pictured)
     sections = [
         Section("Score and loss", _score(drawn, result, rows)),
-        *isotropy_sections(drawn, result, rows, places, headline(result, measured(places))),
-        *cloud_sections(drawn, snapshots, n_snapshots, pictured, data, sites_of(places), titles),
-        *_tables(places, end, titles, _n_classes(snapshots)),
+        *isotropy_sections(drawn, result, rows, curves, headline(result, measured(curves))),
+        *cloud_sections(drawn, snapshots, n_snapshots, pictured, data, sites_of(curves), titles),
+        *_tables(curves, end, titles, _n_classes(snapshots)),
     ]
     counters = counter_table(rows, end.step)
     if counters.rows:
@@ -96,13 +96,13 @@ def write_report(folder: Path) -> Path:
     sections += [
         Section("Configuration and environment", _setting(result)),
         Section("Repeat this run", repeat(folder, result)),
-        Section("How to read it", _readings(result, rows, places)),
+        Section("How to read it", _readings(result, rows, curves)),
     ]
     grave = faults(result, rows, (folder / "resume.ckpt").is_file())
     found = {"sentences": sentences(result, rows), "grave": grave, "caution": CAUTION}
     text = page(
         f"{_task(result)} · {result.get('arm', folder.name)} · seed {result.get('seed')}",
-        _facts(folder, result, places),
+        _facts(folder, result, curves),
         piece("verdict", **found),
         sections,
         {"maps": data} if data else None,
@@ -124,7 +124,7 @@ def _task(result: Mapping[str, Any]) -> str:
     return target.rpartition(".")[2]
 
 
-def _facts(folder: Path, result: Mapping[str, Any], places: Mapping[Place, Series]) -> list[str]:
+def _facts(folder: Path, result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
     """Short facts below the title; the date is that of the end, or of the record."""
     known, n_rows = result.get("environment") or {}, result.get("n_rows") or {}
     if ended := result.get("finished_at"):
@@ -145,7 +145,7 @@ def _facts(folder: Path, result: Mapping[str, Any], places: Mapping[Place, Serie
         f"isotrain {known.get('isotrain', '?')}" + (f" ({known['git']})" * bool(known.get("git"))),
         str(result.get("encoder", "")),
         f"rows: {sizes}" if sizes else "",
-        _measured_on(result, places),
+        _measured_on(result, curves),
         trained,
         f"{seconds:,.0f} s" if seconds else "",
         folder.name,
@@ -153,9 +153,9 @@ def _facts(folder: Path, result: Mapping[str, Any], places: Mapping[Place, Serie
     return [fact for fact in facts if fact]
 
 
-def _measured_on(result: Mapping[str, Any], places: Mapping[Place, Series]) -> str:
+def _measured_on(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> str:
     """Rows and hidden size of the clouds of which isotropy was measured."""
-    sizes, width = list(by_n(places)), result.get("width")
+    sizes, width = list(by_n(curves)), result.get("width")
     ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]])) if sizes else ""
     known = [f"N = {ends} rows" * bool(ends), f"D = {width:,} (hidden size)" if width else ""]
     return f"isotropy of {', '.join(filter(None, known))}" if ends else ""
@@ -180,17 +180,17 @@ def _score(drawn: Figures, result: Mapping[str, Any], rows: Rows) -> Markup:
 
 
 def _tables(
-    places: Mapping[Place, Series], end: End, titles: Mapping[str, str], n_classes: int
+    curves: Mapping[CurveKey, Series], end: End, titles: Mapping[str, str], n_classes: int
 ) -> list[Section]:
-    metrics, note = measured(places), f"First evaluation → {end.name}."
+    metrics, note = measured(curves), f"First evaluation → {end.name}."
     metrics = [metric for metric in metrics if metric not in NOT_IN_TABLES]
     found = []
     for title, bases in (("Label geometry", GEOMETRY), ("Drift from step 0", DRIFT)):
         chosen = [metric for metric in metrics if base_of(metric) in bases]
-        if made := layer_tables(places, chosen, end.step, titles, n_classes):
+        if made := layer_tables(curves, chosen, end.step, titles, n_classes):
             more = RANDOM_LABELS if n_classes and SCATTER_SHARE in chosen else ""
             found.append(Section(title, piece("tables", found=made, note=note + more)))
-    if made := outlier_tables(places, end.step, titles):
+    if made := outlier_tables(curves, end.step, titles):
         found.append(Section("Outlier dimensions", piece("tables", found=made, note=note)))
     return found
 
@@ -208,8 +208,8 @@ def _setting(result: Mapping[str, Any]) -> Markup:
     return body
 
 
-def _readings(result: Mapping[str, Any], rows: Rows, places: Mapping[Place, Series]) -> Markup:
-    tables = [reading_table(places), counter_readings_table(rows)]
+def _readings(result: Mapping[str, Any], rows: Rows, curves: Mapping[CurveKey, Series]) -> Markup:
+    tables = [reading_table(curves), counter_readings_table(rows)]
     body = piece("tables", found=[table for table in tables if table.rows])
     texts = (
         [f"Methods of this run: {'; '.join(found)}."]

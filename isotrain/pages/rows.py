@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from isotrain.pages.readings import READINGS, base_of
-from isotrain.runs.keys import COUNTS, DEV, VIEWS, Place, is_aside, place_of
+from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
@@ -63,24 +63,24 @@ def at(values: Series, step: float) -> float:
     return dict(values).get(step, math.nan)
 
 
-def isotropy_places(rows: Rows, metric: str = "", source: str = DEV) -> dict[Place, Series]:
-    """Every isotropy series by its place; those of one metric where one is named.
+def isotropy_series(rows: Rows, metric: str = "", source: str = DEV) -> dict[CurveKey, Series]:
+    """Every isotropy series by its key; those of one metric where one is named.
 
-    >>> list(isotropy_places([{"step": 0, "isotropy/isoscore/layer_00/cls": 0.5}]))
-    [Place(metric='isoscore', where='layer_00', view='cls', rows='isotropy')]
+    >>> list(isotropy_series([{"step": 0, "isotropy/isoscore/layer_00/cls": 0.5}]))
+    [CurveKey(metric='isoscore', where='layer_00', view='cls', rows='isotropy')]
     """
     start = f"{source}/{metric}/" if metric else f"{source}/"
     keys = sorted({key for row in rows for key in row if key.startswith(start)})
-    return {place: series(rows, key) for key in keys if (place := place_of(key))}
+    return {curve: series(rows, key) for key in keys if (curve := parse_key(key))}
 
 
-def measured(places: Iterable[Place]) -> list[str]:
-    """The metrics among the places, without counts of rows, nulls of other metrics, and indices.
+def measured(curves: Iterable[CurveKey]) -> list[str]:
+    """The metrics among some curves, without counts of rows, nulls of other metrics, and indices.
 
-    >>> measured([Place("n_rows", "layer_00", "cls"), Place("isoscore", "layer_00", "cls")])
+    >>> measured([CurveKey("n_rows", "layer_00", "cls"), CurveKey("isoscore", "layer_00", "cls")])
     ['isoscore']
     """
-    metrics = {place.metric for place in places}
+    metrics = {curve.metric for curve in curves}
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
@@ -90,7 +90,7 @@ def ranked(metrics: Iterable[str]) -> list[str]:
     >>> ranked(["mine", "partition", "lid_value", "isoscore"])
     ['isoscore', 'partition', 'lid_value', 'mine']
     """
-    order = {name: place for place, name in enumerate(READINGS)}
+    order = {name: curve for curve, name in enumerate(READINGS)}
     return sorted(metrics, key=lambda metric: (order.get(base_of(metric), len(order)), metric))
 
 
@@ -106,32 +106,32 @@ def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     return named or ranked(metrics)[:2]
 
 
-def layers_of(places: Iterable[Place], view: str) -> list[str]:
+def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:
     """The layers that have a view, from the lowest.
 
-    >>> layers_of([Place("lid", "layer_02", "cls"), Place("lid", "pooled", "after")], "cls")
+    >>> layers_of([CurveKey("lid", "layer_02", "cls"), CurveKey("lid", "pooled", "after")], "cls")
     ['layer_02']
     """
-    return sorted({p.where for p in places if p.view == view and view in VIEWS})
+    return sorted({p.where for p in curves if p.view == view and view in VIEWS})
 
 
-def sites_of(places: Iterable[Place]) -> list[str]:
+def sites_of(curves: Iterable[CurveKey]) -> list[str]:
     """The sites, in order: those with an isotropy layer have `before` and `after`.
 
-    >>> sites_of([Place("lid", "layer_02", "cls"), Place("lid", "pooled", "after")])
+    >>> sites_of([CurveKey("lid", "layer_02", "cls"), CurveKey("lid", "pooled", "after")])
     ['pooled']
     """
-    return sorted({p.where for p in places if p.view not in VIEWS})
+    return sorted({p.where for p in curves if p.view not in VIEWS})
 
 
-def n_rows(rows: Rows, places: Iterable[Place]) -> str:
-    """How many rows some places were measured on, as text; empty where it was not logged.
+def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
+    """How many embeddings some curves were measured on, as text; empty where it was not logged.
 
     >>> row = {"step": 0, "isotropy/n_rows/layer_00/cls": 1277, "isotropy/n_rows/layer_01/cls": 9}
-    >>> n_rows([row], [Place("lid", "layer_00", "cls"), Place("lid", "layer_01", "cls")])
+    >>> n_rows([row], [CurveKey("lid", "layer_00", "cls"), CurveKey("lid", "layer_01", "cls")])
     'N = 9 to 1,277'
     """
-    keys = {place._replace(metric=COUNTS[0]).key for place in places}
+    keys = {curve._replace(metric=COUNTS[0]).text for curve in curves}
     counts = {
         int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
     }
@@ -140,45 +140,45 @@ def n_rows(rows: Rows, places: Iterable[Place]) -> str:
     )
 
 
-def by_n(places: Mapping[Place, Series]) -> dict[int, list[Place]]:
-    """The clouds of the places, as places of `n_rows`, by their newest N, fewest rows first.
+def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
+    """The clouds of the curves, as keys of `n_rows`, by their newest N, smallest first.
 
-    >>> by_n({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]})
-    {640: [Place(metric='n_rows', where='layer_00', view='cls', rows='isotropy')]}
+    >>> by_n({CurveKey("n_rows", "layer_00", "cls"): [(0, 640.0)]})
+    {640: [CurveKey(metric='n_rows', where='layer_00', view='cls', rows='isotropy')]}
     """
-    found: dict[int, list[Place]] = {}
-    for place, values in places.items():
+    found: dict[int, list[CurveKey]] = {}
+    for curve, values in curves.items():
         known = [int(value) for _, value in values if math.isfinite(value)]
-        if place.metric == COUNTS[0] and known:
-            found.setdefault(known[-1], []).append(place)
+        if curve.metric == COUNTS[0] and known:
+            found.setdefault(known[-1], []).append(curve)
     return dict(sorted(found.items()))
 
 
-def gaussian_isoscore(places: Mapping[Place, Series], width: int) -> str:
+def gaussian_isoscore(curves: Mapping[CurveKey, Series], width: int) -> str:
     """What IsoScore perfectly isotropic rows have by their number alone, in a sentence.
 
     It is about N/(N + D) for a Gaussian cloud of N rows of `width` D.
 
-    >>> gaussian_isoscore({Place("n_rows", "layer_00", "cls"): [(0, 640.0)]}, 384)
+    >>> gaussian_isoscore({CurveKey("n_rows", "layer_00", "cls"): [(0, 640.0)]}, 384)
     'Perfectly isotropic Gaussian rows have an IsoScore of about 0.625 at N = 640 (D = 384).'
     """
-    sizes = [n for n in by_n(places) if n]
+    sizes = [n for n in by_n(curves) if n]
     ends = sizes if len(sizes) <= MOST_SIZES else [sizes[0], sizes[-1]]
     texts = " and ".join(f"{number(n / (n + width))} at N = {n:,}" for n in ends)
     what = f"Perfectly isotropic Gaussian rows have an IsoScore of about {texts} (D = {width:,})."
     return what if ends else ""
 
 
-def chance(places: Mapping[Place, Series], place: Place, step: float) -> str:
-    """What chance gives the metric of a place at a step, as a range; or nothing.
+def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> str:
+    """What chance gives a metric at a step, as a range; or nothing.
 
     Two digits of the larger end, and as many decimals of the other.
 
-    >>> chance({}, Place("isoscore", "layer_00", "cls"), 0)
+    >>> chance({}, CurveKey("isoscore", "layer_00", "cls"), 0)
     ''
     """
     low, high = (
-        places.get(place._replace(metric=f"{place.metric}_null_{end}")) for end in ("low", "high")
+        curves.get(curve._replace(metric=f"{curve.metric}_null_{end}")) for end in ("low", "high")
     )
     if not (low and high):
         return ""

@@ -23,7 +23,7 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
-from isotrain.runs.keys import COUNTS, SIDES, VIEWS, Place
+from isotrain.runs.keys import COUNTS, SIDES, VIEWS, CurveKey
 
 SCATTER_SHARE = "scatter_ratio_share"
 INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
@@ -39,7 +39,7 @@ class Table(NamedTuple):
 
 
 def layer_tables(
-    places: Mapping[Place, Series],
+    curves: Mapping[CurveKey, Series],
     metrics: Iterable[str],
     end: float,
     titles: Mapping[str, str] = TITLES,
@@ -52,11 +52,11 @@ def layer_tables(
     """
     found = []
     for metric in ranked(metrics):
-        of_metric = {p: v for p, v in places.items() if p.metric == metric}
+        of_metric = {p: v for p, v in curves.items() if p.metric == metric}
         texts = {p: _ends(v, end) for p, v in of_metric.items()}
         more = {}
         for view in {p.view for p in texts}:
-            sizes = _sizes(places, [p for p in texts if p.view == view])
+            sizes = _sizes(curves, [p for p in texts if p.view == view])
             more[view] = f"\nN = {' to '.join(f'{n:,}' for n in sizes)}" if sizes else ""
             if metric == SCATTER_SHARE and n_classes and sizes and sizes[0] > 1:
                 by_chance = (number((n_classes - 1) / (n - 1)) for n in sizes[::-1])
@@ -65,25 +65,25 @@ def layer_tables(
     return found
 
 
-def _sizes(places: Mapping[Place, Series], shown: Iterable[Place]) -> list[int]:
-    """The fewest and the most rows of some places."""
-    counts = by_n({p: v for q in shown if (v := places.get(p := q._replace(metric=COUNTS[0])))})
+def _sizes(curves: Mapping[CurveKey, Series], shown: Iterable[CurveKey]) -> list[int]:
+    """The smallest and the largest N of some curves."""
+    counts = by_n({p: v for q in shown if (v := curves.get(p := q._replace(metric=COUNTS[0])))})
     return sorted({min(counts), max(counts)}) if counts else []
 
 
 def outlier_tables(
-    places: Mapping[Place, Series], end: float, titles: Mapping[str, str] = TITLES
+    curves: Mapping[CurveKey, Series], end: float, titles: Mapping[str, str] = TITLES
 ) -> list[Table]:
     """The dimensions that dominate, largest first, with their shares, as in `layer_tables`."""
-    kinds = sorted({m[1] for p in places if (m := INDEX.fullmatch(p.metric))})
+    kinds = sorted({m[1] for p in curves if (m := INDEX.fullmatch(p.metric))})
     found = []
     for kind in kinds:
-        texts: dict[Place, str] = {}
-        for place, values in places.items():
-            if place.metric == f"outlier_dims_{kind}index_1":
+        texts: dict[CurveKey, str] = {}
+        for curve, values in curves.items():
+            if curve.metric == f"outlier_dims_{kind}index_1":
                 steps = (values[0][0], end)
-                ends = dict.fromkeys(_dimensions(places, place, kind, step) for step in steps)
-                texts[place] = "\n→ ".join(ends)
+                ends = dict.fromkeys(_dimensions(curves, curve, kind, step) for step in steps)
+                texts[curve] = "\n→ ".join(ends)
         of_kind = f", by {kind.strip('_')}" if kind else ""
         caption = (
             f"Outlier dimensions{of_kind}: number (from 0) and share of the mean cosine, "
@@ -131,9 +131,9 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def reading_table(places: Iterable[Place]) -> Table:
+def reading_table(curves: Iterable[CurveKey]) -> Table:
     """How each metric that was measured is read, and below it what its parts say."""
-    metrics = measured(places)
+    metrics = measured(curves)
     lines = []
     for name in ranked({base_of(metric) for metric in metrics} & set(READINGS)):
         reading = READINGS[name]
@@ -172,7 +172,7 @@ def _keyed(text: str, key: str) -> Markup:
 
 def _two(
     caption: str,
-    texts: Mapping[Place, str],
+    texts: Mapping[CurveKey, str],
     titles: Mapping[str, str],
     key: str,
     more: Mapping[str, str] = MappingProxyType({}),
@@ -199,11 +199,11 @@ def _ends(values: Series, end: float) -> str:
     return number(first) + (f" → {number(last)}" if start != end else "")
 
 
-def _dimensions(places: Mapping[Place, Series], place: Place, kind: str, step: float) -> str:
+def _dimensions(curves: Mapping[CurveKey, Series], curve: CurveKey, kind: str, step: float) -> str:
     found = []
     for k in range(1, 10):
-        index = places.get(place._replace(metric=f"outlier_dims_{kind}index_{k}"))
-        share = places.get(place._replace(metric=f"outlier_dims_{kind}share_{k}"))
+        index = curves.get(curve._replace(metric=f"outlier_dims_{kind}index_{k}"))
+        share = curves.get(curve._replace(metric=f"outlier_dims_{kind}share_{k}"))
         if index:
             text = number(at(index, step))
             found.append(text + (f"\u00a0({at(share, step):.2f})" if share else ""))

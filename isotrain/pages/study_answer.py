@@ -18,7 +18,7 @@ from isotrain.pages.study_words import (
     signed,
     value_text,
 )
-from isotrain.runs.keys import VIEWS, place_of
+from isotrain.runs.keys import VIEWS, parse_key
 
 LEVEL = 0.05  # of a test
 POINT = 0.01  # the difference that numbers of seeds are given for
@@ -219,9 +219,9 @@ def _failed(row: ScoreRow, content: StudyContent) -> str:
 
 
 def _isotropy_items(content: StudyContent, task: str) -> list[str]:
-    """How isotropy moved at the first place that rows have, and what the score did there."""
+    """How isotropy moved in the first cloud that the table has, and what the score did there."""
     rows = [row for row in content.rows if row.task == task and not is_score(row.score)]
-    of_layers = [row for row in rows if (p := place_of(row.score)) and p.view in VIEWS]
+    of_layers = [row for row in rows if (p := parse_key(row.score)) and p.view in VIEWS]
     key = next((row.score for row in of_layers or rows), "")
     base = [row for row in rows if row.score == key and row.arm == content.baseline]
     found = [row for row in rows if row.score == key and row.arm != content.baseline]

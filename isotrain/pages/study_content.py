@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 
 
 class Named(NamedTuple):
@@ -72,7 +72,7 @@ class StudyRun(NamedTuple):
     task: str
     arm: str
     seed: int
-    values: Mapping[str, float]  # by key: scores, and isotropy at the end at every place it has
+    values: Mapping[str, float]  # by key: scores, and isotropy of every cloud at the end
     degenerate: str = ""  # why it is, in words
     code: str = ""  # version: short commit, with + where the tree was changed
     finished_at: str = ""
@@ -90,11 +90,11 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A metric at one place of one arm through training, by step."""
+    """One metric of one cloud and arm through training, by step."""
 
     task: str
     arm: str
-    place: Place
+    key: CurveKey
     points: tuple[Point, ...]
     n_rows: int = 0  # N of each evaluation; 0 where it is not known
     end: Estimate | None = None  # of the weights that the runs kept

@@ -19,8 +19,8 @@ from isotrain.pages.readings import label
 from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
 from isotrain.pages.study_content import Curve, Estimate, Point, ScoreRow, StudyRun
-from isotrain.pages.study_words import difference_text, place_name, rows_text, score_name
-from isotrain.runs.keys import SIDES, Place
+from isotrain.pages.study_words import cloud_name, difference_text, rows_text, score_name
+from isotrain.runs.keys import SIDES, CurveKey
 
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of an arm in a difference plot
@@ -53,11 +53,11 @@ def differences(
         axis.axvspan(-margin, margin, color="0.9", linewidth=0)
     axis.axvline(0, color="0.3", linewidth=1)
     reached = [0.0, -(margin or 0), margin or 0]
-    for place, row in enumerate(rows):
+    for y, row in enumerate(rows):
         dots = _paired(runs, score, row.arm, baseline)
-        reached += [*dots, *_draw_difference(axis, row, place, dots, looks[row.arm])]
+        reached += [*dots, *_draw_difference(axis, row, y, dots, looks[row.arm])]
         if row.arm in published:
-            axis.plot([published[row.arm]], [place + 0.6], "x", color="0.3", markersize=6)
+            axis.plot([published[row.arm]], [y + 0.6], "x", color="0.3", markersize=6)
             reached.append(published[row.arm])
     name = joined(rows[0].task, score_name(score), rows_text(rows[0].n_rows))
     finish(axis, name, f"difference to {_short(baseline)}, paired by seed")
@@ -70,27 +70,27 @@ def differences(
 
 
 def _draw_difference(
-    axis: Axes, row: ScoreRow, place: int, dots: Sequence[float], look: Look
+    axis: Axes, row: ScoreRow, y: int, dots: Sequence[float], look: Look
 ) -> list[float]:
     """One row of the plot; the values it reaches."""
     assert row.difference is not None
     own = row.difference.estimate
     words: dict[str, Any] = {"fontsize": 7, "va": "center", "gid": look.gid, "parse_math": False}
     at = axis.get_yaxis_transform()
-    axis.text(0, place + 0.25, _short(look.name), transform=at, fontweight="bold", **words)
+    axis.text(0, y + 0.25, _short(look.name), transform=at, fontweight="bold", **words)
     text, behind = difference_text(own, row.score), {"color": "white", "alpha": 0.8, "pad": 0.5}
-    axis.text(1, place + 0.25, text, transform=at, ha="right", bbox=behind, **words)
+    axis.text(1, y + 0.25, text, transform=at, ha="right", bbox=behind, **words)
     line: dict[str, Any] = {"color": look.colour, "gid": look.gid}
-    axis.plot(dots, [place + 0.6] * len(dots), ".", alpha=0.35, markersize=5, **line)
+    axis.plot(dots, [y + 0.6] * len(dots), ".", alpha=0.35, markersize=5, **line)
     reached = [own.mean]
     if own.low is not None and own.high is not None:
-        axis.plot([own.low, own.high], [place + 0.6] * 2, linewidth=1.8, **line)
+        axis.plot([own.low, own.high], [y + 0.6] * 2, linewidth=1.8, **line)
         reached += [own.low, own.high]
     if over := row.over_rows:
-        axis.plot([over.low, over.high], [place + 0.8] * 2, linewidth=0.8, **line)
+        axis.plot([over.low, over.high], [y + 0.8] * 2, linewidth=0.8, **line)
         reached += [over.low, over.high]
     fill = look.colour if verdict(row) in ("higher", "lower") else "white"
-    axis.plot([own.mean], [place + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
+    axis.plot([own.mean], [y + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
     return [value for value in reached if math.isfinite(value)]
 
 
@@ -103,19 +103,19 @@ def _paired(runs: Sequence[StudyRun], score: str, arm: str, baseline: str) -> li
 
 
 def against_isotropy(
-    runs: Sequence[StudyRun], score: str, place: Place, looks: Looks, title: str
+    runs: Sequence[StudyRun], score: str, curve_key: CurveKey, looks: Looks, title: str
 ) -> Figure:
-    """A score over isotropy at a place: small points are runs, large ones means of arms.
+    """A score over the isotropy of a cloud: small points are runs, large ones means of arms.
 
     Degenerate runs are hollow, and count in the means.
     """
     figure, axis = panel()
     for look in looks.values():
         known = [
-            (run.values[place.key], run.values[score], bool(run.degenerate))
+            (run.values[curve_key.text], run.values[score], bool(run.degenerate))
             for run in runs
             if run.arm == look.name
-            and math.isfinite(run.values.get(place.key, math.nan))
+            and math.isfinite(run.values.get(curve_key.text, math.nan))
             and math.isfinite(run.values.get(score, math.nan))
         ]
         how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
@@ -128,7 +128,7 @@ def against_isotropy(
             x, y = (sum(p[k] for p in known) / len(known) for k in (0, 1))
             edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.9}
             axis.plot([x], [y], look.marker, markersize=8, zorder=3, **edge, **how)
-    finish(axis, title, label(place.metric))
+    finish(axis, title, label(curve_key.metric))
     _name_values(axis, score_name(score))
     return figure
 
@@ -136,9 +136,9 @@ def against_isotropy(
 def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[str, str]) -> Figure:
     """A metric at the end over layers, a line for each arm with its band over seeds."""
     figure, axis = panel()
-    own = [curve for curve in curves if curve.place.view == view and curve.end]
+    own = [curve for curve in curves if curve.key.view == view and curve.end]
     for look in looks.values():
-        ends = {layer_number(c.place.where): c.end for c in own if c.arm == look.name and c.end}
+        ends = {layer_number(c.key.where): c.end for c in own if c.arm == look.name and c.end}
         layers = sorted(ends)
         _line(axis, layers, [ends[layer] for layer in layers], look)
     _finish(axis, own, titles[view], "layer")
@@ -151,10 +151,10 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
     Arms without a layer there have what the head reads, behind.
     """
     figure, axis = panel()
-    own = [curve for curve in curves if curve.place.where == site and curve.end]
+    own = [curve for curve in curves if curve.key.where == site and curve.end]
     step = 0.5 / max(1, len(looks) - 1)
     for number, look in enumerate(looks.values()):
-        ends = {c.place.view: c.end for c in own if c.arm == look.name and c.end}
+        ends = {c.key.view: c.end for c in own if c.arm == look.name and c.end}
         shift = step * number - 0.25 * (len(looks) > 1)
         xs = [SIDES.index(side) + shift for side in SIDES if side in ends]
         points = [ends[side] for side in SIDES if side in ends]
@@ -171,23 +171,23 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
     return figure
 
 
-def through_training(curves: Sequence[Curve], place: Place, looks: Looks) -> Figure:
-    """A metric at one place over the optimizer steps, a line for each arm with its band."""
+def through_training(curves: Sequence[Curve], curve_key: CurveKey, looks: Looks) -> Figure:
+    """A metric of one cloud over the optimizer steps, a line for each arm with its band."""
     figure, axis = panel()
-    own = [curve for curve in curves if curve.place == place]
+    own = [curve for curve in curves if curve.key == curve_key]
     for look in looks.values():
         for curve in own:
             if curve.arm == look.name:
                 _line(axis, [point.step for point in curve.points], curve.points, look, small=True)
-    finish(axis, joined(place_name(place), rows_of(own)))
+    finish(axis, joined(cloud_name(curve_key), rows_of(own)))
     return figure
 
 
 def _finish(axis: Axes, own: Sequence[Curve], where: str, xlabel: str) -> None:
-    """The names of a task, a place and a metric, as a file of its own has to have them."""
+    """The names of a task, a cloud and a metric, as a file of its own has to have them."""
     finish(axis, joined(own[0].task if own else "", where, rows_of(own)), xlabel)
     if own:
-        _name_values(axis, label(own[0].place.metric))
+        _name_values(axis, label(own[0].key.metric))
 
 
 def _name_values(axis: Axes, name: str) -> None:
@@ -252,7 +252,7 @@ def with_names(figure: Figure, looks: Looks) -> Figure:
 def rows_of(curves: Iterable[Curve]) -> str:
     """How many rows some curves were measured on, as text; empty where that is not known.
 
-    >>> rows_of([Curve("wic", "none", Place("lid", "layer_01", "cls"), (), 638)])
+    >>> rows_of([Curve("wic", "none", CurveKey("lid", "layer_01", "cls"), (), 638)])
     'N = 638'
     """
     counts = {curve.n_rows for curve in curves} - {0}
@@ -261,8 +261,8 @@ def rows_of(curves: Iterable[Curve]) -> str:
 
 
 def sites_of_curves(curves: Iterable[Curve]) -> list[str]:
-    """The sites among the places of curves, in order."""
-    return sorted({c.place.where for c in curves if c.place.view in SIDES})
+    """The sites of curves, in order."""
+    return sorted({c.key.where for c in curves if c.key.view in SIDES})
 
 
 def _short(name: str) -> str:

@@ -22,8 +22,8 @@ from isotrain.pages.study_figures import (
     through_training,
     with_names,
 )
-from isotrain.pages.study_words import best_of_text, is_score, place_name, score_name
-from isotrain.runs.keys import VIEWS, Place, place_of
+from isotrain.pages.study_words import best_of_text, cloud_name, is_score, score_name
+from isotrain.runs.keys import VIEWS, CurveKey, parse_key
 
 BAND = (
     "The band of the baseline is its 95 % t interval over seeds. That of another arm is as wide as "
@@ -89,23 +89,23 @@ def _published(content: StudyContent, task: str, key: str) -> dict[str, float]:
 
 
 def scatter_section(drawn: Figures, content: StudyContent, looks: Looks) -> Section | None:
-    """Score against isotropy at the end of every run, by a choice of metric and place."""
-    options: list[tuple[str, Place, list[Markup]]] = []
+    """Score against isotropy at the end of every run, by a choice of metric and cloud."""
+    options: list[tuple[str, CurveKey, list[Markup]]] = []
     for metric in content.metrics:
-        for place in _places(content, metric):
+        for curve_key in _curve_keys(content, metric):
             is_first = not options or options[-1][1].metric != metric
             parts = []
             for task in content.tasks:
                 runs = [run for run in content.runs if run.task == task.name]
                 score = task_score(content, task.name)
-                known = any(place.key in run.values and score in run.values for run in runs)
+                known = any(curve_key.text in run.values and score in run.values for run in runs)
                 if known:
-                    title = f"{task.name} · {place_name(place)}"
-                    figure = against_isotropy(runs, score, place, looks, title)
+                    title = f"{task.name} · {cloud_name(curve_key)}"
+                    figure = against_isotropy(runs, score, curve_key, looks, title)
                     name = f"score_against_{metric}_{task.name}"
                     text = f"{score_name(score)} on {task.name} over {label(metric)}"
                     parts.append(_named(drawn, figure, name, text, looks, is_first))
-            options.append((f"{label(metric)} · {place_name(place)}", place, parts))
+            options.append((f"{label(metric)} · {cloud_name(curve_key)}", curve_key, parts))
     shown = [
         (title, piece("grid", parts=parts, large=True)) for title, _, parts in options if parts
     ]
@@ -129,7 +129,7 @@ def layer_section(drawn: Figures, content: StudyContent, looks: Looks) -> Sectio
         for task in content.tasks:
             curves = [c for c in _curves(content, task.name, metric) if c.end]
             parts = []
-            for view in [v for v in VIEWS if any(c.place.view == v for c in curves)]:
+            for view in [v for v in VIEWS if any(c.key.view == v for c in curves)]:
                 figure = by_layer(curves, view, looks, titles)
                 name = f"layers_{task.name}_{metric}_{view}"
                 text = f"{label(metric)} of {titles[view]} by layer on {task.name}"
@@ -162,9 +162,9 @@ def training_section(drawn: Figures, content: StudyContent, looks: Looks) -> Sec
         for task in content.tasks:
             curves = [c for c in _curves(content, task.name, metric) if c.points]
             parts = []
-            for place in _few(dict.fromkeys(curve.place for curve in curves)):
-                figure = through_training(curves, place, looks)
-                text = f"{label(metric)} at {place_name(place)} on {task.name} through training"
+            for curve_key in _few(dict.fromkeys(curve.key for curve in curves)):
+                figure = through_training(curves, curve_key, looks)
+                text = f"{label(metric)} at {cloud_name(curve_key)} on {task.name} through training"
                 parts.append(drawn.add(figure, "", text, file=False))
             if parts:
                 panels, title = piece("grid", parts=parts), f"{task.name}: {label(metric)}"
@@ -191,25 +191,25 @@ def _named(
 
 
 def _curves(content: StudyContent, task: str, metric: str) -> list[Curve]:
-    return [c for c in content.curves if c.task == task and c.place.metric == metric]
+    return [c for c in content.curves if c.task == task and c.key.metric == metric]
 
 
-def _places(content: StudyContent, metric: str) -> list[Place]:
+def _curve_keys(content: StudyContent, metric: str) -> list[CurveKey]:
     """Where a score may be set against a metric: in the last layer first, then around sites."""
     keys = dict.fromkeys(key for run in content.runs for key in run.values)
-    places = [p for key in keys if (p := place_of(key)) and p.metric == metric]
-    last = max((p.where for p in places if p.view in VIEWS), default="")
-    of_last = [p for p in places if p.where == last]
-    sites = sorted((p for p in places if p.view not in VIEWS), key=lambda p: (p.where, p.view))
+    curve_keys = [p for key in keys if (p := parse_key(key)) and p.metric == metric]
+    last = max((p.where for p in curve_keys if p.view in VIEWS), default="")
+    of_last = [p for p in curve_keys if p.where == last]
+    sites = sorted((p for p in curve_keys if p.view not in VIEWS), key=lambda p: (p.where, p.view))
     return sorted(of_last, key=lambda p: (p.view != "tokens", p.view)) + sites
 
 
-def _few(places: Sequence[Place] | dict[Place, None]) -> list[Place]:
+def _few(curve_keys: Sequence[CurveKey] | dict[CurveKey, None]) -> list[CurveKey]:
     """The tokens of every layer, or the first view there is; all of the last one, and sites."""
-    of_layers = [p for p in places if p.view in VIEWS]
+    of_layers = [p for p in curve_keys if p.view in VIEWS]
     last = max((p.where for p in of_layers), default="")
     view = next((v for v in ("tokens", *VIEWS) if any(p.view == v for p in of_layers)), "")
     chosen = [p for p in of_layers if p.view == view or p.where == last]
     return sorted(chosen, key=lambda p: (p.view != view, p.where)) + sorted(
-        (p for p in places if p.view not in VIEWS), key=lambda p: (p.where, p.view == "after")
+        (p for p in curve_keys if p.view not in VIEWS), key=lambda p: (p.where, p.view == "after")
     )

@@ -11,16 +11,16 @@ from isotrain.pages.study_content import Named, ScoreRow, StudyContent, StudyRun
 from isotrain.pages.study_words import (
     best_of_text,
     by_arm,
+    cloud_name,
     interval,
     is_score,
     p_text,
-    place_name,
     rows_text,
     score_name,
     signed,
     value_text,
 )
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 
 METHODS = {"t": "t", "permutation": "sign flips"}
 
@@ -118,12 +118,16 @@ def run_tables(content: StudyContent) -> list[Table]:
 
 
 def _short_name(key: str) -> str:
-    place = place_of(key)
-    if place is None:
+    curve_key = parse_key(key)
+    if curve_key is None:
         return score_name(key).replace(" on ", "\non ")
     sides = {"before": "in front", "after": "behind"}
-    where = f"{place.where}, {sides[place.view]}" if place.view in sides else place_name(place)
-    return f"{place.metric.replace('_', ' ')}\n{where}"
+    where = (
+        f"{curve_key.where}, {sides[curve_key.view]}"
+        if curve_key.view in sides
+        else cloud_name(curve_key)
+    )
+    return f"{curve_key.metric.replace('_', ' ')}\n{where}"
 
 
 def reasons(runs: Iterable[StudyRun]) -> list[str]:

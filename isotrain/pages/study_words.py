@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from isotrain.pages.readings import TITLES, label
 from isotrain.pages.rows import minus, number
 from isotrain.pages.study_content import Estimate
-from isotrain.runs.keys import Place, place_of
+from isotrain.runs.keys import CurveKey, parse_key
 
 STAGES = {"val": "dev", "test": "test"}
 SMALLEST, LARGEST = 1e-4, 1e3  # values that are printed without an exponent
@@ -21,7 +21,7 @@ def is_score(key: str) -> bool:
     >>> is_score("test/accuracy"), is_score("isotropy/lid/layer_01/cls")
     (True, False)
     """
-    return place_of(key) is None
+    return parse_key(key) is None
 
 
 def score_name(key: str) -> str:
@@ -30,22 +30,24 @@ def score_name(key: str) -> str:
     >>> score_name("test/accuracy"), score_name("isotropy/mean_cosine/pooled/after")
     ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, behind the isotropy layer')
     """
-    if place := place_of(key):
-        return f"{label(place.metric)}, {place_name(place)}"
+    if curve_key := parse_key(key):
+        return f"{label(curve_key.metric)}, {cloud_name(curve_key)}"
     stage, _, name = key.partition("/")
     return f"{name.replace('_', ' ')} on {STAGES.get(stage, stage)}"
 
 
-def place_name(place: Place) -> str:
+def cloud_name(curve_key: CurveKey) -> str:
     """Where a cloud is, for a reader.
 
-    >>> place_name(Place("lid", "layer_06", "tokens")), place_name(Place("lid", "pooled", "before"))
-    ('layer 6, tokens', 'site pooled, in front of the isotropy layer')
+    >>> cloud_name(CurveKey("lid", "layer_06", "tokens"))
+    'layer 6, tokens'
+    >>> cloud_name(CurveKey("lid", "pooled", "before"))
+    'site pooled, in front of the isotropy layer'
     """
-    if place.view in TITLES:
-        return f"layer {int(place.where.removeprefix('layer_'))}, {TITLES[place.view]}"
-    side = "in front of" if place.view == "before" else "behind"
-    return f"site {place.where}, {side} the isotropy layer"
+    if curve_key.view in TITLES:
+        return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
+    side = "in front of" if curve_key.view == "before" else "behind"
+    return f"site {curve_key.where}, {side} the isotropy layer"
 
 
 def value_text(value: float | None, key: str, scale: float = 0.0) -> str:

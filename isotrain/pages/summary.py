@@ -19,13 +19,13 @@ from isotrain.pages.rows import (
     chance,
     end_of,
     headline,
-    isotropy_places,
+    isotropy_series,
     measured,
     minus,
     series,
 )
 from isotrain.pages.verdict import unlike_training
-from isotrain.runs.keys import SIDES, VIEWS, Place
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -50,9 +50,9 @@ def print_summary(
         f"queue_spread {spread:.2g}): isotropy.eval_stats=refit, or less dropout"
         for site, gap, spread in unlike_training(result, rows)
     ]
-    losses, places = _losses(result, rows), isotropy_places(rows)
-    names = headline(result, measured(places))[:MOST_METRICS]
-    shown = _shown(places, names)
+    losses, curves = _losses(result, rows), isotropy_series(rows)
+    names = headline(result, measured(curves))[:MOST_METRICS]
+    shown = _shown(curves, names)
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
@@ -63,7 +63,7 @@ def print_summary(
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
-        isotropy = _isotropy_table(places, names, shown[:n_shown], end)
+        isotropy = _isotropy_table(curves, names, shown[:n_shown], end)
         if n_shown < len(shown):
             isotropy.add_row(f"and {len(shown) - n_shown} more")
         say("")
@@ -109,9 +109,9 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
     return lines[:MOST_LOSSES]
 
 
-def _shown(places: Iterable[Place], names: Sequence[str]) -> list[tuple[str, str]]:
+def _shown(curves: Iterable[CurveKey], names: Sequence[str]) -> list[tuple[str, str]]:
     """The clouds of a table: of the last layer, then in front of and behind each site."""
-    clouds = {(p.where, p.view) for p in places if p.metric in names}
+    clouds = {(p.where, p.view) for p in curves if p.metric in names}
     last = max((where for where, view in clouds if view in VIEWS), default="")
     sites = sorted({where for where, view in clouds if view in SIDES})
     order = [(last, view) for view in VIEWS] + [(site, side) for site in sites for side in SIDES]
@@ -119,7 +119,7 @@ def _shown(places: Iterable[Place], names: Sequence[str]) -> list[tuple[str, str
 
 
 def _isotropy_table(
-    places: Mapping[Place, Series],
+    curves: Mapping[CurveKey, Series],
     names: Sequence[str],
     clouds: Sequence[tuple[str, str]],
     end: float,
@@ -131,16 +131,16 @@ def _isotropy_table(
     for name in names:
         table.add_column(name, justify="right")
     for where, view in clouds:
-        n = places[Place("n_rows", where, view)][-1][1]
+        n = curves[CurveKey("n_rows", where, view)][-1][1]
         bare = view == "after" and (where, "before") not in clouds  # no isotropy layer there
         cells = [where if bare else f"{where} {view}", f"{int(n):,}"]
         for name in names:
-            place = Place(name, where, view)
-            found = places.get(place)
+            curve = CurveKey(name, where, view)
+            found = curves.get(curve)
             if not found:
                 cells.append("–")
                 continue
-            ends, null = (found[0][1], at(found, end)), chance(places, place, end)
+            ends, null = (found[0][1], at(found, end)), chance(curves, curve, end)
             cells.append(
                 " → ".join("–" if x != x else _four(x) for x in ends)
                 + (f" (null {null})" if null else "")
@@ -179,19 +179,19 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
         arms: logged rows of runs that share an encoder and metrics, by name.
         result: of one of them.
     """
-    by_arm = {arm: isotropy_places(rows) for arm, rows in arms.items()}
-    places = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
-    views = [view for view in VIEWS if view in {p.view for p in places}]
-    layers = sorted({p.where for p in places})
-    for metric in headline(result, measured(places))[:MOST_METRICS]:
+    by_arm = {arm: isotropy_series(rows) for arm, rows in arms.items()}
+    curves = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
+    views = [view for view in VIEWS if view in {p.view for p in curves}]
+    layers = sorted({p.where for p in curves})
+    for metric in headline(result, measured(curves))[:MOST_METRICS]:
         say(f"{label(metric)}, every layer, end of training")
         table = Table(**STYLE)
         table.add_column("layer")
         columns = [(view, arm) for view in views for arm in by_arm]
         for view, arm in columns:
-            n = by_arm[arm][Place("n_rows", layers[0], view)][-1][1]
+            n = by_arm[arm][CurveKey("n_rows", layers[0], view)][-1][1]
             table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
         for layer in layers:
-            found = [by_arm[arm].get(Place(metric, layer, view)) for view, arm in columns]
+            found = [by_arm[arm].get(CurveKey(metric, layer, view)) for view, arm in columns]
             table.add_row(layer, *(_four(values[-1][1]) if values else "–" for values in found))
         say(table)

@@ -19,14 +19,14 @@ from isotrain.pages.rows import (
     end_of,
     gaussian_isoscore,
     headline,
-    isotropy_places,
+    isotropy_series,
     layers_of,
     measured,
     number,
     series,
     sites_of,
 )
-from isotrain.runs.keys import VIEWS, Place
+from isotrain.runs.keys import VIEWS, CurveKey
 
 CAUTION = (
     "One run with one seed: this describes the run and shows no effect of anything. An effect "
@@ -41,12 +41,12 @@ Z = NormalDist().inv_cdf(0.975)
 
 def sentences(result: Mapping[str, Any], rows: Rows) -> list[str]:
     """What happened to the score, to the isotropy of the last layer, and at the isotropy layers."""
-    places, end = isotropy_places(rows), end_of(result, rows)
-    shown = headline(result, measured(places))
+    curves, end = isotropy_series(rows), end_of(result, rows)
+    shown = headline(result, measured(curves))
     found = [_score(result, rows, end)]
     if shown:
-        found.append(_last_layer(places, shown[0], end, view_titles(result)))
-        found += [_around(places, shown[0], site, end) for site in sites_of(places)]
+        found.append(_last_layer(curves, shown[0], end, view_titles(result)))
+        found += [_around(curves, shown[0], site, end) for site in sites_of(curves)]
     return [sentence for sentence in found if sentence]
 
 
@@ -79,9 +79,9 @@ def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = Fa
 
 def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     """What a reader of the numbers has to know, beside `faults` and `CAUTION`."""
-    places = isotropy_places(rows)
+    curves = isotropy_series(rows)
     found = []
-    lost = [p for p in places if p.metric == "n_rows_not_finite" and any(v for _, v in places[p])]
+    lost = [p for p in curves if p.metric == "n_rows_not_finite" and any(v for _, v in curves[p])]
     if lost:
         clouds = ", ".join(sorted({f"{p.where}/{p.view}" for p in lost}))
         found.append(f"Rows that are not finite were left out of {clouds}.")
@@ -108,8 +108,8 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
         found.append(_chance_of_score(result, rows, n_dev))
-    found += _few_rows(result, places)
-    if not places:
+    found += _few_rows(result, curves)
+    if not curves:
         found.append("No isotropy was measured in this run.")
     return found
 
@@ -188,12 +188,12 @@ def _chance_of_score(result: Mapping[str, Any], rows: Rows, n: int) -> str:
     )
 
 
-def _few_rows(result: Mapping[str, Any], places: Mapping[Place, Series]) -> list[str]:
+def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
     """Which clouds have few rows for their width D; where D is not known, few at all."""
     width, titles = result.get("width"), view_titles(result)
     least = FEW_OF_WIDTH * width if width else FEW_ROWS
     texts = []
-    for n, clouds in by_n(places).items():
+    for n, clouds in by_n(curves).items():
         names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)
         if n < least:
             texts.append(f"N = {n:,} ({', '.join(names)})")
@@ -205,7 +205,7 @@ def _few_rows(result: Mapping[str, Any], places: Mapping[Place, Series]) -> list
         "there: IsoScore and ranks read low where N is not far above the hidden size D, the "
         "corrected IsoScore does not."
     )
-    return [f"{text} {gaussian_isoscore(places, width)}" if width else text]
+    return [f"{text} {gaussian_isoscore(curves, width)}" if width else text]
 
 
 def _score(result: Mapping[str, Any], rows: Rows, end: End) -> str:
@@ -234,44 +234,44 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End) -> str:
 
 
 def _last_layer(
-    places: Mapping[Place, Series], metric: str, end: End, titles: Mapping[str, str]
+    curves: Mapping[CurveKey, Series], metric: str, end: End, titles: Mapping[str, str]
 ) -> str:
     """Of every view of the last layer."""
     parts = []
     top = ""
     for view in VIEWS:
-        names = layers_of((p for p in places if p.metric == metric), view)
+        names = layers_of((p for p in curves if p.metric == metric), view)
         if names:
             top = names[-1]
-            parts.append(f"{titles[view]} {_ends(places, Place(metric, top, view), end)}")
+            parts.append(f"{titles[view]} {_ends(curves, CurveKey(metric, top, view), end)}")
     text = Markup("{} <code>{}</code> at the last layer ({}): {}.")
     return text.format(label(metric), metric, top, "; ".join(parts)) if parts else ""
 
 
-def _around(places: Mapping[Place, Series], metric: str, site: str, end: End) -> str:
-    before, after = (Place(metric, site, side) for side in ("before", "after"))
-    if after not in places:
+def _around(curves: Mapping[CurveKey, Series], metric: str, site: str, end: End) -> str:
+    before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
+    if after not in curves:
         return ""
-    if before not in places:
-        return f"What the head reads ({site}, no isotropy layer): {_ends(places, after, end)}."
-    ends = [number(at(places[p], end.step)) for p in (before, after)]
+    if before not in curves:
+        return f"What the head reads ({site}, no isotropy layer): {_ends(curves, after, end)}."
+    ends = [number(at(curves[p], end.step)) for p in (before, after)]
     return (
         f"The isotropy layer at {site} changes it from {ends[0]} before to {ends[1]} after, on the "
-        f"same rows at {_at(end)}{_n(places, after)}."
+        f"same rows at {_at(end)}{_n(curves, after)}."
     )
 
 
-def _ends(places: Mapping[Place, Series], place: Place, end: End) -> str:
-    (start, first), last = places[place][0], number(at(places[place], end.step))
-    return (f"{number(first)} → " if start != end.step else "") + last + _n(places, place)
+def _ends(curves: Mapping[CurveKey, Series], curve: CurveKey, end: End) -> str:
+    (start, first), last = curves[curve][0], number(at(curves[curve], end.step))
+    return (f"{number(first)} → " if start != end.step else "") + last + _n(curves, curve)
 
 
 def _at(end: End) -> str:
     return f"the {end.name}" if end.is_kept else end.name
 
 
-def _n(places: Mapping[Place, Series], place: Place) -> str:
-    counts = places.get(place._replace(metric="n_rows"))
+def _n(curves: Mapping[CurveKey, Series], curve: CurveKey) -> str:
+    counts = curves.get(curve._replace(metric="n_rows"))
     return f" (N = {int(counts[-1][1]):,})" if counts else ""
 
 

@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import TrainerCallback
 
 from isotrain.model.distributed import gather_rows
+from isotrain.transforms.base import RowTransform
 
 
 class FitLayersCallback(TrainerCallback):
@@ -28,7 +29,7 @@ class FitLayersCallback(TrainerCallback):
     """
 
     def __init__(self) -> None:
-        self._rows: dict[nn.Module, list[dict[str, Tensor]]] = {}
+        self._rows: dict[RowTransform, list[dict[str, Tensor]]] = {}
         self._hooks: list[RemovableHandle] = []
 
     def on_train_begin(
@@ -60,7 +61,7 @@ class FitLayersCallback(TrainerCallback):
         for layer, seen in self._rows.items():
             if seen:
                 rows = {k: gather_rows(torch.cat([one[k] for one in seen]))[0] for k in seen[0]}
-                layer.observe(*rows.values())  # type: ignore[operator]
+                layer.observe(*rows.values())
                 seen.clear()
         self._fit_if_due(control)
 
@@ -72,7 +73,7 @@ class FitLayersCallback(TrainerCallback):
         """Leave nothing behind on the model."""
         self._look_away()
 
-    def _look(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _look(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if layer.training and torch.is_grad_enabled():
             given = signature(layer.forward).bind(*args, **kwargs).arguments
             # in the order of the layer's own arguments, which is that of `observe`
@@ -82,7 +83,7 @@ class FitLayersCallback(TrainerCallback):
     def _fit_if_due(self, control: Any) -> None:
         if control.should_evaluate or control.should_save or control.should_training_stop:
             for layer in self._rows:
-                layer.fit()  # type: ignore[operator]
+                layer.fit()
 
     def _look_away(self) -> None:
         for hook in self._hooks:
@@ -90,20 +91,21 @@ class FitLayersCallback(TrainerCallback):
         self._hooks, self._rows = [], {}
 
 
-def _check(layer: nn.Module) -> None:
+def _check(layer: RowTransform) -> None:
     name = type(layer).__name__
-    if getattr(layer, "eval_stats", None) == "refit":
+    if layer.eval_stats == "refit":
         raise ValueError(
             f"{name} has eval_stats='refit', which needs a pass over all training rows that this "
             "callback does not make; use eval_stats='frozen'"
         )
-    if getattr(layer, "stats", None) == "start" and not bool(layer.is_fitted):
+    if layer.stats == "start" and layer.needs_fit():
         raise ValueError(
             f"{name} has stats='start', one map that is fitted before training; call "
             "layer.fit(rows) with rows of the training data first"
         )
 
 
-def isotropy_layers(model: nn.Module) -> list[nn.Module]:
-    """The parts of a model that have statistics to fit."""
-    return [part for part in model.modules() if getattr(part, "has_statistics", False)]
+def isotropy_layers(model: nn.Module) -> list[RowTransform]:
+    """The isotropy layers of a model that have statistics to fit."""
+    layers = [part for part in model.modules() if isinstance(part, RowTransform)]
+    return [layer for layer in layers if layer.has_statistics]

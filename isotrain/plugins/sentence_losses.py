@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.positives import Positives
+from isotrain.objectives.base import Objective
 from isotrain.resources.references import bibtex
-from isotrain.training.extra_losses import NEEDS, ExtraLosses, reads_of
-from isotrain.types import Batch, ModelOutput, Objective
+from isotrain.training.extra_losses import NEEDS, ExtraLosses
+from isotrain.types import Batch, ModelOutput
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 
@@ -37,8 +38,8 @@ class SentenceLoss(nn.Module):
         objectives: each with the width of the embeddings, and reading `pooled` alone.
 
     Raises:
-        ValueError: an objective that reads another place or asks for a pass over the training
-            rows; two of one class; in use, columns or labels that an objective cannot do with.
+        ValueError: an objective that reads another point or asks for a pass over the training
+            examples; two of one class; in use, columns or labels that an objective cannot do with.
 
     >>> from isotrain.objectives.uniformity import Uniformity
     >>> loss = SentenceLoss(lambda columns: {"sentence_embedding": columns["x"]}, Uniformity(1.0))
@@ -106,13 +107,12 @@ def _batch(pooled_BPD: Tensor, labels: Tensor | None) -> Batch:
 
 
 def _check_reads(name: str, objective: Objective) -> None:
-    if list(reads_of(objective)) != ["pooled"]:
+    if list(objective.reads) != ["pooled"]:
         raise ValueError(
-            f"{name} reads {list(reads_of(objective))}, and a loss of sentence-transformers sees "
+            f"{name} reads {list(objective.reads)}, and a loss of sentence-transformers sees "
             "the sentence embeddings alone; give it reads=['pooled'], or train with isotrain"
         )
-    asks: Any = getattr(objective, "asks_for_pass", None)
-    if asks is not None and asks(0):
+    if objective.asks_for_pass(0):
         raise ValueError(
             f"{name} asks for a pass over the training rows at the start of an epoch, which a loss "
             "cannot have; use reference='queue'"
@@ -120,25 +120,26 @@ def _check_reads(name: str, objective: Objective) -> None:
 
 
 def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor | None) -> None:
-    needs = getattr(objective, "needs", "rows")
-    least, most, what, _ = NEEDS.get(needs, (1, math.inf, "a vector of an example", ""))
+    least, most, what, _ = NEEDS.get(objective.needs, (1, math.inf, "a vector of an example", ""))
     if not least <= n_columns <= most:
         raise ValueError(
             f"{name} needs {what}, and this data set has {n_columns} columns of text; select "
             "others, or choose positives='dropout' where the objective has it"
         )
-    getattr(objective, "check", lambda n: None)(n_columns)
-    chosen = getattr(getattr(objective, "positives", None), "labels", None)
-    if labels is None and (needs in ("classes", "scored_pairs") or chosen is not None):
+    objective.check(n_columns)
+    chooses = objective.positives is not None and objective.positives.labels is not None
+    if labels is None and (objective.needs in ("classes", "scored_pairs") or chooses):
         raise ValueError(f"{name} reads labels; give the data set a column label or score")
 
 
 def _settings(objective: Objective) -> dict[str, Any]:
     """What an objective holds of its arguments."""
-    held = vars(objective) | getattr(getattr(objective, "loss", None), "keywords", {})
-    if isinstance(positives := held.get("positives"), Positives):
-        kind = "pair" if positives.of_pairs else "dropout"
-        held = held | {"positives": kind, "positive_labels": positives.labels}
+    held = dict(vars(objective))
+    if isinstance(loss := held.get("loss"), partial):
+        held |= loss.keywords
+    if chosen := objective.positives:
+        kind = "pair" if chosen.of_pairs else "dropout"
+        held |= {"positives": kind, "positive_labels": chosen.labels}
     return {k: held[k] for k in signature(type(objective)).parameters if _is_plain(held, k)}
 
 

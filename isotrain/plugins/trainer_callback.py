@@ -13,7 +13,7 @@ from isotrain.geometry.rows import wide
 from isotrain.metrics.suite import named, needs
 from isotrain.plugins.hidden_states import backbone_of, only_looking, recorded
 from isotrain.plugins.text_rows import examples_of
-from isotrain.runs.keys import VIEWS, Place
+from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.training.data import collate
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import WatchedRows
@@ -114,7 +114,7 @@ class IsotropyTrainerCallback(TrainerCallback):
             if state.global_step == 0 and self.measure.compares:
                 self._reference[cloud.name] = cloud.x_ND
             found = self.measure(cloud, self._reference.get(cloud.name))
-            values |= {Place(k, cloud.where, cloud.view).key: v for k, v in found.items()}
+            values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in found.items()}
         self.trainer.log(values)
 
     def _rows(self) -> WatchedRows:

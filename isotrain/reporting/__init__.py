@@ -1,0 +1,1 @@
+"""Tables over finished runs: statistics, confidence intervals, markdown, LaTeX, csv, W&B."""

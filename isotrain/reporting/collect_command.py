@@ -153,7 +153,7 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
         return f"running ({'starting' if step is None else f'step {step}'}{of_a_search})"
     if result["status"] == "failed":
         return unfinished(result)
-    step = checkpoint_step(folder / "resume.ckpt")
+    step = checkpoint_step(folder)
     goes_on = "no checkpoint" if step is None else f"it goes on from step {step}"
     # A pruned trial is a run that was stopped; only its search knows that it is not to go on.
     return f"interrupted ({goes_on}{of_a_search and f'{of_a_search}, or pruned by it'})"

@@ -10,16 +10,16 @@ from types import MappingProxyType
 from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.reporting.statistics import Summary, compare_paired, summarize
 from isotrain.runs.files import read_rows
-from isotrain.runs.keys import DEV, Place
-from isotrain.study.results import DAMAGE, Run, read_place
+from isotrain.runs.keys import DEV, CurveKey
+from isotrain.study.results import DAMAGE, Run, read_key
 
-Of = tuple[str, str, Place]  # task and arm, and where it was measured
+Of = tuple[str, str, CurveKey]  # task and arm, and where it was measured
 BySeed = Mapping[int, float]
 NOTHING: BySeed = MappingProxyType({})
 
 
 def isotropy_curves(runs: Sequence[Run], metrics: Collection[str], baseline: str) -> list[Curve]:
-    """A curve for every task, arm and place of some metrics, from each run's `metrics.jsonl`.
+    """A curve for every task, arm and cloud of some metrics, from each run's `metrics.jsonl`.
 
     Each point is the mean over the seeds that were measured at that step; the end is that over the
     scores of the runs, which are of the weights that they kept. The interval of the baseline, and
@@ -31,24 +31,26 @@ def isotropy_curves(runs: Sequence[Run], metrics: Collection[str], baseline: str
     found: dict[Of, dict[float, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     ends: dict[Of, dict[int, float]] = defaultdict(dict)
     for run in runs:
-        for (place, step), value in _values(run, metrics).items():
-            found[run.task, run.arm, place][step][run.seed] = value
+        for (curve_key, step), value in _values(run, metrics).items():
+            found[run.task, run.arm, curve_key][step][run.seed] = value
         for key, value in run.scores.items():
-            if (at := read_place(key)) and at.rows == DEV and at.metric in metrics:
+            if (at := read_key(key)) and at.rows == DEV and at.metric in metrics:
                 ends[run.task, run.arm, at][run.seed] = value
     order = list(dict.fromkeys((run.task, run.arm) for run in runs))
     curves = []
     for of in sorted({*found, *ends}, key=lambda of: (order.index(of[:2]), of[2])):
-        task, arm, place = of
-        base = (task, "" if arm == baseline else baseline, place)  # the baseline has none
+        task, arm, curve_key = of
+        base = (task, "" if arm == baseline else baseline, curve_key)  # the baseline has none
         points = []
         for step, values in sorted(found.get(of, {}).items()):
             own = _around(values, found.get(base, {}).get(step, NOTHING))
             points.append(Point(step, own.mean, own.low, own.high, own.n))
         end = _around(ends[of], ends.get(base, NOTHING)) if of in ends else None
-        n_rows = max(run.n_rows(place.key) or 0 for run in runs if (run.task, run.arm) == of[:2])
+        n_rows = max(
+            run.n_rows(curve_key.text) or 0 for run in runs if (run.task, run.arm) == of[:2]
+        )
         curves.append(
-            Curve(task, arm, place, tuple(points), n_rows, Estimate(*end[:5]) if end else None)
+            Curve(task, arm, curve_key, tuple(points), n_rows, Estimate(*end[:5]) if end else None)
         )
     return curves
 
@@ -72,15 +74,15 @@ def _around(values: BySeed, baseline: BySeed) -> Summary:
     return own._replace(low=own.mean - half, high=own.mean + half)
 
 
-def _values(run: Run, metrics: Collection[str]) -> dict[tuple[Place, float], float]:
-    """Finite values by place and step; of a step that was measured twice the last."""
+def _values(run: Run, metrics: Collection[str]) -> dict[tuple[CurveKey, float], float]:
+    """Finite values by key and step; of a step that was measured twice the last."""
     shown = tuple(f"{DEV}/{metric}/" for metric in metrics)
     try:
         return {
-            (place, row["step"]): value
+            (curve_key, row["step"]): value
             for row in read_rows(run.folder / "metrics.jsonl")
             for key, value in row.items()
-            if key.startswith(shown) and (place := read_place(key)) and math.isfinite(value)
+            if key.startswith(shown) and (curve_key := read_key(key)) and math.isfinite(value)
         }
     except DAMAGE:
         return {}

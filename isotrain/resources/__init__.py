@@ -1,0 +1,1 @@
+"""Data files of the package: BibTeX references and the demo's lexicon."""

@@ -1,4 +1,4 @@
-"""The keys of isotropy values in a logged row, read and written in this one place.
+"""The keys of isotropy values in a logged record: written and parsed here alone.
 
 `isotropy/<metric>/<where>/<view>` is a value on dev, `train_isotropy/…` one on the rows of a
 training step. Imports nothing: pages and studies read keys too.
@@ -31,8 +31,8 @@ def grouped_by(annotation: ast.expr | None) -> str:
     return "sentences" if "sentences" in said else "words"
 
 
-class Place(NamedTuple):
-    """Which value of which cloud."""
+class CurveKey(NamedTuple):
+    """The parts of a key: which metric of which cloud."""
 
     metric: str
     where: str  # layer_03, or a site
@@ -40,10 +40,10 @@ class Place(NamedTuple):
     rows: str = DEV
 
     @property
-    def key(self) -> str:
-        """The key in a row.
+    def text(self) -> str:
+        """The key in a record.
 
-        >>> Place("isoscore", "layer_03", "cls").key
+        >>> CurveKey("isoscore", "layer_03", "cls").text
         'isotropy/isoscore/layer_03/cls'
         """
         return f"{self.rows}/{self.metric}/{self.where}/{self.view}"
@@ -72,18 +72,18 @@ def layer_name(number: int) -> str:
     return f"layer_{number:02d}"
 
 
-def place_of(key: str) -> Place | None:
-    """The place that a key names; None for any other key.
+def parse_key(key: str) -> CurveKey | None:
+    """The parts of an isotropy key; None for any other key.
 
-    >>> place_of("isotropy/isoscore/pooled/after")
-    Place(metric='isoscore', where='pooled', view='after', rows='isotropy')
-    >>> place_of("val/accuracy")
+    >>> parse_key("isotropy/isoscore/pooled/after")
+    CurveKey(metric='isoscore', where='pooled', view='after', rows='isotropy')
+    >>> parse_key("val/accuracy")
     """
     rows, _, rest = key.partition("/")
     parts = rest.split("/")
     if rows not in (DEV, TRAINING) or len(parts) != 3:
         return None
-    return Place(parts[0], parts[1], parts[2], rows)
+    return CurveKey(parts[0], parts[1], parts[2], rows)
 
 
 def metric_of(value: str, metrics: Iterable[str]) -> str | None:
@@ -131,16 +131,16 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
     >>> few(row | {"isotropy/lid/layer_00/tokens": 4.0, "isotropy/rank/layer_01/cls": 5.0}, ["lid"])
     {'val/loss': 1.0, 'isotropy/lid/layer_01/cls': 3.0, 'isotropy/lid/layer_00/tokens': 4.0}
     """
-    places = {key: place_of(key) for key in row}
-    of_layers = [p for p in places.values() if p and p.view in VIEWS]
+    curves = {key: parse_key(key) for key in row}
+    of_layers = [p for p in curves.values() if p and p.view in VIEWS]
     last = max((p.where for p in of_layers), default="")
     views = [view for view in ("tokens", *VIEWS) if any(p.view == view for p in of_layers)]
 
-    def is_shown(place: Place) -> bool:
-        at = place.view in SIDES or place.view in views[:1] or place.where == last
-        return at and place.metric in headline
+    def is_shown(curve: CurveKey) -> bool:
+        at = curve.view in SIDES or curve.view in views[:1] or curve.where == last
+        return at and curve.metric in headline
 
-    return {key: value for key, value in row.items() if not (p := places[key]) or is_shown(p)}
+    return {key: value for key, value in row.items() if not (p := curves[key]) or is_shown(p)}
 
 
 def table(rows: Iterable[Mapping[str, float]]) -> list[Measured]:
@@ -153,31 +153,31 @@ def table(rows: Iterable[Mapping[str, float]]) -> list[Measured]:
     >>> table([row])[0][:7]
     (5, 'dev', 'pooled', 'after', 'lid', 2.0, 9)
     """
-    merged: dict[tuple[int, Place], float] = {}
+    merged: dict[tuple[int, CurveKey], float] = {}
     for row in rows:
         for key, value in row.items():
-            if place := place_of(key):
-                merged[int(row["step"]), place] = value
+            if curve := parse_key(key):
+                merged[int(row["step"]), curve] = value
     lines = []
-    for (step, place), value in merged.items():
-        if is_aside(place.metric):
+    for (step, curve), value in merged.items():
+        if is_aside(curve.metric):
             continue
 
-        def beside(metric: str, step: int = step, place: Place = place) -> float:
-            return merged.get((step, place._replace(metric=metric)), math.nan)
+        def beside(metric: str, step: int = step, curve: CurveKey = curve) -> float:
+            return merged.get((step, curve._replace(metric=metric)), math.nan)
 
         n_rows = beside("n_rows")
         lines.append(
             Measured(
                 step,
-                "dev" if place.rows == DEV else "train",
-                place.where,
-                place.view,
-                place.metric,
+                "dev" if curve.rows == DEV else "train",
+                curve.where,
+                curve.view,
+                curve.metric,
                 value,
                 0 if math.isnan(n_rows) else int(n_rows),
-                beside(f"{place.metric}_null_low"),
-                beside(f"{place.metric}_null_high"),
+                beside(f"{curve.metric}_null_low"),
+                beside(f"{curve.metric}_null_high"),
             )
         )
     return sorted(lines, key=lambda line: line[:5])

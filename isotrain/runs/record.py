@@ -15,7 +15,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-CODE = ("isotrain", "git")  # of the environment: what may change the numbers of a run
 PATIENCE_S = 2.0  # for a lock: `isotrain study status` shares it for a moment when it looks
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
@@ -31,22 +30,25 @@ class StorageError(OSError):
 
 def code_changes(earlier: dict[str, Any], now: dict[str, Any]) -> str:
     """A note when a stored run was made by other code; empty otherwise."""
-    changed = [k for k in CODE if earlier.get("environment", {}).get(k) != now[k]]
+    code = ("isotrain", "git")
+    changed = [k for k in code if earlier.get("environment", {}).get(k) != now[k]]
     return f"; the code has changed since ({', '.join(changed)})" if changed else ""
 
 
-def environment() -> dict[str, Any]:
-    """Versions, machine and code state, for the record."""
-    import torch  # here, so that what reads a record need not wait for it
-
+def environment(threads: int) -> dict[str, Any]:
+    """Versions, machine, code state and the number of threads, for the record."""
     return {
         "python": platform.python_version(),
-        "isotrain": version("isotrain"),
         **{name: version(name) for name in PACKAGES},
         "platform": platform.platform(),
-        "threads": torch.get_num_threads(),
-        "git": _git_state(),
+        "threads": threads,
+        **code_state(),
     }
+
+
+def code_state() -> dict[str, str | None]:
+    """Version and commit of this package: what may change the numbers of a run."""
+    return {"isotrain": version("isotrain"), "git": _git_state()}
 
 
 def check_writable(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Studies: methods × tasks × seeds as a plan of runs, and which of them are finished."""

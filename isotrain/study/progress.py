@@ -1,12 +1,10 @@
-"""How far a run is, from the files of its folder alone: nothing is written and nobody is asked."""
+"""How far a run is, by the files of its folder; nothing is written."""
 
 from __future__ import annotations
 
+import json
 import math
-import pickle
 import re
-import zipfile
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,18 +53,18 @@ def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
     return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size), record.get("n_processes"))
 
 
-def checkpoint_step(file: Path) -> int | None:
-    """The step of a resume.ckpt; None where there is none, or none that can be read.
+def checkpoint_step(folder: Path) -> int | None:
+    """The step that an unfinished run resumes after; None where it would start anew.
 
-    The file is a zip whose `data.pkl` has everything but the tensors; it is read without torch and
-    without running anything that it names: every class in it stands for nothing.
+    It is read from `resume.json`, which is written beside each `resume.ckpt`.
+
+    >>> checkpoint_step(Path("nowhere"))
     """
+    if not (folder / "resume.ckpt").is_file():
+        return None
     try:
-        with zipfile.ZipFile(file) as parts:
-            name = next(name for name in parts.namelist() if name.endswith("/data.pkl"))
-            with parts.open(name) as pickled:
-                return int(_Inert(pickled).load()["global_step"])
-    except Exception:  # whatever a damaged file makes a reader raise; the run itself will tell
+        return int(json.loads((folder / "resume.json").read_text(encoding="utf-8"))["step"])
+    except (OSError, ValueError, KeyError):  # killed between the two files
         return None
 
 
@@ -83,24 +81,4 @@ def at_a_time(lock: Path) -> int | None:
     try:
         return int(lock.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-
-
-class _Nothing:
-    """Stands for an object that is not made."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        pass
-
-
-class _Inert(pickle.Unpickler):
-    """Builds plain containers and nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return OrderedDict if (module, name) == ("collections", "OrderedDict") else _Nothing
-
-    def persistent_load(self, pid: Any) -> None:
         return None

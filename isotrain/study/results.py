@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.runs.files import read_result
-from isotrain.runs.keys import SIDES, Place, place_of
+from isotrain.runs.keys import SIDES, CurveKey, parse_key
 from isotrain.study.definition import StudyError
 from isotrain.study.plan import Job
 
@@ -53,8 +53,8 @@ class Run(NamedTuple):
 
     def n_rows(self, key: str) -> int | None:
         """The rows N that a score is of; None where that is not known."""
-        if place := read_place(key):
-            n = self.scores.get(counted_by(place))
+        if curve_key := read_key(key):
+            n = self.scores.get(counted_by(curve_key))
             return None if n is None else int(n)
         return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
@@ -82,13 +82,13 @@ class Gap(NamedTuple):
         return f"{self.task}, {self.arm}, seed {self.seed}: {self.why}"
 
 
-read_place = cache(place_of)  # a thousand runs have the same thousand keys
+read_key = cache(parse_key)  # a thousand runs have the same thousand keys
 
 
 @cache
-def counted_by(place: Place) -> str:
-    """The key of the number of rows that were measured at a place."""
-    return place._replace(metric="n_rows").key
+def counted_by(curve_key: CurveKey) -> str:
+    """The key of the number of embeddings that a cloud was measured on."""
+    return curve_key._replace(metric="n_rows").text
 
 
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
@@ -102,17 +102,17 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """
     runs, gaps = [], []
     for job in jobs:
-        place = (job.task, job.arm, job.seed)
+        of = (job.task, job.arm, job.seed)
         try:
             result = read_result(job.folder)
             if not result:
-                gaps.append(Gap(*place, NOT_RUN))
+                gaps.append(Gap(*of, NOT_RUN))
             elif result["status"] != "finished":
-                gaps.append(Gap(*place, unfinished(result), result["status"] == "failed"))
+                gaps.append(Gap(*of, unfinished(result), result["status"] == "failed"))
             else:
-                run = run_of(result, job.folder, *place)
+                run = run_of(result, job.folder, *of)
                 lost = [key for key in run.shown if key not in run.scores]
-                gaps += [Gap(*place, f"no finite {key}", True, key) for key in lost]
+                gaps += [Gap(*of, f"no finite {key}", True, key) for key in lost]
                 runs.append(run)
         except OSError as error:
             raise StudyError(
@@ -120,7 +120,7 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
                 "table is made without it; give the command again when it can be read"
             ) from error
         except DAMAGE as error:
-            gaps.append(Gap(*place, damaged(error)))
+            gaps.append(Gap(*of, damaged(error)))
     return runs, gaps
 
 
@@ -178,13 +178,13 @@ def _shown(
         shown[test] = sizes["test"]
     metrics = result.get("headline") or result.get("config", {}).get("metric", {})
     metric = next(iter(metrics), "")
-    places = [p for key in result["scores"] if (p := read_place(key)) and p.metric == metric]
-    layers = sorted((p for p in places if p.view == "tokens"), key=lambda p: p.where)
+    curve_keys = [p for key in result["scores"] if (p := read_key(key)) and p.metric == metric]
+    layers = sorted((p for p in curve_keys if p.view == "tokens"), key=lambda p: p.where)
     sites = sorted(
-        (p for p in places if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
+        (p for p in curve_keys if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
     )
-    for place in [*layers[-1:], *sites]:
-        shown[place.key] = int(scores[counted_by(place)])
+    for curve_key in [*layers[-1:], *sites]:
+        shown[curve_key.text] = int(scores[counted_by(curve_key)])
     return shown
 
 

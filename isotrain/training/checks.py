@@ -6,20 +6,19 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from inspect import Parameter, signature
 from itertools import chain
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.encoders.freezing import Plan, levels
-from isotrain.geometry.positives import Positives
 from isotrain.model.heads import CosineHead
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import check_reads, reads_of
+from isotrain.training.extra_losses import check_reads
 from isotrain.training.freezing import (
     ever_trained,
     highest_level_read,
@@ -28,7 +27,7 @@ from isotrain.training.freezing import (
 )
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import count_parameters, parameter_groups
-from isotrain.types import Encoder, Objective, Pooling, Task
+from isotrain.types import Encoder, Pooling, Task
 
 
 def check_experiment(
@@ -172,7 +171,7 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
     of_labels = [
         f"objective={name}"
         for name, objective in objectives.items()
-        if getattr(objective, "needs", "rows") == "classes"
+        if objective.needs == "classes"
     ]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
     if of_labels and scores:
@@ -185,31 +184,28 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
     """Refuse memories that reach back a whole epoch."""
     for name, objective in objectives.items():
-        memory = getattr(objective, "memory", None)
-        if memory is None:
+        if objective.memory is None:
             continue
-        (read,) = reads_of(objective)
-        n_each = n_vectors if place(read).view is None else data.task.n_sequences
+        (read,) = objective.reads
+        n_each = n_vectors if read_point(read).view is None else data.task.n_sequences
         low, high = _interval(objective) or (-math.inf, math.inf)
-        count: Any = objective
         n_rows = sum(
-            count.n_remembered(
-                sum(map(len, example.input_ids)) if place(read).view == "tokens" else n_each
+            objective.n_remembered(
+                sum(map(len, example.input_ids)) if read_point(read).view == "tokens" else n_each
             )
             for example in data.examples["train"]
             if low <= example.label <= high
         )
-        if len(memory.rows_MD) >= n_rows:
+        if (n_held := len(objective.memory.rows_MD)) >= n_rows:
             raise ValueError(
                 f"objective.{name}.memory_rows must be below the {n_rows} rows that it is given in "
-                f"an epoch, got {len(memory.rows_MD)}: a row would be compared with itself"
+                f"an epoch, got {n_held}: a row would be compared with itself"
             )
 
 
 def _interval(objective: Objective) -> Sequence[float] | None:
     """The labels that make a pair one, where the objective chooses by them."""
-    positives = getattr(objective, "positives", None)
-    return positives.labels if isinstance(positives, Positives) else None
+    return objective.positives.labels if objective.positives else None
 
 
 def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
@@ -226,7 +222,7 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
     )
     for name, objective in objectives.items():
         if objective.n_views > 1 and not drops:
-            other = "positives=pair" if hasattr(objective, "positives") else "n_views=1"
+            other = "positives=pair" if objective.positives else "n_views=1"
             raise ValueError(
                 f"objective={name} compares two views of a row, which only dropout sets apart, and "
                 f"this encoder has none; give it some, or use objective.{name}.{other}"
@@ -255,7 +251,7 @@ def check_gradients(
     `stages` are the `trained_levels`. A task without a loss needs a gradient in each of them.
     """
     level_read = {
-        name: max(level_of_read(text, n_blocks) for text in reads_of(objective))
+        name: max(level_of_read(text, n_blocks) for text in objective.reads)
         for name, objective in objectives.items()
         if objective.weight != 0
     }
@@ -263,13 +259,13 @@ def check_gradients(
     for name, highest in level_read.items():
         if min(lowest) > highest:
             raise ValueError(
-                f"objective={name} reads {list(reads_of(objectives[name]))}, and nothing of the "
-                "encoder at or below it ever trains; read a higher place, or use another freezing"
+                f"objective={name} reads {list(objectives[name].reads)}, and nothing of the "
+                "encoder at or below it ever trains; read a higher point, or use another freezing"
             )
     if not task.has_loss and max(lowest) > max(level_read.values(), default=0):
         raise ValueError(
             f"task={task.name} has no loss of its own, and in a stage of this freezing nothing "
-            f"trains at or below what objective={list(level_read)} reads; read a higher place, or "
+            f"trains at or below what objective={list(level_read)} reads; read a higher point, or "
             "use another freezing"
         )
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import batch_places, gather_in_order, n_processes
 from isotrain.model.pooling import cls_pool, mean_pool
-from isotrain.types import Batch, Encoder, ModelOutput, Objective
+from isotrain.objectives.base import Objective
+from isotrain.types import Batch, Encoder, ModelOutput
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 """The model on the first n training batches in evaluation mode; None = on all of them."""
@@ -48,10 +48,8 @@ class ExtraLosses(nn.Module):
     def __init__(self, objectives: Mapping[str, Objective]) -> None:
         super().__init__()
         self.objectives = dict(objectives)
-        self.parts = nn.ModuleDict(
-            {n: o for n, o in objectives.items() if isinstance(o, nn.Module)}
-        )
-        # what objectives with `observe` have read since the last optimizer step
+        self.parts = nn.ModuleDict(self.objectives)
+        # what objectives have read since the last optimizer step
         self._pending: list[dict[str, tuple[list[list[Tensor]], Tensor]]] = []
 
     @property
@@ -75,21 +73,16 @@ class ExtraLosses(nn.Module):
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 read = [
-                    read_places(view, batch, reads_of(objective))
-                    for view in views[: objective.n_views]
+                    read_points(view, batch, objective.reads) for view in views[: objective.n_views]
                 ]
                 loss = objective(read, labels_B)
                 logged[f"train/{name}"] = loss.detach()
-                for counter, value in getattr(objective, "counters", {}).items():
+                for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
                 total = total + objective.weight * loss
-                if hasattr(objective, "observe"):
-                    if not getattr(objective, "remembers", True):
-                        read = []
-                    read = [[cloud.detach() for cloud in clouds] for clouds in read]
-                    remembered[name] = read, labels_B
-        if remembered:
-            self._pending.append(remembered)
+                kept = read if objective.remembers else []
+                remembered[name] = [[x.detach() for x in clouds] for clouds in kept], labels_B
+        self._pending.append(remembered)
         return total, logged
 
     @torch.no_grad()
@@ -101,25 +94,18 @@ class ExtraLosses(nn.Module):
                 [torch.cat(clouds) for clouds in zip(*view, strict=True)]
                 for view in zip(*several, strict=True)
             ]
-            observer: Any = self.objectives[name]
-            observer.observe(views, torch.cat(labels))
+            self.objectives[name].observe(views, torch.cat(labels))
         self._pending.clear()
 
     @torch.no_grad()
     def prepare(self, epoch: int, passes: Passes) -> None:
         """At the start of an epoch: show training rows to the objectives that ask for a pass."""
         for objective in self.objectives.values():
-            asks: Any = getattr(objective, "asks_for_pass", None)
-            if asks is not None and asks(epoch):
-                objective.prepare(  # type: ignore[attr-defined]
-                    epoch,
-                    (read_places(out, b, reads_of(objective), own=True) for b, out in passes(None)),
+            if objective.asks_for_pass(epoch):
+                reads = objective.reads
+                objective.prepare(
+                    epoch, (read_points(out, b, reads, own=True) for b, out in passes(None))
                 )
-
-
-def reads_of(objective: Objective) -> Sequence[str]:
-    """The places that an objective reads: the pooled vectors, where it names none."""
-    return getattr(objective, "reads", ("pooled",))
 
 
 def check_reads(
@@ -129,33 +115,33 @@ def check_reads(
     n_sequences: int,
     sites: Collection[str],
 ) -> None:
-    """Refuse objectives that need other rows than they read, before anything trains.
+    """Refuse objectives whose read points do not hold what they need.
 
     A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`;
     `sites` are those of the isotropy layers.
 
     Raises:
-        ValueError: a block that the encoder does not have; rows in front of a layer at pooled where
-            there is none; a first token that says nothing of its
-            sentence; tokens where vectors are needed, or too few or too many vectors an example;
-            what the objective's own `check` refuses. The objective is named.
+        ValueError: a block that the encoder does not have; the input of a layer at pooled where
+            there is none; a first token that says nothing of its sentence; tokens where vectors
+            are needed, or too few or too many vectors an example; what the objective's own
+            `check` refuses. The objective is named.
     """
     for name, objective in objectives.items():
-        needs = getattr(objective, "needs", "rows")
+        needs = objective.needs
         least, most, what, fix = NEEDS.get(needs, (0, math.inf, "", ""))
-        for text in reads_of(objective):
-            found = place(text)
+        for text in objective.reads:
+            found = read_point(text)
             n = n_vectors if found.view is None else n_sequences
             try:
                 found.blocks(encoder.n_blocks)
                 if found.view != "tokens":
-                    getattr(objective, "check", lambda n: None)(n)
+                    objective.check(n)
             except ValueError as error:
                 raise ValueError(f"objective={name}: {error}") from error
             if found.name == "before" and "pooled" not in sites:
                 raise ValueError(
-                    f"objective={name} reads {text}, the rows in front of the layer at pooled, and "
-                    f"site={list(sites)} has none there; add pooled to site, or read pooled"
+                    f"objective={name} reads {text}, the input of the isotropy layer at pooled, "
+                    f"and site={list(sites)} has none there; add pooled to site, or read pooled"
                 )
             if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
                 raise ValueError(
@@ -174,10 +160,10 @@ def check_reads(
                 )
 
 
-def read_places(
-    output: ModelOutput, batch: Batch, places: Sequence[str], own: bool = False
+def read_points(
+    output: ModelOutput, batch: Batch, reads: Sequence[str], own: bool = False
 ) -> list[Tensor]:
-    """What a forward pass has at each place, in float32 at least.
+    """What a forward pass has at each read point, in float32 at least.
 
     `[B, P, D]` for pooled, before, cls and mean (P vectors of an example), `[N, D]` for tokens
     (pads left out); `all/…` gives one for each block. With several processes the rows of all, in
@@ -187,12 +173,12 @@ def read_places(
         ValueError: a block that the encoder does not have.
     """
     found = []
-    for name, view in map(place, places):
+    for name, view in map(read_point, reads):
         if view is None:
             rows = output.site_rows["pooled"].before if name == "before" else output.pooled
             found.append(_gathered_vectors(rows.reshape(*output.pooled.shape[:2], -1), own))
             continue
-        for block in place(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
+        for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
             hidden_ATD = output.hidden_states[block]
             if view == "tokens":
                 found.append(_gathered_tokens(hidden_ATD, batch, own))

@@ -14,11 +14,11 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
 
-from isotrain.config.read_points import place
+from isotrain.config.read_points import read_point
 from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.isotropic_model import IsotropicModel, block_of
-from isotrain.training.extra_losses import reads_of
-from isotrain.types import Encoder, Objective, Task
+from isotrain.objectives.base import Objective
+from isotrain.types import Encoder, Task
 
 
 class Freezing(pl.Callback):
@@ -108,7 +108,7 @@ def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks
     if task.has_loss:
         return n_blocks + 3
     weighted = [objective for objective in objectives.values() if objective.weight != 0]
-    reads = [text for objective in weighted for text in reads_of(objective)]
+    reads = [text for objective in weighted for text in objective.reads]
     return max((level_of_read(text, n_blocks) for text in reads), default=-1)
 
 
@@ -118,7 +118,7 @@ def level_of_read(text: str, n_blocks: int) -> int:
     >>> [level_of_read(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
     [2, 6, 7, 8]
     """
-    found = place(text)
+    found = read_point(text)
     outside = {"before": n_blocks + 1, "pooled": n_blocks + 2, "all": n_blocks}
     return outside[found.name] if found.name in outside else int(found.name.split("_")[1])
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from isotrain.model.isotropic_model import IsotropicModel, reads_labels
+from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.monitor.reservoir import Reservoir
 from isotrain.types import ModelOutput, SiteRows
 
@@ -28,11 +28,7 @@ def fit_layers(
     on the rows of all training batches, `refit_rows` at most, chosen by hash.
     """
     layers = model.transforms
-    waiting = [
-        layer
-        for layer in layers.values()
-        if layer.has_statistics and not (trains_behind_one_map(layer) and bool(layer.is_fitted))
-    ]
+    waiting = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
     if not waiting:
         return
     with evaluating(model):
@@ -48,7 +44,7 @@ def fit_layers(
             if layer not in waiting:
                 layer.eval()
                 continue
-            if getattr(layer, "eval_stats", None) == "refit":
+            if layer.eval_stats == "refit":
                 _fit(layer, *_sampled(outputs(None), site, refit_rows))
             elif number > 0:
                 rows = [output.site_rows[site] for output in outputs(n_batches)]
@@ -81,7 +77,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def trains_behind_one_map(layer: nn.Module) -> bool:
     """Whether training, too, applies what the first fit froze."""
-    return getattr(layer, "stats", None) == "start"
+    return bool(layer.stats == "start")
 
 
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
@@ -96,4 +92,5 @@ def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tens
 
 
 def _fit(layer: nn.Module, rows_ND: Tensor, labels_N: Tensor) -> None:
-    layer.fit(rows_ND, *[labels_N] * reads_labels(layer))  # type: ignore[operator]
+    labels = [labels_N] if layer.reads_labels else []
+    layer.fit(rows_ND, *labels)  # type: ignore[operator]

@@ -1,0 +1,6 @@
+"""Isotropy layers `[N, D] -> [N, D]`, one a file.
+
+To add one: `transforms/<name>.py` with the class in CamelCase, `conf/isotropy/<name>.yaml` with its
+`_target_` and a comment per key, and a test. Statistics of training and frozen evaluation come
+from `fitted.py`.
+"""

@@ -18,7 +18,8 @@ from isotrain.geometry.cluster_removal import Centre, Directions, Grad, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, without
 from isotrain.geometry.spherical import spherical_kmeans
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity, FittedTransform
 
 Protect = Literal["none", "labels"]
 
@@ -74,8 +75,6 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
 
     of_clusters = True
     warm_KD: Tensor
-    is_warm: Tensor
-    n_steps: Tensor
 
     @checked
     def __init__(
@@ -177,8 +176,8 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.rho, self.min_rows, self.n_iterations = rho, min_rows, n_iterations
         self.grad, self.seed = grad, seed
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
-        self.register_buffer("is_warm", torch.tensor(False))
-        self.register_buffer("n_steps", torch.tensor(0))
+        self.is_warm = False
+        self.n_steps = 0
 
     def estimate(
         self,
@@ -205,9 +204,9 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             rho=self.rho,
             min_rows=self.min_rows,
             grad="detach" if to_freeze else self.grad,
-            effective_rows=(int(self.queue.batch_rows) if as_batches else 0) or None,
+            effective_rows=(self.queue.batch_rows if as_batches else 0) or None,
             generator=torch.Generator().manual_seed(self.seed),
-            init=self.warm_KD.to(rows_ND.dtype) if bool(self.is_warm) else None,
+            init=self.warm_KD.to(rows_ND.dtype) if self.is_warm else None,
             n_iterations=100 if to_freeze else self.n_iterations,
             exact=to_freeze,
             n_own=n_own,
@@ -223,27 +222,37 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             return result_ND
         return rows_ND + strength * (result_ND - rows_ND)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def strength_now(self) -> float:
         """The strength at this step: it rises linearly over the warm-up."""
         if self.warmup_steps == 0:
             return self.strength
-        return self.strength * min(1.0, int(self.n_steps) / self.warmup_steps)
+        return self.strength * min(1.0, self.n_steps / self.warmup_steps)
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push rows into the queue; in training mode that is a step of the warm-up."""
         super().observe(x_ND, labels_N)
         self.n_steps += self.training
 
-    def follow(self, rows_MD: Tensor, **known: Tensor) -> None:
+    def follow(self, rows_MD: Tensor, labels_M: Tensor | None) -> None:
         """Move the centroids that k-means starts from, of rows without what is set aside."""
         if self.n_clusters == 1:
             return
-        if self.n_clipped or known:
-            spared = fit_spared(rows_MD, self.n_clipped, known.get("labels_N"))
+        if self.n_clipped or labels_M is not None:
+            spared = fit_spared(rows_MD, self.n_clipped, labels_M)
             rows_MD = without(rows_MD, spared)
         generator = torch.Generator().manual_seed(self.seed)
-        warm_KD = self.warm_KD.to(rows_MD.dtype) if bool(self.is_warm) else None
+        warm_KD = self.warm_KD.to(rows_MD.dtype) if self.is_warm else None
         find = spherical_kmeans if self.assign == "spherical" else kmeans
         found = find(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
         self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
-        self.is_warm.fill_(True)
+        self.is_warm = True
+
+    def get_extra_state(self) -> Tensor:
+        """Whether there are centroids to start from, and the steps made, for a checkpoint."""
+        return torch.tensor([int(self.is_warm), self.n_steps])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """What a checkpoint says of them."""
+        is_warm, self.n_steps = state.tolist()
+        self.is_warm = bool(is_warm)

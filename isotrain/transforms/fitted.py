@@ -6,19 +6,18 @@ N rows, D width, M rows in the queue.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
-from isotrain.geometry.rows import finite_rows, wide
-from isotrain.transforms.queue import RowQueue
+from isotrain.geometry.rows import wide
+from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
+from isotrain.transforms.queue import RowQueue, finite_labelled
 
-TrainStats = Literal["batch", "queue", "start"]
-EvalStats = Literal["frozen", "refit", "batch"]
 Capacity = Annotated[int, Bounds(2)]  # rows of a queue
 
 
@@ -34,7 +33,7 @@ class _Statistics(Protocol):
 S = TypeVar("S", bound=_Statistics)
 
 
-class FittedTransform(nn.Module, ABC, Generic[S]):
+class FittedTransform(RowTransform, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
 
     In training mode the statistics come from the rows themselves (`stats="batch"`) or from them
@@ -94,7 +93,6 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
     of_clusters = False  # whether `estimate` takes `n_own`: the last rows that are the batch's
     is_fitted: Tensor
-    has_scores: Tensor
 
     def __init__(
         self,
@@ -105,22 +103,19 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
         queue_rows: int,
         reads_labels: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(width)
         if stats == "start" and eval_stats == "batch":
             raise ValueError(
                 "stats=start freezes one map for training and evaluation, and eval_stats=batch "
                 "would not apply it; use eval_stats=frozen or refit"
             )
-        self.width = width
         self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
-        self.counters: dict[str, Tensor] = {}
-        self.queue = RowQueue(queue_rows, width + reads_labels)  # a label is one more column
+        self.queue = RowQueue(queue_rows, width, has_labels=reads_labels)
         self._empty = empty
         self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]
         for name in self._names:
             self.register_buffer(name, getattr(empty, name))
         self.register_buffer("is_fitted", torch.tensor(False))
-        self.register_buffer("has_scores", torch.tensor(False))  # labels are scores, not classes
         self._n_forward = 0  # rows of the largest training batch since the last `observe`
 
     @abstractmethod
@@ -131,7 +126,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def transform(self, rows_ND: Tensor, stats: S, are_last: bool) -> Tensor:
         """Transformed rows; `are_last`: they end the rows that `stats` were estimated from."""
 
-    def follow(self, rows_MD: Tensor, **known: Tensor) -> None:
+    def follow(self, rows_MD: Tensor, labels_M: Tensor | None) -> None:
         """Take what later estimates start from out of the queue's rows; nothing, by default."""
 
     def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
@@ -155,14 +150,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push rows into the queue, and `follow` it."""
         self._check_width(x_ND)
-        self.queue.push(self._labelled(wide(x_ND), labels_N), self._n_forward or len(x_ND))
+        rows_ND = wide(x_ND)
+        self.queue.push(rows_ND, self._n_forward or len(x_ND), self._known(rows_ND, labels_N))
         self._n_forward = 0
-        if labels_N is not None:
-            self.has_scores.fill_(labels_N.is_floating_point())
-        rows_MD, known = self._unlabelled(wide(self.queue.rows()), labels_N)
+        rows_MD = wide(self.queue.rows())
         if len(rows_MD):
             with torch.autocast(rows_MD.device.type, enabled=False):
-                self.follow(rows_MD, **known)
+                self.follow(rows_MD, self.queue.labels())
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
@@ -170,18 +164,18 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
         Under `stats="start"` a call without rows changes nothing once they are frozen.
         """
-        if self.stats == "start" and x_ND is None and bool(self.is_fitted):
+        if x_ND is None and not self.needs_fit():
             return
-        if x_ND is not None:
+        if x_ND is None:
+            rows_ND, known_N = wide(self.queue.rows()), self.queue.labels()
+        else:
             self._check_width(x_ND)
-        given_ND = (
-            self.queue.rows() if x_ND is None else self._labelled(wide(x_ND.detach()), labels_N)
-        )
-        rows_ND = finite_rows(wide(given_ND))
+            rows_ND = wide(x_ND.detach())
+            rows_ND, known_N = finite_labelled(rows_ND, self._known(rows_ND, labels_N))
         if len(rows_ND) == 0:
             raise RuntimeError("fit needs rows: call observe(rows) first, or fit(rows)")
         with torch.autocast(rows_ND.device.type, enabled=False):
-            stats = self._estimate(rows_ND, len(rows_ND), labels_N, to_freeze=True)
+            stats = self._estimate(rows_ND, len(rows_ND), known_N, to_freeze=True)
         for name in self._names:
             if (value := getattr(stats, name)) is not None:  # None: this layer has no such part
                 self.get_buffer(name).copy_(value)
@@ -199,9 +193,13 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
             )
         return bool(self.is_fitted)  # the trainer looks at rows before it has fitted, without grad
 
+    def needs_fit(self) -> bool:
+        """False where one map trains and evaluates, and is fitted already."""
+        return not (self.stats == "start" and bool(self.is_fitted))
+
     def recent_rows(self) -> Tensor:
-        """The rows of the queue, `[≤ M, D]`, without labels."""
-        return self._unlabelled(self.queue.rows(), None)[0]
+        """The rows of the queue, `[≤ M, D]`."""
+        return self.queue.rows()
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _of_batch(self, rows_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
@@ -209,13 +207,17 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
 
         What is done depends on the data: a compiler would make a graph for each case.
         """
-        finite_ND = finite_rows(self._labelled(rows_ND, labels_N))
-        if len(finite_ND) == 0:
+        own_ND, own_N = finite_labelled(rows_ND, self._known(rows_ND, labels_N))
+        n_own = len(own_ND)
+        if n_own == 0:
             return None, False
         recent = self.training and self.stats == "queue"
-        known_ND = self.queue.rows().to(rows_ND.dtype) if recent else finite_ND[:0]
-        stats = self._estimate(torch.cat([known_ND, finite_ND]), len(finite_ND), labels_N)
-        return stats, len(finite_ND) == len(rows_ND)
+        past_MD = self.queue.rows().to(own_ND.dtype) if recent else own_ND[:0]
+        past_M, all_N = self.queue.labels(), own_N
+        if recent and past_M is not None and own_N is not None:
+            all_N = torch.cat([past_M.to(own_N.dtype), own_N])
+        stats = self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N)
+        return stats, n_own == len(rows_ND)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _count(self, rows_ND: Tensor, result_ND: Tensor, stats: S) -> None:
@@ -227,7 +229,7 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
     def _estimate(
         self, rows_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False
     ) -> S:
-        rows_ND, known = self._unlabelled(rows_ND, labels_N)
+        known = {"labels_N": labels_N} if self.reads_labels else {}
         if self.of_clusters:
             return self.estimate(rows_ND, to_freeze, n_own=n_own, **known)  # type: ignore[call-arg]
         return self.estimate(following(rows_ND, n_own), to_freeze, **known)
@@ -239,27 +241,18 @@ class FittedTransform(nn.Module, ABC, Generic[S]):
                 "and leave out pads, or make the layer with their width"
             )
 
-    def _labelled(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor:
-        """The rows, with their labels as a last column where the layer reads them."""
+    def _known(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:
+        """The labels where the layer reads them: classes as int64, scores as the rows' type."""
         if not self.reads_labels:
-            return x_ND
+            return None
         if labels_N is None or labels_N.shape != x_ND.shape[:1]:
             given = "none" if labels_N is None else f"shape {tuple(labels_N.shape)}"
             raise ValueError(
                 f"this layer reads labels, one a row: give [N] = [{len(x_ND)}] of them as second "
                 f"argument, as in layer(rows, labels) or layer.observe(rows, labels), got {given}"
             )
-        return torch.cat([x_ND, labels_N[:, None].to(x_ND)], dim=1)
-
-    def _unlabelled(
-        self, rows_ND: Tensor, labels_N: Tensor | None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The rows alone, and their labels where the layer reads them: classes or scores."""
-        if not self.reads_labels:
-            return rows_ND, {}
-        known_N = rows_ND[:, -1].detach()
-        scores = bool(self.has_scores) if labels_N is None else labels_N.is_floating_point()
-        return rows_ND[:, :-1], {"labels_N": known_N if scores else known_N.long()}
+        labels_N = labels_N.detach().to(x_ND.device)
+        return labels_N.to(x_ND.dtype) if labels_N.is_floating_point() else labels_N.long()
 
     def _frozen(self, dtype: torch.dtype) -> S:
         if not bool(self.is_fitted):

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map, whole_groups
-from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity
 from isotrain.transforms.linear import LinearTransform
 
 

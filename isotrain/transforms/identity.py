@@ -1,12 +1,14 @@
-"""No isotropy layer: rows pass as they are, and are still recorded before and after."""
+"""No isotropy layer: embeddings pass unchanged, and are still recorded."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
+
+from isotrain.transforms.base import RowTransform
 
 
-class Identity(nn.Module):
-    """The rows `[N, D] -> [N, D]` unchanged, the baseline of every comparison.
+class Identity(RowTransform):
+    """The embeddings `[N, D] -> [N, D]` unchanged, the baseline of every comparison.
 
     `width` is D, as of every layer; nothing depends on it.
 
@@ -15,19 +17,8 @@ class Identity(nn.Module):
     [[1.0, 1.0]]
     """
 
-    has_statistics, changes_rows = False, False
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-        self.counters: dict[str, Tensor] = {}
+    changes_rows = False
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """The same tensor."""
         return x_ND
-
-    def observe(self, x_ND: Tensor) -> None:
-        """Nothing to remember."""
-
-    def fit(self, x_ND: Tensor | None = None) -> None:
-        """Nothing to freeze."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity, FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 

@@ -14,7 +14,8 @@ from isotrain.geometry.whitening import (
     whitening_map,
     whole_groups,
 )
-from isotrain.transforms.fitted import Capacity, EvalStats, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity
 from isotrain.transforms.linear import LinearTransform
 
 Grad = Literal["full", "detach"]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.whitening import WhiteningStats, apply_whitening
-from isotrain.transforms.fitted import EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import FittedTransform
 
 
 class LinearTransform(FittedTransform[WhiteningStats]):

@@ -1,8 +1,11 @@
-"""A ring of recent rows, for statistics that one batch is too small for. M capacity, D width."""
+"""A ring buffer of recent embeddings, for statistics that one batch is too small for.
+
+M capacity, D width, N embeddings of a push.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +15,12 @@ from isotrain.geometry.rows import finite_rows
 
 
 class RowQueue(nn.Module):
-    """Recent finite rows, at most M, in buffers, so that a checkpoint holds them.
+    """Recent finite embeddings, at most M, and their labels if asked; in a checkpoint.
 
     One push fills at most an eighth of it (`1 / span`), with evenly spaced rows: a batch is one
     length bucket, and the queue shall reach back several. Memory is M·D·4 bytes from the start.
+    Integer labels (classes) and floating ones (scores) keep their type. The counts are Python
+    numbers, since a tensor on a GPU would have to be waited for.
 
     >>> queue = RowQueue(capacity=8, width=1)
     >>> for step in range(9):
@@ -25,40 +30,81 @@ class RowQueue(nn.Module):
     """
 
     rows_MD: Tensor
-    n_filled: Tensor
-    next_slot: Tensor
-    batch_rows: Tensor
+    labels_M: Tensor | None
 
     @checked
-    def __init__(self, capacity: Annotated[int, Bounds(2)], width: int, span: int = 8) -> None:
+    def __init__(
+        self,
+        capacity: Annotated[int, Bounds(2)],
+        width: int,
+        span: int = 8,
+        has_labels: bool = False,
+    ) -> None:
         super().__init__()
         self.most_per_push = max(1, capacity // span)
         self.register_buffer("rows_MD", torch.zeros(capacity, width))
-        self.register_buffer("n_filled", torch.tensor(0))
-        self.register_buffer("next_slot", torch.tensor(0))
-        self.register_buffer("batch_rows", torch.tensor(0))  # finite rows of the largest push
+        self.register_buffer("labels_M", torch.zeros(capacity) if has_labels else None)
+        self.n_filled = 0
+        self.next_slot = 0
+        self.batch_rows = 0  # finite rows of the largest push
 
     def rows(self) -> Tensor:
-        """The rows held now, `[≤ M, D]`, in no particular order."""
-        return self.rows_MD[: int(self.n_filled)]
+        """The embeddings held now, `[≤ M, D]`, in no particular order."""
+        return self.rows_MD[: self.n_filled]
+
+    def labels(self) -> Tensor | None:
+        """Their labels, `[≤ M]`, in the same order; None without."""
+        return None if self.labels_M is None else self.labels_M[: self.n_filled]
 
     @torch.no_grad()
-    def push(self, x_ND: Tensor, n_batch: int | None = None) -> None:
-        """Add detached rows, the oldest leaving first.
+    def push(
+        self, x_ND: Tensor, n_batch: int | None = None, labels_N: Tensor | None = None
+    ) -> None:
+        """Add detached embeddings, the oldest leaving first.
 
-        Rows with a NaN or infinity are dropped. `n_batch`: rows of the largest batch that they
+        Those with a NaN or infinity are dropped. `n_batch`: rows of the largest batch that they
         come from, if they come from several.
         """
-        x_ND = finite_rows(x_ND.detach().to(self.rows_MD.dtype))
+        x_ND, labels_N = finite_labelled(x_ND.detach().to(self.rows_MD.dtype), labels_N)
         n, capacity = len(x_ND), len(self.rows_MD)
         if n == 0:
             return
+        chosen_N = torch.arange(min(n, self.most_per_push), device=x_ND.device)
         if n > self.most_per_push:
-            evenly = torch.arange(self.most_per_push, device=x_ND.device)
-            x_ND = x_ND[evenly * n // self.most_per_push]
-        start = int(self.next_slot)
-        slots = (torch.arange(len(x_ND), device=x_ND.device) + start) % capacity
-        self.rows_MD[slots] = x_ND
-        self.next_slot.fill_((start + len(x_ND)) % capacity)
-        self.n_filled.fill_(min(capacity, int(self.n_filled) + len(x_ND)))
-        self.batch_rows.clamp_(min=min(n, n_batch or n))
+            chosen_N = chosen_N * n // self.most_per_push
+        n_chosen = len(chosen_N)
+        slots_N = (torch.arange(n_chosen, device=x_ND.device) + self.next_slot) % capacity
+        self.rows_MD[slots_N] = x_ND[chosen_N]
+        if self.labels_M is not None and labels_N is not None:
+            if self.labels_M.is_floating_point() != labels_N.is_floating_point():
+                self.labels_M = self.labels_M.to(labels_N.dtype)
+            self.labels_M[slots_N] = labels_N[chosen_N].to(self.labels_M.dtype)
+        self.next_slot = (self.next_slot + n_chosen) % capacity
+        self.n_filled = min(capacity, self.n_filled + n_chosen)
+        self.batch_rows = max(self.batch_rows, min(n, n_batch or n))
+
+    def get_extra_state(self) -> Tensor:
+        """The counts, for a checkpoint."""
+        return torch.tensor([self.n_filled, self.next_slot, self.batch_rows])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """The counts of a checkpoint."""
+        self.n_filled, self.next_slot, self.batch_rows = state.tolist()
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        if self.labels_M is not None and (stored_M := state.get(f"{prefix}labels_M")) is not None:
+            self.labels_M = self.labels_M.to(stored_M.dtype)  # classes or scores
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+def finite_labelled(x_ND: Tensor, labels_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The rows without a NaN or infinity in them or in their label, and their labels.
+
+    >>> x, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([torch.nan, 0.5])
+    >>> finite_labelled(x, labels)
+    (tensor([[2.]]), tensor([0.5000]))
+    """
+    if labels_N is None:
+        return finite_rows(x_ND), None
+    finite_N = torch.isfinite(x_ND.detach()).all(dim=1) & torch.isfinite(labels_N)
+    return (x_ND, labels_N) if bool(finite_N.all()) else (x_ND[finite_N], labels_N[finite_N])

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.rows import has_scatter
-from isotrain.transforms.fitted import Capacity, EvalStats, FittedTransform, TrainStats
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity, FittedTransform
 
 
 class StandardizeStats(NamedTuple):

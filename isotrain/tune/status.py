@@ -72,7 +72,7 @@ def where(plan: Plan, trial: FrozenTrial, is_running: bool) -> At:
     cfg, folder = jobs[left[0]].cfg, folders[left[0]]
     of_all = steps_of(cfg, stored(folder).result)
     newest = newest_step(folder / "metrics.jsonl")
-    step = newest if is_running else checkpoint_step(folder / "resume.ckpt")
+    step = newest if is_running else checkpoint_step(folder)
     done = min(1.0, step / of_all) if step is not None and of_all else 0.0
     seed = int(cfg.seed) if len(jobs) > 1 else None
     return At(step, of_all, seed, (len(left) - done) / len(jobs))

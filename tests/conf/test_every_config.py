@@ -179,6 +179,8 @@ def public_components():
     root = Path(isotrain.__file__).parent
     for package in ("transforms", "objectives"):
         for file in sorted((root / package).glob("[a-z]*.py")):
+            if file.stem == "base":
+                continue
             module = importlib.import_module(f"isotrain.{package}.{file.stem}")
             for name, value in vars(module).items():
                 if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:

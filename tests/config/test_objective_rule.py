@@ -1,4 +1,4 @@
-"""Weights and places of objectives, judged before anything is loaded."""
+"""Weights and read points of objectives, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_weight_is_any_number(told, weight):
     [
         (("objective.istar.reads=[]",), "objective.istar.reads must be a list that names each"),
         (("objective.istar.reads=[pooled,pooled]",), "objective.istar.reads must be a list"),
-        (("objective.istar.reads=[layer_1]",), "objective.istar.reads: a place is pooled"),
+        (("objective.istar.reads=[layer_1]",), "objective.istar.reads: a read point is pooled"),
         (
             ("objective.istar.reads=[before]", "site=[tokens]"),
-            "objective.istar.reads=[before] are the rows in front of the layer at pooled",
+            "objective.istar.reads=[before] is the input of the isotropy layer at pooled",
         ),
     ],
 )
-def test_places_that_are_none(told, overrides, start):
+def test_read_points_that_there_are_none_of(told, overrides, start):
     (mistake,) = told("objective=[istar]", *overrides)
     assert mistake.startswith(start)

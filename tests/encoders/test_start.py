@@ -14,7 +14,7 @@ import torch
 
 from isotrain.build import build
 from isotrain.config.compose import content_hash, run_folder
-from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.encoders.start import ENCODER
 from isotrain.requirements import file_mistakes
 from isotrain.run import run, with_threads
@@ -65,7 +65,7 @@ def test_the_encoder_starts_with_the_bits_of_the_run(first, second, tmp_path, fi
     models = []
     for cfg in cfgs:
         pl.seed_everything(0, verbose=False)
-        models.append(build(cfg, tmp_path).module.model)
+        models.append(build(cfg, tmp_path, start_file(cfg.init_from, cfg.encoder)).module.model)
     started, fresh = models
     expected, found = weights(first), started.encoder.state_dict()
     assert found.keys() == expected.keys()

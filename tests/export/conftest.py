@@ -29,7 +29,6 @@ from transformers import (
 from isotrain.build import data_revision, isotropic_model
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
-from isotrain.model.isotropic_model import reads_labels
 from isotrain.runs.files import write_json
 from isotrain.training.data import collate
 from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
@@ -165,7 +164,7 @@ def fit_layers(cfg, model):
         layer = model.transforms[site]
         with torch.no_grad():
             rows = model(batch).site_rows[site]
-            layer.observe(rows.before, *[rows.labels] * reads_labels(layer))
+            layer.observe(rows.before, *[rows.labels] * layer.reads_labels)
             if layer.has_statistics:
                 layer.fit()
         layer.eval()

@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.pairs import PairTask
 from isotrain.tasks.data.sources import DataSet
+from isotrain.transforms.base import RowTransform
 
 DATA = DataSet(
     name="rte",
@@ -39,15 +40,12 @@ class OneByOne(Mine):
     def encode(self, rows, tokenizer):
         return [super(OneByOne, self).encode([row], tokenizer)[0] for row in rows]
 
-class Single(torch.nn.Module):
-    has_statistics, counters = False, {}
+class Single(RowTransform):
     def __init__(self, width):
-        super().__init__()
+        super().__init__(width)
         self.map = torch.eye(width)  # no buffer: it stays float32
     def forward(self, x_ND):
         return x_ND @ self.map
-    def observe(self, x_ND):
-        pass
 
 class Half(Single):
     def forward(self, x_ND):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.geometry.covariance import RunningCovariance
+from isotrain.geometry.moments import RunningCovariance
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e6])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrain.geometry.evenness import evenness
+from isotrain.geometry.spectrum import evenness
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.isoscore_star import isoscore_star
 from isotrain.objectives.istar import istar

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_samples
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from isotrain.geometry import silhouette
-from isotrain.geometry.silhouette import silhouette_values
+from isotrain.geometry import clusters as silhouette
+from isotrain.geometry.clusters import silhouette_values
 
 light = settings(max_examples=25)
 

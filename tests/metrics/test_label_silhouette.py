@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
-from isotrain.geometry.silhouette import silhouette_values
+from isotrain.geometry.clusters import silhouette_values
 from isotrain.metrics import label_silhouette as module
 from isotrain.metrics.label_silhouette import label_silhouette
 

@@ -7,6 +7,7 @@ from torch import nn
 from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel, block_of
 from isotrain.model.pooling import ClsPooling, MeanPooling
+from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, EncoderOutput
@@ -39,12 +40,12 @@ class FakeEncoder(nn.Module):
         return EncoderOutput(tuple(states), hidden)
 
 
-class Shift(nn.Module):
+class Shift(RowTransform):
     """Adds a constant and remembers what it was told."""
 
     def __init__(self, by):
-        super().__init__()
-        self.by, self.observed, self.n_fits, self.counters = by, [], 0, {}
+        super().__init__(WIDTH)
+        self.by, self.observed, self.n_fits = by, [], 0
 
     def forward(self, x):
         """Shifted rows."""

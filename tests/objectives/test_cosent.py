@@ -115,5 +115,5 @@ def test_what_is_no_choice_is_refused():
         CoSENT(1.0, more_similar="up")
     with pytest.raises(ValueError, match="scale must be above 0, got 0"):
         CoSENT(1.0, scale=0)
-    with pytest.raises(ValueError, match="reads must name one place"):
+    with pytest.raises(ValueError, match="reads must name one read point"):
         CoSENT(1.0, reads=["all/cls"])

@@ -1,25 +1,25 @@
-"""What contrastive objectives share: one place, a projection, a memory; and a run with them."""
+"""What contrastive losses share: one read point, a projection, a memory; and a run with them."""
 
 import pytest
 import torch
 
-from isotrain.objectives.projection import Projected, build_projection, one_place
+from isotrain.objectives.projection import Projected, build_projection, one_read_point
 
 
 @pytest.mark.parametrize("reads", [[], ["pooled", "before"], ["all/cls"], "pooled"])
-def test_one_place_refuses_several_clouds(reads):
-    with pytest.raises(ValueError, match="reads must name one place"):
-        one_place(reads)
+def test_one_read_point_refuses_several_clouds(reads):
+    with pytest.raises(ValueError, match="reads must name one read point"):
+        one_read_point(reads)
 
 
 @pytest.mark.parametrize("reads", [["pooled"], ("layer_2/tokens",)])
-def test_one_place_gives_back_what_it_is(reads):
-    assert one_place(reads) is reads
+def test_one_read_point_gives_back_what_it_is(reads):
+    assert one_read_point(reads) is reads
 
 
-def test_a_place_that_does_not_exist_is_named():
+def test_a_read_point_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match="got 'poled'"):
-        one_place(["poled"])
+        one_read_point(["poled"])
 
 
 def test_the_projection_is_a_linear_layer_and_tanh():
@@ -32,28 +32,35 @@ def test_the_projection_is_a_linear_layer_and_tanh():
     assert list(build_projection("none", 64).parameters()) == []
 
 
+class Mean(Projected):
+    """The least that a contrastive loss adds."""
+
+    def forward(self, views, labels):
+        return self.project(views[0][0]).mean()
+
+
 def test_rows_come_in_any_leading_shape_and_leave_wide():
-    shared = Projected(1.0, 4, ["pooled"], "mlp", 0).bfloat16()
+    shared = Mean(1.0, 4, ["pooled"], "mlp", 0).bfloat16()
     x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0))
     rows = shared.project(x)
     assert rows.shape == (6, 4)
     assert rows.dtype == torch.float32
     torch.testing.assert_close(rows, shared.project(x.reshape(6, 4)))
-    assert Projected(1.0, 4, ["pooled"], "none", 0).project(x.double()).dtype == torch.float64
+    assert Mean(1.0, 4, ["pooled"], "none", 0).project(x.double()).dtype == torch.float64
 
 
 def test_the_memory_is_there_when_asked_for():
     x = torch.ones(3, 4, dtype=torch.float64)
-    without = Projected(1.0, 4, ["pooled"], "none", 0, n_labels=1)
+    without = Mean(1.0, 4, ["pooled"], "none", 0, n_labels=1)
     assert without.memory is None
     assert without.past(x).shape == (0, 5)
-    held = Projected(1.0, 4, ["pooled"], "none", 8, n_labels=1)
+    held = Mean(1.0, 4, ["pooled"], "none", 8, n_labels=1)
     held.memory.push(torch.ones(3, 5))
     assert held.past(x).shape == (3, 5)
     assert held.past(x).dtype == torch.float64
     assert set(held.state_dict()) >= {"memory.rows_MD", "memory.n_filled"}
     with pytest.raises(ValueError, match=r"memory_rows must be 0 \(no memory\) or at least 2"):
-        Projected(1.0, 4, ["pooled"], "none", 1)
+        Mean(1.0, 4, ["pooled"], "none", 1)
 
 
 def test_a_run_trains_the_projection_and_fills_the_memory(built):

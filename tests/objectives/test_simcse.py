@@ -257,7 +257,7 @@ def test_accumulation_remembers_both_micro_batches_once():
     expected = torch.nn.functional.normalize(torch.cat(second_views), dim=1)
     torch.testing.assert_close(objective.memory.rows(), expected)
     assert list(extra.state_dict()) == [f"parts.simcse.memory.{name}" for name in (
-        "rows_MD", "n_filled", "next_slot", "batch_rows"
+        "rows_MD", "_extra_state"
     )]  # fmt: skip
 
 
@@ -283,7 +283,7 @@ def test_what_would_be_ignored_is_refused():
         SimCSE(1.0, 4, temperature=0.0)
     with pytest.raises(ValueError, match="positives must be dropout or pair, got 'triplet'"):
         SimCSE(1.0, 4, positives="triplet")
-    with pytest.raises(ValueError, match="reads must name one place"):
+    with pytest.raises(ValueError, match="reads must name one read point"):
         SimCSE(1.0, 4, reads=["pooled", "before"])
 
 

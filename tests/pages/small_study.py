@@ -18,19 +18,19 @@ from isotrain.pages.study_content import (
     StudyContent,
     StudyRun,
 )
-from isotrain.runs.keys import Place, place_of
+from isotrain.runs.keys import CurveKey, parse_key
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 METRICS = ("isoscore_corrected", "mean_cosine")
 
 
-def places(n_layers=2, views=("cls", "tokens"), site="pooled"):
+def curve_keys(n_layers=2, views=("cls", "tokens"), site="pooled"):
     layers = [(f"layer_{k:02d}", view) for k in range(n_layers) for view in views]
     sides = [(site, "before"), (site, "after")]
-    return [Place(metric, *where) for metric in METRICS for where in layers + sides]
+    return [CurveKey(metric, *where) for metric in METRICS for where in layers + sides]
 
 
-PLACES = places()
+PLACES = curve_keys()
 TASKS = {"wic": ("accuracy", 0.61, ("638", "1400")), "stsb": ("spearman", 0.85, ("1500", "1379"))}
 EFFECT = {"none": 0.0, "project": -0.03, "protect_labels": 0.0005, "istar": -0.002}
 SPREAD = {"none": 0.006, "project": 0.010, "protect_labels": 0.002, "istar": 0.020}
@@ -47,14 +47,14 @@ def estimate(values):
     return Estimate(n, mean, sd, mean - half, mean + half)
 
 
-def isotropy(place, arm, share=1.0):
-    """What a place of an arm has, `share` of the way through training."""
-    depth = int(place.where[-2:]) / 6 if place.where.startswith("layer") else 1.0  # of 6
+def isotropy(curve_key, arm, share=1.0):
+    """What a cloud of an arm has, `share` of the way through training."""
+    depth = int(curve_key.where[-2:]) / 6 if curve_key.where.startswith("layer") else 1.0  # of 6
     lift = LIFT.get(arm, 0.1) * depth * share
-    if place.view == "after" and arm != "none":
+    if curve_key.view == "after" and arm != "none":
         lift += 0.4
     value = 0.12 + 0.1 * depth + lift
-    return value if place.metric == METRICS[0] else 0.6 - value
+    return value if curve_key.metric == METRICS[0] else 0.6 - value
 
 
 def runs_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), at=PLACES):
@@ -69,9 +69,9 @@ def runs_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), at=PLACES):
                 noise = rng.normal(0, SPREAD.get(arm, 0.01), 2)
                 score = level + shared + effect + noise
                 values = {f"val/{name}": score[0], f"test/{name}": score[1] - 0.01}
-                for place in at:
-                    if place.view != "before" or arm != "none":
-                        values[place.key] = isotropy(place, arm) + rng.normal(0, 0.01)
+                for curve_key in at:
+                    if curve_key.view != "before" or arm != "none":
+                        values[curve_key.text] = isotropy(curve_key, arm) + rng.normal(0, 0.01)
                 values = {key: float(value) for key, value in values.items()}
                 ended = f"2031-02-0{1 + seed % 8}T04:05:06"
                 folder = f"{task}/{arm}-0123456789"
@@ -84,10 +84,10 @@ def rows_of(runs, arms, margin=None):
     found = []
     for task in dict.fromkeys(run.task for run in runs):
         name, _, sizes = TASKS[task]
-        known = [p for p in map(place_of, runs[0].values) if p and p.metric == METRICS[0]]
+        known = [p for p in map(parse_key, runs[0].values) if p and p.metric == METRICS[0]]
         last = max(p.where for p in known if p.view == "tokens")
-        shown = [p.key for p in known if p.where == last and p.view == "tokens"]
-        shown += [Place(METRICS[0], "pooled", side).key for side in ("before", "after")]
+        shown = [p.text for p in known if p.where == last and p.view == "tokens"]
+        shown += [CurveKey(METRICS[0], "pooled", side).text for side in ("before", "after")]
         for key in (f"val/{name}", f"test/{name}", *shown):
             n_rows = "2048" if key in shown else sizes[key.startswith("test")]
             of_key = {
@@ -155,20 +155,20 @@ def curves_of(tasks=TASKS, arms=tuple(EFFECT), n=8, at=PLACES, steps=(0, 85, 170
     found = []
     for task in tasks:
         for arm in arms:
-            for place in at:
-                if place.view == "before" and arm == "none":
+            for curve_key in at:
+                if curve_key.view == "before" and arm == "none":
                     continue
-                if place.metric != METRICS[0] and task != "wic":
+                if curve_key.metric != METRICS[0] and task != "wic":
                     continue  # one task is enough of it: figures take time
                 points = []
                 for step in steps:
-                    mean, half = isotropy(place, arm, step / steps[-1]), 0.002 + step / 2e4
+                    mean, half = isotropy(curve_key, arm, step / steps[-1]), 0.002 + step / 2e4
                     ends = (mean - half, mean + half) if n > 1 else (None, None)
                     points.append(Point(step, mean, *ends, n))
-                n_rows = {"cls": 638, "mean": 638}.get(place.view, 2048)
+                n_rows = {"cls": 638, "mean": 638}.get(curve_key.view, 2048)
                 sd = None if n == 1 else 0.01
                 end = Estimate(n, points[-1].mean, sd, *points[-1][2:4])
-                found.append(Curve(task, arm, place, tuple(points), n_rows, end))
+                found.append(Curve(task, arm, curve_key, tuple(points), n_rows, end))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ from isotrain.pages.panels import finish, layer_colours
 from isotrain.pages.readings import view_titles
 from isotrain.pages.rows import End
 from isotrain.pages.svg import inline, svg_text
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 
 ROWS = [evaluation(step, clouds()) for step in STEPS]
@@ -127,7 +127,7 @@ def test_score_and_loss():
 
 def test_a_heatmap_has_layers_upwards_and_evaluations_to_the_right():
     rows = [dict(row) for row in ROWS]
-    del rows[-1][Place(METRIC, "layer_01", "cls").key]
+    del rows[-1][CurveKey(METRIC, "layer_01", "cls").text]
     axis = heatmap(rows, METRIC, "cls").axes[0]
     (image,) = axis.images
     found = np.ma.filled(image.get_array(), np.nan)

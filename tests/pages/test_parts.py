@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from isotrain.geometry.cluster_pca import fit_cluster_pca
-from isotrain.geometry.each_cloud import mean_loss
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.metrics.self_similarity import self_similarity
+from isotrain.objectives.base import mean_loss
 from isotrain.pages.parts import COUNTERS, NUMBER, counter_readings, part_readings
 from isotrain.training.monitor.measurement import site_measures
 from isotrain.transforms.cut_tails import fit_cut_tails

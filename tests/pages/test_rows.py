@@ -1,4 +1,4 @@
-"""Logged rows as series, places and numbers."""
+"""Logged records as series and numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from isotrain.pages.rows import (
     end_of,
     gaussian_isoscore,
     headline,
-    isotropy_places,
+    isotropy_series,
     n_rows,
     series,
 )
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import clouds, evaluation, value
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]
@@ -31,25 +31,25 @@ def test_series_are_in_the_order_of_steps():
 
 
 def test_places_of_all_metrics_and_of_one():
-    assert len(isotropy_places(ROWS)) == 9 * len(clouds())
-    places = isotropy_places(ROWS, "partition")
-    assert len(places) == len(clouds())  # without its null
+    assert len(isotropy_series(ROWS)) == 9 * len(clouds())
+    curves = isotropy_series(ROWS, "partition")
+    assert len(curves) == len(clouds())  # without its null
     wanted = [(step, -10 * value(step, "pooled", "after")) for step in (0, 20)]
-    assert places[Place("partition", "pooled", "after")] == wanted
-    assert isotropy_places([{"step": 0, "val/accuracy": 1.0}]) == {}
+    assert curves[CurveKey("partition", "pooled", "after")] == wanted
+    assert isotropy_series([{"step": 0, "val/accuracy": 1.0}]) == {}
 
 
 def test_rows_of_training_steps_are_apart():
     rows = [{"step": 4, "train_isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_00/cls": 3.0}]
-    (place,) = isotropy_places(rows, source="train_isotropy")
-    assert place == Place("lid", "layer_00", "cls", "train_isotropy")
+    (curve,) = isotropy_series(rows, source="train_isotropy")
+    assert curve == CurveKey("lid", "layer_00", "cls", "train_isotropy")
 
 
 def test_n_of_places_that_differ_is_a_range_and_nan_is_none():
-    places = [Place("lid", "layer_00", "cls"), Place("lid", "layer_00", "tokens")]
-    assert n_rows(ROWS, places) == "N = 640 to 2,048"
-    assert n_rows(ROWS, places[:1]) == "N = 640"
-    assert n_rows([{"step": 0, "isotropy/n_rows/layer_00/cls": float("nan")}], places) == ""
+    curves = [CurveKey("lid", "layer_00", "cls"), CurveKey("lid", "layer_00", "tokens")]
+    assert n_rows(ROWS, curves) == "N = 640 to 2,048"
+    assert n_rows(ROWS, curves[:1]) == "N = 640"
+    assert n_rows([{"step": 0, "isotropy/n_rows/layer_00/cls": float("nan")}], curves) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_without_an_evaluation_the_end_is_the_last_step():
 
 
 def test_what_chance_gives_is_that_of_the_step():
-    place = Place("partition", "pooled", "after")
+    curve = CurveKey("partition", "pooled", "after")
     ends = {f"partition_null_{end}": x for end, x in (("low", -0.5), ("high", -0.25))}
-    places = {place._replace(metric=m): [(0, x), (9, 2 * x)] for m, x in ends.items()}
-    assert (chance(places, place, 0), chance(places, place, 9)) == ("−0.50…−0.25", "−1.0…−0.5")
+    curves = {curve._replace(metric=m): [(0, x), (9, 2 * x)] for m, x in ends.items()}
+    assert (chance(curves, curve, 0), chance(curves, curve, 9)) == ("−0.50…−0.25", "−1.0…−0.5")
 
 
 def test_a_headline_of_names_that_are_no_values_is_the_first_two():
@@ -86,8 +86,8 @@ def test_a_headline_of_names_that_are_no_values_is_the_first_two():
 
 def test_isoscore_of_gaussian_rows_at_few_or_many_sizes():
     def text(*sizes):
-        clouds = (Place("n_rows", f"layer_{k:02d}", "cls") for k in range(len(sizes)))
-        counted = {place: [(0.0, float(n))] for place, n in zip(clouds, sizes, strict=True)}
+        clouds = (CurveKey("n_rows", f"layer_{k:02d}", "cls") for k in range(len(sizes)))
+        counted = {curve: [(0.0, float(n))] for curve, n in zip(clouds, sizes, strict=True)}
         return gaussian_isoscore(counted, 100)
 
     assert "of about 0.500 at N = 100 and 0.800 at N = 400 (D = 100)" in text(400, 100, 100)

@@ -18,7 +18,7 @@ from isotrain.pages.study_figures import (
     with_names,
 )
 from isotrain.pages.svg import inline, svg_text
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 from tests.pages.small_study import EFFECT, METRICS, content, isotropy
 
 STUDY = content()
@@ -52,7 +52,7 @@ def test_no_two_arms_look_alike():
 
 def test_a_difference_has_its_interval_its_seeds_and_its_mean():
     figure = differences(ROWS, WIC, LOOKS, margin=0.01)
-    for place, row in enumerate(ROWS):
+    for height, row in enumerate(ROWS):
         dots, interval, over_rows, mean = of_arm(figure, row.arm)
         own = {run.seed: run.values[KEY] for run in WIC if run.arm == row.arm}
         base = {run.seed: run.values[KEY] for run in WIC if run.arm == "none"}
@@ -62,7 +62,7 @@ def test_a_difference_has_its_interval_its_seeds_and_its_mean():
         assert xs(over_rows) == [row.over_rows.low, row.over_rows.high]
         assert xs(mean) == pytest.approx([about.mean])
         assert all(
-            place < y < place + 1 for line in (dots, interval, over_rows, mean) for y in ys(line)
+            height < y < height + 1 for line in (dots, interval, over_rows, mean) for y in ys(line)
         )
         full = row.difference.p_holm < 0.05
         assert mean.get_markerfacecolor() == (LOOKS[row.arm].colour if full else "white")
@@ -109,23 +109,23 @@ def test_names_and_formulas_of_an_arm_stay_texts():
 
 
 def test_every_run_and_every_mean_is_a_point():
-    place = Place(METRICS[0], "layer_01", "tokens")
+    curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
     runs = [r._replace(degenerate="one class") if r.seed == 0 else r for r in WIC]
     runs[1] = runs[1]._replace(values={KEY: 0.5})  # of a run without isotropy nothing is drawn
-    figure = against_isotropy(runs, KEY, place, LOOKS, "wic")
+    figure = against_isotropy(runs, KEY, curve_key, LOOKS, "wic")
     for arm in EFFECT:
-        own = [r for r in runs if r.arm == arm and place.key in r.values]
+        own = [r for r in runs if r.arm == arm and curve_key.text in r.values]
         sound, broken, mean = of_arm(figure, arm)
         assert (len(xs(sound)), len(xs(broken))) == (6 if arm == "none" else 7, 1)
         assert broken.get_markerfacecolor() == "none"
-        assert xs(mean) == pytest.approx([sum(r.values[place.key] for r in own) / len(own)])
+        assert xs(mean) == pytest.approx([sum(r.values[curve_key.text] for r in own) / len(own)])
         assert ys(mean) == pytest.approx([sum(r.values[KEY] for r in own) / len(own)])
     assert figure.axes[0].get_xlabel() == "IsoScore, bias-corrected (1 = isotropic)"
     assert figure.axes[0].get_ylabel() == "accuracy on test"
 
 
 def curves(**more):
-    return [c for c in STUDY.curves if c.task == "wic" and c.place.metric == METRICS[0]]
+    return [c for c in STUDY.curves if c.task == "wic" and c.key.metric == METRICS[0]]
 
 
 def test_layers_at_the_end_with_their_bands():
@@ -133,7 +133,7 @@ def test_layers_at_the_end_with_their_bands():
     assert len(figure.axes[0].collections) == len(EFFECT)
     for arm, band in zip(EFFECT, figure.axes[0].collections, strict=True):
         (line,) = of_arm(figure, arm)
-        ends = [isotropy(Place(METRICS[0], f"layer_0{k}", "tokens"), arm) for k in (0, 1)]
+        ends = [isotropy(CurveKey(METRICS[0], f"layer_0{k}", "tokens"), arm) for k in (0, 1)]
         assert xs(line) == [0, 1]
         assert ys(line) == pytest.approx(ends)
         assert band.get_gid() == LOOKS[arm].gid
@@ -144,9 +144,9 @@ def test_layers_at_the_end_with_their_bands():
 
 
 def test_the_end_is_that_of_the_kept_weights():
-    place = Place("lid", "layer_01", "tokens")
+    curve_key = CurveKey("lid", "layer_01", "tokens")
     last = Point(40, 2.0, None, None, 1)
-    curve = Curve("wic", "none", place, (last,), end=Estimate(3, 5.0, 0.4, 4.0, 6.0))
+    curve = Curve("wic", "none", curve_key, (last,), end=Estimate(3, 5.0, 0.4, 4.0, 6.0))
     (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
     assert ys(line) == [5.0]
     one = curve._replace(end=Estimate(1, 5.0))
@@ -157,27 +157,27 @@ def test_the_end_is_that_of_the_kept_weights():
 
 def test_around_a_site_arms_stand_beside_each_other():
     figure = around_site(curves(), "pooled", LOOKS)
-    places = {}
+    ends = {}
     for arm in EFFECT:
         *intervals, line = of_arm(figure, arm)
         assert len(xs(line)) == len(intervals) == (1 if arm == "none" else 2)
         for bar, x, y in zip(intervals, xs(line), ys(line), strict=True):
             assert xs(bar) == [x, x]
             assert min(ys(bar)) < y < max(ys(bar))
-        places[arm] = xs(line)[-1]
-    assert len(set(places.values())) == len(EFFECT)
-    assert all(0.5 < x < 1.5 for x in places.values())
+        ends[arm] = xs(line)[-1]
+    assert len(set(ends.values())) == len(EFFECT)
+    assert all(0.5 < x < 1.5 for x in ends.values())
 
 
 def test_a_curve_through_training_has_a_gap_where_a_mean_is_not_finite():
-    place = Place(METRICS[0], "layer_01", "tokens")
+    curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
     points = [Point(step, 0.1 * step, None, None, 1) for step in range(3)]
     points[1] = points[1]._replace(mean=math.nan)
-    figure = through_training([Curve("wic", "none", place, tuple(points))], place, LOOKS)
+    figure = through_training([Curve("wic", "none", curve_key, tuple(points))], curve_key, LOOKS)
     (line,) = of_arm(figure, "none")
     assert xs(line) == [0, 1, 2]
     assert [math.isnan(y) for y in ys(line)] == [False, True, False]
-    whole = through_training(curves(), place, LOOKS)
+    whole = through_training(curves(), curve_key, LOOKS)
     assert len(whole.axes[0].collections) == len(whole.axes[0].lines) == len(EFFECT)
 
 
@@ -205,10 +205,10 @@ def test_a_difference_beside_degenerate_runs_is_not_full():
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])
 def test_the_name_of_the_values_meets_no_number_and_no_title(scale):
-    place = Place(METRICS[0], "layer_01", "tokens")
+    curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
     runs = [r._replace(values={**r.values, KEY: scale * r.values[KEY]}) for r in WIC]
     figures = [
-        against_isotropy(runs, KEY, place, LOOKS, "wic"),
+        against_isotropy(runs, KEY, curve_key, LOOKS, "wic"),
         around_site(curves(), "pooled", LOOKS),
     ]
     figures.append(by_layer(curves(), "tokens", LOOKS, TITLES))

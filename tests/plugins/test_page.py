@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -41,8 +41,8 @@ def run(number, names, folder, monkeypatch):
 
 def measured_at(trainer):
     """Steps of the log with isotropy values, and the keys of the first."""
-    rows = [row for row in trainer.state.log_history if any(map(place_of, row))]
-    return [row["step"] for row in rows], {key for key in rows[0] if place_of(key)}
+    rows = [row for row in trainer.state.log_history if any(map(parse_key, row))]
+    return [row["step"] for row in rows], {key for key in rows[0] if parse_key(key)}
 
 
 def test_the_readme_whitens_and_logs_every_layer(classified, texts, tmp_path, monkeypatch):

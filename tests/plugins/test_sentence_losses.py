@@ -73,7 +73,7 @@ def target_of(name):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_is_the_loss_it_is_by_hand_with_its_gradient(name):
     objective, twin = made(name), made(name)
-    needs = getattr(objective, "needs", "rows")
+    needs = objective.needs
     given = columns(1 if needs in ("classes", "rows") else 2)
     labels = torch.arange(N) % 3
     torch.manual_seed(0)

@@ -17,7 +17,7 @@ from transformers import BertForSequenceClassification, GPT2Config, GPT2Model
 from isotrain.metrics.suite import suite
 from isotrain.plugins.hidden_states import backbone_of, recorded
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 
 
 class StandIn:
@@ -260,7 +260,7 @@ def test_training_is_the_same_bit_by_bit_with_the_callback(bert, tokenizer, text
         if with_callback:
             trainer.add_callback(IsotropyTrainerCallback(trainer, texts, views=["cls"]))
         trainer.train()
-        steps = [row["step"] for row in trainer.state.log_history if any(map(place_of, row))]
+        steps = [row["step"] for row in trainer.state.log_history if any(map(parse_key, row))]
         return model.state_dict(), steps
 
     (plain, _), (watched, steps) = weights(False), weights(True)

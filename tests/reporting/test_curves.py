@@ -8,28 +8,28 @@ import pytest
 
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.statistics import compare_paired, summarize
-from isotrain.runs.keys import Place
+from isotrain.runs.keys import CurveKey
 from isotrain.study.results import Run
 
-AFTER = Place("isoscore", "pooled", "after")
+AFTER = CurveKey("isoscore", "pooled", "after")
 
 
 def run(folder, seed, rows, arm="none"):
     folder = folder / f"{arm}-{seed}"
     folder.mkdir()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    counts = {AFTER._replace(metric="n_rows").key: 64.0}
+    counts = {AFTER._replace(metric="n_rows").text: 64.0}
     return Run("wic", arm, seed, counts, {}, folder=folder)
 
 
 def test_a_point_is_the_mean_over_the_seeds_at_its_step(tmp_path):
     values = {0: [0.1, 0.2], 20: [0.5, 0.3]}
     runs = [
-        run(tmp_path, seed, [{"step": step, AFTER.key: own[seed]} for step, own in values.items()])
+        run(tmp_path, seed, [{"step": step, AFTER.text: own[seed]} for step, own in values.items()])
         for seed in (0, 1)
     ]
     (curve,) = isotropy_curves(runs, ["isoscore"], "none")
-    assert (curve.task, curve.arm, curve.place, curve.n_rows) == ("wic", "none", AFTER, 64)
+    assert (curve.task, curve.arm, curve.key, curve.n_rows) == ("wic", "none", AFTER, 64)
     for point, (step, own) in zip(curve.points, values.items(), strict=True):
         found = summarize(own)
         assert (point.step, point.n) == (step, 2)
@@ -40,20 +40,20 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_step(tmp_path):
 
 def test_what_is_no_curve_is_left_out(tmp_path):
     row = {
-        AFTER.key: 0.5,
-        Place("lid", "pooled", "after").key: 1.0,  # another metric
-        Place("isoscore", "pooled", "after", "train_isotropy").key: 2.0,  # of training rows
-        Place("isoscore", "pooled", "before").key: None,  # not finite
+        AFTER.text: 0.5,
+        CurveKey("lid", "pooled", "after").text: 1.0,  # another metric
+        CurveKey("isoscore", "pooled", "after", "train_isotropy").text: 2.0,  # of training rows
+        CurveKey("isoscore", "pooled", "before").text: None,  # not finite
         "val/loss": 1.0,
     }
-    runs = [run(tmp_path, 0, [{"step": 0, **row}, {"step": 0, AFTER.key: 0.75}])]
+    runs = [run(tmp_path, 0, [{"step": 0, **row}, {"step": 0, AFTER.text: 0.75}])]
     (curve,) = isotropy_curves(runs, ["isoscore"], "none")
     assert [tuple(point) for point in curve.points] == [(0, 0.75, None, None, 1)]
 
 
 def test_seeds_that_ended_sooner_and_files_that_are_damaged(tmp_path):
-    runs = [run(tmp_path, seed, [{"step": 0, AFTER.key: 0.5}]) for seed in (0, 1, 2)]
-    runs.append(run(tmp_path, 3, [{"step": s, AFTER.key: 0.7} for s in (0, 9)]))
+    runs = [run(tmp_path, seed, [{"step": 0, AFTER.text: 0.5}]) for seed in (0, 1, 2)]
+    runs.append(run(tmp_path, 3, [{"step": s, AFTER.text: 0.7} for s in (0, 9)]))
     (runs[1].folder / "metrics.jsonl").write_text("{\n")
     (runs[2].folder / "metrics.jsonl").unlink()
     (curve,) = isotropy_curves(runs, ["isoscore"], "none")
@@ -63,12 +63,12 @@ def test_seeds_that_ended_sooner_and_files_that_are_damaged(tmp_path):
 
 def test_the_end_is_over_the_scores_of_the_runs(tmp_path):
     """The last row is of step 20; the scores are of the weights that were selected before."""
-    rows = [{"step": step, AFTER.key: 0.1 + step} for step in (0, 20)]
+    rows = [{"step": step, AFTER.text: 0.1 + step} for step in (0, 20)]
     scores = [0.4, 0.7, 0.6]
     runs = []
     for seed, value in enumerate(scores):
         one = run(tmp_path, seed, rows)
-        runs.append(one._replace(scores={**one.scores, AFTER.key: value}))
+        runs.append(one._replace(scores={**one.scores, AFTER.text: value}))
     runs.append(run(tmp_path, 3, rows))  # whose score is not finite
     (runs[1].folder / "metrics.jsonl").unlink()
     (curve,) = isotropy_curves(runs, ["isoscore"], "none")
@@ -82,7 +82,7 @@ def test_the_end_is_over_the_scores_of_the_runs(tmp_path):
 
 
 def test_arms_have_their_own_curves(tmp_path):
-    rows = [{"step": 0, AFTER.key: 0.5}]
+    rows = [{"step": 0, AFTER.text: 0.5}]
     runs = [run(tmp_path, 0, rows, arm) for arm in ("zca", "none")]
     assert [curve.arm for curve in isotropy_curves(runs, ["isoscore"], "none")] == ["zca", "none"]
 
@@ -93,8 +93,8 @@ def test_the_interval_of_an_arm_is_that_of_its_paired_difference(tmp_path):
     runs = []
     for arm, values in (("none", none), ("zca", zca)):
         for seed, value in values.items():
-            one = run(tmp_path, seed, [{"step": 0, AFTER.key: value}], arm)
-            runs.append(one._replace(scores={**one.scores, AFTER.key: value}))
+            one = run(tmp_path, seed, [{"step": 0, AFTER.text: value}], arm)
+            runs.append(one._replace(scores={**one.scores, AFTER.text: value}))
     base, other = isotropy_curves(runs, ["isoscore"], "none")
     alone = summarize(list(none.values()))
     assert base.points[0][1:4] == (alone.mean, alone.low, alone.high)
@@ -107,5 +107,5 @@ def test_the_interval_of_an_arm_is_that_of_its_paired_difference(tmp_path):
     assert about.high - about.low < 0.02 < alone.high - alone.low
     (lonely,) = isotropy_curves(runs[3:], ["isoscore"], "none")  # of an arm without its baseline
     assert lonely.points[0][2:4] == pytest.approx(summarize(list(zca.values()))[3:5])
-    equal = [one._replace(scores={AFTER.key: 0.5}) for one in runs]
+    equal = [one._replace(scores={AFTER.text: 0.5}) for one in runs]
     assert isotropy_curves(equal, ["isoscore"], "none")[1].end[3:5] == (None, None)

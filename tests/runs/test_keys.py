@@ -14,12 +14,12 @@ from isotrain.runs.keys import (
     SIDES,
     TRAINING,
     VIEWS,
-    Place,
+    CurveKey,
     few,
     is_aside,
     layer_name,
     metric_of,
-    place_of,
+    parse_key,
     table,
 )
 
@@ -28,38 +28,38 @@ light = settings(max_examples=60)
 METRICS = ("isoscore", "isoscore_corrected", "lid_value", "partition", "mine_2")
 words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
 layers = st.builds(
-    lambda metric, number, view, rows: Place(metric, layer_name(number), view, rows),
+    lambda metric, number, view, rows: CurveKey(metric, layer_name(number), view, rows),
     st.sampled_from(METRICS) | words,
     st.integers(0, 99),
     st.sampled_from(VIEWS),
     st.sampled_from([DEV, TRAINING]),
 )
 sites = st.builds(
-    Place,
+    CurveKey,
     st.sampled_from(METRICS) | words,
     st.sampled_from(["pooled", "tokens", "layer_1", "layer_12"]),
     st.sampled_from(SIDES),
     st.sampled_from([DEV, TRAINING]),
 )
-places = layers | sites
+curves = layers | sites
 others = st.sampled_from(["val/loss", "train/pooled/rows_borrowed", "step", "lr-AdamW", "isotropy"])
 values = st.floats(-1e6, 1e6)
 
 
-@given(places)
+@given(curves)
 @light
-def test_a_key_names_its_place_and_nothing_else(place):
-    assert place_of(place.key) == place
-    assert place.key.startswith(("isotropy/", "train_isotropy/"))
-    assert place_of(f"{place.key}/more") is None
-    assert place_of(place.key.rpartition("/")[0]) is None
-    assert place_of(f"val_{place.key}") is None
+def test_a_key_names_its_place_and_nothing_else(curve):
+    assert parse_key(curve.text) == curve
+    assert curve.text.startswith(("isotropy/", "train_isotropy/"))
+    assert parse_key(f"{curve.text}/more") is None
+    assert parse_key(curve.text.rpartition("/")[0]) is None
+    assert parse_key(f"val_{curve.text}") is None
 
 
 @given(others)
 @light
 def test_other_keys_name_no_place(key):
-    assert place_of(key) is None
+    assert parse_key(key) is None
 
 
 def test_layers_are_in_the_order_of_their_names():
@@ -69,20 +69,20 @@ def test_layers_are_in_the_order_of_their_names():
 
 
 @given(
-    st.dictionaries(places, values, max_size=12),
+    st.dictionaries(curves, values, max_size=12),
     st.dictionaries(others, values),
     st.lists(st.sampled_from(METRICS)),
 )
 @light
 def test_few_keeps_other_keys_and_the_headline_at_its_places(at, rest, headline):
-    row = {place.key: value for place, value in at.items()} | rest
+    row = {curve.text: value for curve, value in at.items()} | rest
     last = max((p.where for p in at if p.view in VIEWS), default=None)
-    seen = {place.view for place in at}
+    seen = {curve.view for curve in at}
     through = "tokens" if "tokens" in seen else "cls" if "cls" in seen else "mean"
     expected = rest | {
-        place.key: value
-        for place, value in at.items()
-        if place.metric in headline and (place.view in (*SIDES, through) or place.where == last)
+        curve.text: value
+        for curve, value in at.items()
+        if curve.metric in headline and (curve.view in (*SIDES, through) or curve.where == last)
     }
     assert few(row, headline) == expected
     assert few(row, []) == rest
@@ -91,12 +91,12 @@ def test_few_keeps_other_keys_and_the_headline_at_its_places(at, rest, headline)
 def test_few_of_twelve_layers_are_few():
     """Documented: the tokens of every layer, every view of the last, around each site."""
     row = {
-        Place(metric, layer_name(number), view).key: 0.0
+        CurveKey(metric, layer_name(number), view).text: 0.0
         for metric in METRICS
         for number in range(13)
         for view in VIEWS
     }
-    row |= {Place(metric, "pooled", side).key: 0.0 for metric in METRICS for side in SIDES}
+    row |= {CurveKey(metric, "pooled", side).text: 0.0 for metric in METRICS for side in SIDES}
     assert len(row) == 5 * (39 + 2)
     assert len(few(row, ["isoscore"])) == 13 + 2 + 2
     assert len(few(row, ["isoscore", "partition"])) == 2 * 17
@@ -127,7 +127,7 @@ rows = st.lists(
         st.integers(0, 30),
         st.dictionaries(
             st.builds(
-                Place,
+                CurveKey,
                 plain | st.sampled_from([*COUNTS, "partition_null_low", "partition_null_high"]),
                 st.sampled_from(["layer_00", "layer_01", "pooled"]),
                 st.sampled_from(["cls", "after"]),
@@ -145,23 +145,23 @@ rows = st.lists(
 def test_the_table_has_a_line_for_each_value_that_was_measured(steps):
     """Against a plain dictionary: the last value of a step counts, and asides are columns."""
     logged = [
-        {"step": step, "val/loss": 1.0} | {place.key: value for place, value in found.items()}
+        {"step": step, "val/loss": 1.0} | {curve.text: value for curve, value in found.items()}
         for step, found in steps
     ]
-    last = {(step, place): value for step, found in steps for place, value in found.items()}
+    last = {(step, curve): value for step, found in steps for curve, value in found.items()}
     lines = table(logged)
     assert [line[:5] for line in lines] == sorted(line[:5] for line in lines)
     left = dict(last)
     for line in lines:
         of = {"dev": DEV, "train": TRAINING}[line.rows]
-        place = Place(line.metric, line.layer, line.view, of)
-        assert line.value == left.pop((line.step, place))
-        assert line.n_rows == last.get((line.step, place._replace(metric="n_rows")), 0)
+        curve = CurveKey(line.metric, line.layer, line.view, of)
+        assert line.value == left.pop((line.step, curve))
+        assert line.n_rows == last.get((line.step, curve._replace(metric="n_rows")), 0)
         for found, bound in ((line.null_low, "low"), (line.null_high, "high")):
-            null = place._replace(metric=f"{line.metric}_null_{bound}")
+            null = curve._replace(metric=f"{line.metric}_null_{bound}")
             expected = last.get((line.step, null), math.nan)
             assert found == expected or (math.isnan(found) and math.isnan(expected))
-    assert all(is_aside(place.metric) for _, place in left)
+    assert all(is_aside(curve.metric) for _, curve in left)
 
 
 def test_a_null_belongs_to_its_own_metric_and_cloud():

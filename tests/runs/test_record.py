@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from isotrain.runs import record
-from isotrain.runs.record import CannotRunError, environment, owned
+from isotrain.runs.record import CannotRunError, code_state, owned
 
 LOOKER = """
 import sys
@@ -57,8 +57,8 @@ def test_a_second_process_is_refused_in_about_two_seconds(tmp_path):
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A checkout with this package in it, and git on it."""
-    module = tmp_path / "isotrain" / "record.py"
-    module.parent.mkdir()
+    module = tmp_path / "isotrain" / "runs" / "record.py"
+    module.parent.mkdir(parents=True)
     module.write_text("one\n")
 
     def git(*arguments):
@@ -76,7 +76,7 @@ def checkout(tmp_path, monkeypatch):
 def test_two_trees_with_other_changes_have_other_names(checkout):
     def state(text):
         checkout.write_text(text)
-        return environment()["git"]
+        return code_state()["git"]
 
     clean, two, three, again = state("one\n"), state("two\n"), state("three\n"), state("two\n")
     assert len(clean) == 12
@@ -89,7 +89,9 @@ def test_two_trees_with_other_changes_have_other_names(checkout):
 def test_without_git_or_a_checkout_nothing_is_known(checkout, monkeypatch, tmp_path):
     checkout.write_text("two\n")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert environment()["git"] is None
+    assert code_state()["git"] is None
     monkeypatch.undo()
-    monkeypatch.setattr(record, "__file__", str(tmp_path / "elsewhere" / "isotrain" / "record.py"))
-    assert environment()["git"] is None
+    monkeypatch.setattr(
+        record, "__file__", str(tmp_path / "elsewhere" / "isotrain" / "runs" / "record.py")
+    )
+    assert code_state()["git"] is None

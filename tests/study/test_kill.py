@@ -106,7 +106,7 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
         for pid in at_work.values():
             os.kill(pid, signal.SIGKILL)
     (broken,) = runs.glob("*/resume.ckpt")
-    step = checkpoint_step(broken)
+    step = checkpoint_step(broken.parent)
     assert 0 < step < N_STEPS
     (finished,) = runs.glob("none-*/result.json")
     before = results(disturbed)[finished]

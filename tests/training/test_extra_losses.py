@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
 from isotrain.model.pooling import mean_pool
+from isotrain.objectives.base import Objective
 from isotrain.objectives.istar import IStar
 from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE
-from isotrain.training.extra_losses import ExtraLosses, check_reads, read_places
+from isotrain.training.extra_losses import ExtraLosses, check_reads, read_points
 from isotrain.types import Batch, ModelOutput, SiteRows
 
 B, Q, T, D = 3, 2, 4, 5
@@ -37,10 +37,10 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
     return batch, ModelOutput(hidden, pooled, torch.zeros(B, 1), {"pooled": site})
 
 
-def test_every_place_holds_what_its_name_says():
+def test_every_read_point_holds_what_its_name_says():
     batch, output = batch_and_output()
-    places = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean"]
-    pooled, before, cls, tokens, mean = read_places(output, batch, places)
+    names = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean"]
+    pooled, before, cls, tokens, mean = read_points(output, batch, names)
     assert torch.equal(pooled, output.pooled)
     assert torch.equal(before, 2 * output.pooled)
     for example in range(B):
@@ -60,8 +60,8 @@ def test_every_place_holds_what_its_name_says():
 
 def test_all_is_every_block_and_not_the_embeddings():
     batch, output = batch_and_output()
-    clouds = read_places(output, batch, ["all/tokens"])
-    one, two = (read_places(output, batch, [f"layer_{k}/tokens"])[0] for k in (1, 2))
+    clouds = read_points(output, batch, ["all/tokens"])
+    one, two = (read_points(output, batch, [f"layer_{k}/tokens"])[0] for k in (1, 2))
     assert len(clouds) == 2
     assert torch.equal(clouds[0], one)
     assert torch.equal(clouds[1], two)
@@ -70,18 +70,18 @@ def test_all_is_every_block_and_not_the_embeddings():
 def test_half_precision_is_widened_and_double_stays():
     for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         batch, output = batch_and_output(dtype=dtype)
-        found = read_places(output, batch, ["pooled", "all/tokens", "layer_1/mean"])
+        found = read_points(output, batch, ["pooled", "all/tokens", "layer_1/mean"])
         assert {cloud.dtype for cloud in found} == {expected}
 
 
-class Remembers(nn.Module):
+class Remembers(Objective):
     """Its loss is the mean; it keeps what it observes and what a pass shows."""
 
-    n_views, weight, reads = 2, 0.5, ("pooled", "layer_1/tokens")
+    n_views, reads = 2, ("pooled", "layer_1/tokens")
 
     def __init__(self):
-        super().__init__()
-        self.counters, self.seen, self.passes, self.autocast = {}, [], [], []
+        super().__init__(weight=0.5)
+        self.seen, self.passes, self.autocast = [], [], []
 
     def forward(self, views, labels):
         self.counters = {"n": torch.tensor(float(len(views)))}
@@ -98,12 +98,13 @@ class Remembers(nn.Module):
         self.passes.append((epoch, next(iter(reads))))
 
 
-class One:
-    """A first view alone, not a module."""
+class One(Objective):
+    """A first view alone, and the defaults for all else."""
 
-    n_views, weight = 1, -2.0
+    def __init__(self):
+        super().__init__(weight=-2.0)
 
-    def __call__(self, views, labels):
+    def forward(self, views, labels):
         return views[0][0].sum() + labels.sum()
 
 
@@ -112,11 +113,11 @@ def test_the_sum_is_weighted_and_each_part_is_named():
     _, second = batch_and_output(1)
     extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
     assert extra.n_views == 2
-    assert list(extra.parts) == ["mean"]
+    assert list(extra.parts) == ["mean", "one"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         total, logged = extra([first, second], batch)
     means = sum(
-        cloud.mean() for v in (first, second) for cloud in read_places(v, batch, Remembers.reads)
+        cloud.mean() for v in (first, second) for cloud in read_points(v, batch, Remembers.reads)
     )
     one = first.pooled.sum() + 1
     assert remembers.autocast == [False]
@@ -250,6 +251,6 @@ def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_k
     assert len(queue.queues[0].rows()) == 2 * B * Q
 
 
-def test_rows_in_front_of_no_layer_are_refused():
-    with pytest.raises(ValueError, match=r"in front of the layer at pooled, and site=\['tokens'\]"):
+def test_the_input_of_no_layer_is_refused():
+    with pytest.raises(ValueError, match=r"the input of .* at pooled, and site=\['tokens'\]"):
         check_reads(needing("rows", "before"), ENCODER, 1, 1, sites=["tokens"])

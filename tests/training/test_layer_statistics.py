@@ -261,8 +261,7 @@ def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, poo
     if eval_stats == "refit":
         ((rows, known),) = seen["pooled"]
     else:
-        queued = layer.queue.rows()
-        rows, known = queued[:, :-1], queued[:, -1]
+        rows, known = layer.queue.rows(), layer.queue.labels()
         assert 0 < len(rows) < 96 * 2
     nearest = (rows[:, None] - offline).square().sum(dim=2).argmin(dim=1)
     torch.testing.assert_close(rows, offline[nearest], atol=1e-5, rtol=1e-5)
@@ -384,8 +383,8 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     assert scores == whole[0]
     assert rows == whole[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in whole[2].items())
-    assert int(state["model.transforms.pooled.n_steps"]) == 24
-    assert int(state["model.transforms.pooled.queue.n_filled"]) > 0
+    assert int(state["model.transforms.pooled._extra_state"][1]) == 24
+    assert int(state["model.transforms.pooled.queue._extra_state"][0]) > 0
     energies = [
         row["train/pooled/energy_kept"] for row in rows if "train/pooled/energy_kept" in row
     ]

@@ -10,6 +10,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from isotrain.config.compose import run_folder
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
 from isotrain.training.module import FineTuning
@@ -40,8 +41,8 @@ def test_every_row_once(composed, small, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(FineTuning, "training_step", stopping(how, at))
             with pytest.raises((RuntimeError, SIGTERMException)):
-                run(cfg, "arm")
-    run(cfg, "arm")
+                run(cfg, "arm", show=show_run)
+    run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     rows = read_rows(folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "train/loss" in row] == [1, 3, 5, 7, 9, 11]

@@ -195,7 +195,13 @@ def test_a_checkpoint_holds_the_layer_and_evaluates_the_same(built, tmp_path):
     expected = validate(experiment)
     experiment.trainer.save_checkpoint(tmp_path / "last.ckpt", weights_only=True)
     stored = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
-    for buffer in ("queue.rows_MD", "queue.n_filled", "anchor_KD", "direction_KDR", "is_fitted"):
+    for buffer in (
+        "queue.rows_MD",
+        "queue._extra_state",
+        "anchor_KD",
+        "direction_KDR",
+        "is_fitted",
+    ):
         assert f"model.transforms.pooled.{buffer}" in stored
     assert_equal_states(stored, experiment.module.state_dict())
 

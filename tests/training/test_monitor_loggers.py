@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.mean_cosine import mean_cosine
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.dev_rows import plain_trainer
 from tests.training.monitor.test_sampling import Calls
@@ -38,7 +38,7 @@ def test_a_csv_file_has_the_few_scalars_of_each_evaluation(built, tmp_path, head
     with open(f"{logger.log_dir}/metrics.csv") as file:
         lines = list(csv.DictReader(file))
     expected = few_keys(["isoscore", "mean_cosine"] if headline is None else headline)
-    written = {key for line in lines for key, value in line.items() if value and place_of(key)}
+    written = {key for line in lines for key, value in line.items() if value and parse_key(key)}
     assert written == expected
     for key in expected:
         assert [int(line["step"]) for line in lines if line[key]] == [2, 4]
@@ -62,9 +62,9 @@ def test_one_value_of_several_is_shown_by_its_name(built, tmp_path):
     trainer = plain_trainer(tmp_path, monitor, calls)
     with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls"):  # equal rows
         trainer.fit(experiment.module, datamodule=experiment.data)
-    shown = [row for _, row in calls.rows if any(place_of(key) for key in row)]
+    shown = [row for _, row in calls.rows if any(parse_key(key) for key in row)]
     assert len(shown) == 2
-    assert {key for key in shown[-1] if place_of(key)} == few_keys(["lid_value"])
+    assert {key for key in shown[-1] if parse_key(key)} == few_keys(["lid_value"])
 
 
 def test_the_bar_has_the_metric_that_is_asked_for(built, tmp_path):

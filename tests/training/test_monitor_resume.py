@@ -12,7 +12,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
 
@@ -80,7 +80,7 @@ def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
         rows, arrays = result(cfg)
         for one, two in zip(whole, rows, strict=True):
             assert one.keys() == two.keys()
-            differing = [k for k in one if place_of(k) and one[k] != two[k]]
+            differing = [k for k in one if parse_key(k) and one[k] != two[k]]
             assert differing == [], (method, at)
         assert list(arrays) == list(maps)
         for step, stored in maps.items():
@@ -97,7 +97,7 @@ def test_selected_weights_are_measured_at_their_step(composed, overrides, tmp_pa
     rows = [row for row in read_rows(folder / "metrics.jsonl") if "val/accuracy" in row]
     *before, selected = rows
     (same,) = [row for row in before if row["step"] == selected["step"]]
-    assert {k: v for k, v in same.items() if place_of(k)} == {
-        k: v for k, v in selected.items() if place_of(k)
+    assert {k: v for k, v in same.items() if parse_key(k)} == {
+        k: v for k, v in selected.items() if parse_key(k)
     }
     assert list(read_snapshots(folder)) == [0, 3, 6, 9, 12]

@@ -9,7 +9,7 @@ from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.metrics.self_similarity import self_similarity
 from isotrain.runs.files import read_rows
-from isotrain.runs.keys import few, place_of
+from isotrain.runs.keys import few, parse_key
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.module import FineTuning
 from tests.dev_rows import monitor_of, rows_of, validated
@@ -79,10 +79,12 @@ def test_values_are_those_of_the_batches_of_a_step(
     for row in rows:
         assert len(passes[row["step"]]) == n_views * n_batches
         first_views = passes[row["step"]][::n_views]
-        found = {key: value for key, value in row.items() if place_of(key)}
+        found = {key: value for key, value in row.items() if parse_key(key)}
         assert found == pytest.approx(by_hand(first_views), rel=1e-6, abs=1e-6)
         assert not any("cosine_drift" in key for key in found), "there is no step 0 of these rows"
-    assert not any(place_of(key).rows == "isotropy" for row in rows for key in row if place_of(key))
+    assert not any(
+        parse_key(key).rows == "isotropy" for row in rows for key in row if parse_key(key)
+    )
 
 
 @pytest.mark.parametrize("more", [(), (ACCUMULATED,), TWO_VIEWS])
@@ -143,7 +145,7 @@ def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):
     given = [(s, r) for s, r in other.rows if any(k.startswith("train_isotropy/") for k in r)]
     assert [step for step, _ in given] == [3, 6]
     for row, (_, scalars) in zip(rows, given, strict=True):
-        isotropy = {key: value for key, value in row.items() if place_of(key)}
+        isotropy = {key: value for key, value in row.items() if parse_key(key)}
         assert scalars == few(isotropy, ["isoscore"])
         assert 0 < len(scalars) < len(isotropy)
 

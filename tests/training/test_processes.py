@@ -180,7 +180,7 @@ def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     other, state, again, text = finished(environment, tmp_path / "killed", *line)
-    assert "going on after step" in text
+    assert "resuming after step" in text
     one, two = (json.loads((place / "result.json").read_text()) for place in (folder, other))
     assert (one["resumed_after_step"], two["resumed_after_step"] is None) == (None, False)
     assert one["select"] == "holdout"

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import levels
+from isotrain.objectives.cosreg import CosReg
 from isotrain.training.freezing import describe, highest_level_read, up_to_level
 from tests.processes import train_on_ranks
 
@@ -35,7 +36,7 @@ LAYERS = ("isotropy=batch_norm", "site=[layer_1,layer_2,tokens,pooled]")
 )
 def test_the_highest_read(reads, height):
     objectives = {
-        str(i): SimpleNamespace(weight=1.0, **({} if names is None else {"reads": names}))
+        str(i): CosReg(1.0) if names is None else CosReg(1.0, names)
         for i, names in enumerate(reads)
     }
     assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == height

@@ -11,9 +11,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from isotrain.config.compose import run_folder
 from isotrain.pages.rows import series
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_result, read_rows
-from isotrain.runs.keys import few, place_of
+from isotrain.runs.keys import few, parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
 from tests import wandb_record
@@ -49,7 +50,7 @@ def finished(composed, small, tmp_path_factory):
         patch.setenv("WANDB_MODE", "offline")
         patch.setattr("sys.argv", ["train.py", f"token={IN_ARGV}"])
         patch.setattr(FineTuning, "training_step", telling)
-        run(cfg, "arm")
+        run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     record = wandb_record.newest(folder)
     rows = read_rows(folder / "metrics.jsonl")
@@ -72,8 +73,8 @@ def test_every_row_is_in_wandb_once_with_its_step_and_few_isotropy_values(finish
         assert found.pop("trainer/global_step") == row["step"]
         own = {key: value for key, value in found.items() if not key.startswith("_")}
         assert own == pytest.approx(shown(finished, row), nan_ok=True)
-    measured = {key for row in finished.rows for key in row if place_of(key)}
-    charted = {key for row in sent for key in row if place_of(key)}
+    measured = {key for row in finished.rows for key in row if parse_key(key)}
+    charted = {key for row in sent for key in row if parse_key(key)}
     assert 0 < len(charted) < len(measured) / 2
 
 

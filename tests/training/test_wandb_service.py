@@ -10,11 +10,12 @@ import time
 
 import pytest
 import wandb
-from tests.training.loggers.test_wandb_media import write_run
 
+from isotrain.pages.wandb_media import media, summary
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
+from tests.pages.test_wandb_media import write_run
 from tests.wandb_service import Service
 
 KEY = "0123456789" * 4
@@ -154,7 +155,7 @@ def test_pictures_and_summary_are_on_disk_when_the_service_is_lost_before_them(
     log = RowLog(tmp_path / "metrics.jsonl", [logger := begin()])
     service.close()
     started = time.monotonic()
-    log.publish(folder)
+    log.each(lambda other: other.publish(summary(folder), media(folder)))
     logger.close(failed=False)
     assert time.monotonic() - started < 45, "W&B waits 20 s before it gives up a table"
     assert "WandbRun failed and is left out" in capsys.readouterr().out

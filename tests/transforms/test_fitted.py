@@ -34,7 +34,7 @@ class Shift(FittedTransform[ShiftStats]):
         self.are_last = are_last
         return rows_ND - stats.mean
 
-    def follow(self, rows_MD):
+    def follow(self, rows_MD, labels_M):
         self.followed.append(len(rows_MD))
 
 

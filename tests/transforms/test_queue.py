@@ -97,3 +97,30 @@ def test_batch_rows_is_the_largest_batch_whatever_comes_last():
 def test_a_capacity_below_two_is_refused():
     with pytest.raises(ValueError, match="capacity must be at least 2, got 1"):
         RowQueue(1, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_labels_leave_with_their_rows_and_keep_their_type(dtype):
+    queue, other = (RowQueue(5, 1, span=1, has_labels=True) for _ in range(2))
+    x = torch.arange(12.0)[:, None]
+    x[6] = float("nan")
+    for part in (slice(0, 3), slice(3, 7), slice(7, 12)):
+        queue.push(x[part], labels_N=x[part, 0].nan_to_num(9.0).to(dtype))
+        assert torch.equal(queue.rows()[:, 0], queue.labels().float())
+    assert sorted(queue.labels().tolist()) == [7, 8, 9, 10, 11]
+    other.load_state_dict(queue.state_dict())
+    assert other.labels().dtype == queue.labels().dtype == dtype
+    assert torch.equal(other.labels(), queue.labels())
+
+
+def test_a_row_without_a_finite_score_is_dropped():
+    queue = RowQueue(4, 1, span=1, has_labels=True)
+    queue.push(torch.ones(3, 1), labels_N=torch.tensor([0.5, float("nan"), 0.25]))
+    assert queue.labels().tolist() == [0.5, 0.25]
+
+
+def test_a_queue_without_labels_has_none():
+    queue = RowQueue(4, 1)
+    queue.push(torch.ones(3, 1), labels_N=torch.ones(3))
+    assert queue.labels() is None
+    assert "labels_M" not in queue.state_dict()

@@ -84,7 +84,7 @@ def trained(layer, site, rank):
     if layer.has_statistics:
         layer.fit()
     found["state"] = {name: x.clone() for name, x in layer.state_dict().items()}
-    if getattr(layer, "eval_stats", "") == "batch":
+    if layer.eval_stats == "batch":
         return found  # each process evaluates by the rows that it has
     model.eval()
     found["evaluation"] = model(dealt(whole_batch(9, 8), rank)).logits.detach()

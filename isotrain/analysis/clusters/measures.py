@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.jackknife import anisotropy
-from isotrain.geometry.clusters import centre_rows, choose_clusters
+from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
 from isotrain.geometry.linalg import leading_directions
-from isotrain.geometry.silhouette import silhouette_values
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra

@@ -1,0 +1,1 @@
+"""Ethayarajh 2019: self-similarity, anisotropy and explained variance. Start at `analysis.py`."""

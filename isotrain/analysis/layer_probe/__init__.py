@@ -1,0 +1,1 @@
+"""Linear probes on every frozen layer beside its isotropy. Start at `analysis.py`."""

@@ -1,0 +1,1 @@
+"""Rajaei and Sheikhi 2020: isotropy transforms of frozen vectors. Start at `analysis.py`."""

@@ -1,0 +1,1 @@
+"""Luo 2020: outlier dimensions, their origin, and clipping. Start at `analysis.py`."""

@@ -17,7 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from isotrain.console import duration
-from isotrain.runs.keys import place_of
+from isotrain.runs.keys import parse_key
 
 VALUES_S = 0.5  # seconds between two looks at the newest values, which wait for the device
 LAYERS, SCORES = "fitting the layers", "scores and isotropy"  # parts of an evaluation
@@ -224,7 +224,7 @@ def short(values: Mapping[str, float]) -> dict[str, float]:
     order = {key: (*stages, key.partition("/")[0]).index(key.partition("/")[0]) for key in values}
     found = {}
     for key in sorted(values, key=order.__getitem__):
-        place = place_of(key)
+        place = parse_key(key)
         found[place.metric if place else key.rpartition("/")[2]] = values[key]
     return found
 

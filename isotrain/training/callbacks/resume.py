@@ -17,7 +17,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
-from isotrain.runs.files import replacing
+from isotrain.runs.files import replacing, write_json
 from isotrain.training.callbacks.best_checkpoint import Selection
 
 KEY = "isotrain"  # of our part of a checkpoint
@@ -36,7 +36,7 @@ class Checkpoints(pl.Callback):
     A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
     the random states of every process and the length of `metrics.jsonl`; plain containers and
     tensors only (`weights_only=True` loads it). It is written beside the old one and then
-    replaces it.
+    replaces it; `resume.json` has its step.
 
     Args:
         path: the file.
@@ -196,6 +196,8 @@ class Checkpoints(pl.Callback):
         for logger in trainer.loggers:
             logger.save()
         trainer.save_checkpoint(self.path, weights_only=False)
+        if trainer.is_global_zero:  # for who looks at the run without torch
+            write_json(self.path.with_suffix(".json"), {"step": self._step})
         self._saved_step = self._step
 
 

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
+from isotrain.console import say
 from isotrain.runs.files import RowFile, read_rows
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
@@ -23,8 +24,7 @@ class RowLog(Logger):
 
     Another logger that says in `n_rows_held` how many rows it has from an earlier process has
     each row once after a resume, as those of W&B and TensorBoard do; any other may have the newest
-    one twice after a kill. One with a method `publish(folder)` is shown the folder of the finished
-    run before it is closed. A logger that fails is left out from then on, with a notice; it never
+    one twice after a kill. A logger that fails is left out from then on, with a notice; it never
     costs a run. A process other than the first writes nothing.
 
     Args:
@@ -76,7 +76,7 @@ class RowLog(Logger):
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
         """Passed on; for the file, the configuration stands in `config.yaml`."""
-        self._each(lambda other: other.log_hyperparams(params))
+        self.each(lambda other: other.log_hyperparams(params))
 
     def join(self, values: Mapping[str, float]) -> None:
         """Values that become part of the next row."""
@@ -93,33 +93,27 @@ class RowLog(Logger):
     @rank_zero_only
     def save(self) -> None:
         """Flush the others; the file is flushed at every row."""
-        self._each(lambda other: other.save())
-
-    @rank_zero_only
-    def publish(self, folder: Path) -> None:
-        """Show the folder of the finished run to the loggers that can show more than scalars."""
-        self._each(lambda other: getattr(other, "publish", lambda _folder: None)(folder))
+        self.each(lambda other: other.save())
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Close the others."""
-        self._each(lambda other: other.finalize(status))
+        self.each(lambda other: other.finalize(status))
 
     def _pass_on(self, number: int, metrics: Mapping[str, float], step: int | None) -> None:
         scalars = few(metrics, self.headline)
         held = dict(zip(self.others, self._held, strict=True))
-        self._each(
-            lambda other: other.log_metrics(scalars, step) if number >= held[other] else None
-        )
+        self.each(lambda other: other.log_metrics(scalars, step) if number >= held[other] else None)
 
-    def _each(self, action: Callable[[Logger], Any]) -> None:
+    def each(self, action: Callable[[Logger], Any]) -> None:
+        """Apply an action to every other logger; one that fails is left out from then on."""
         for other in list(self.others):
             try:
                 action(other)
             except Exception as error:  # whatever a third party's logger may raise
                 place = self.others.index(other)
                 del self.others[place], self._held[place]
-                print(left_out(type(other).__name__, error))
+                say(left_out(type(other).__name__, error))
 
 
 def left_out(name: str, error: Exception) -> str:
@@ -154,7 +148,7 @@ def open_loggers(
             try:
                 others.append(build_logger(save_dir=str(folder), name=name))
             except Exception as error:  # whatever a third party's logger may raise
-                print(left_out(f"logger.{key}", error))
+                say(left_out(f"logger.{key}", error))
     log = RowLog(folder / "metrics.jsonl", others, headline)
     trainer.loggers = [log]
     log.log_hyperparams(params)
@@ -172,7 +166,7 @@ def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
             try:
                 _close(logger, failed)
             except Exception as error:  # whatever a third party's logger may raise
-                print(left_out(type(logger).__name__, error))
+                say(left_out(type(logger).__name__, error))
 
 
 def _close(logger: Logger, failed: bool) -> None:

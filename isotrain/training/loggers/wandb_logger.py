@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import WandbLogger
 
 from isotrain.arguments import Bounds, checked
 from isotrain.config.environment import has_wandb_key
+from isotrain.console import say
 from isotrain.runs.secrets import redacted
 
 STEP = "trainer/global_step"  # the one x-axis of all curves
@@ -32,15 +33,20 @@ class WandbRun(WandbLogger):
         # Rows that the service has got to; `run.step` is 0 until the first one is logged.
         self.n_rows_held = 0 if run.offline else run.starting_step
 
-    def publish(self, folder: Path) -> None:
-        """Show the folder of a finished run: tables, pictures, spectra, and its summary."""
-        from isotrain.training.loggers.wandb_media import media, summary
+    def publish(
+        self, summary: Mapping[str, float], media: Iterable[tuple[int, Mapping[str, Any]]]
+    ) -> None:
+        """Log what a finished run shows beside its scalars.
 
+        Args:
+            summary: values of the run's summary.
+            media: (step, {key: W&B object}), logged in this order.
+        """
         if self.experiment.disabled:
             return
-        self.experiment.summary.update(summary(folder))
+        self.experiment.summary.update(summary)
         with staged_in(Path(self.experiment.dir).parent):
-            for step, objects in media(folder):
+            for step, objects in media:
                 if objects:
                     self.experiment.log({**objects, STEP: step})
 
@@ -55,10 +61,10 @@ class WandbRun(WandbLogger):
         try:
             run.finish(exit_code=int(failed))
         except TimeoutError:
-            print(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {told}")
+            say(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {told}")
         else:
             if run.offline and not run.disabled:
-                print(f"W&B: logged offline; send it with: {told}")
+                say(f"W&B: logged offline; send it with: {told}")
 
 
 @checked
@@ -129,7 +135,7 @@ def build_wandb_logger(
         run = wandb.init(mode=mode, **options)  # type: ignore[arg-type]
     except Exception as error:  # no network, no quota, a bad key, a time-out
         reason = redacted(str(error))
-        print(f"W&B: {reason}; this run is logged offline (wandb sync sends it later)")
+        say(f"W&B: {reason}; this run is logged offline (wandb sync sends it later)")
         wandb.teardown(exit_code=1)  # else the failed try holds the id
         run = wandb.init(mode="offline", **options)
     run.define_metric(STEP)  # Lightning does this only for runs that it opens itself

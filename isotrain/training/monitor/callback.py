@@ -14,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.geometry.cloud import shared
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, Place, few, metric_of, place_of
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, metric_of, parse_key
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.monitor.measurement import Measurement, site_measures
@@ -154,7 +154,7 @@ class IsotropyMonitor(pl.Callback):
 
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()
-        bare = [site for site, layer in layers if not getattr(layer, "changes_rows", True)]
+        bare = [site for site, layer in layers if not layer.changes_rows]
         return WatchedRows(self.max_rows, self.views, bare)
 
     @torch.no_grad()
@@ -169,8 +169,8 @@ class IsotropyMonitor(pl.Callback):
                 values |= self._values(cloud, DEV)
                 arrays |= self._arrays(cloud, rows.frequency_V, module)
             if before is not None and before.where == cloud.where:
-                layer = module.model.transforms[cloud.where]
-                queue_MD = layer.recent_rows().cpu() if hasattr(layer, "recent_rows") else None
+                queue_MD = module.model.transforms[cloud.where].recent_rows()
+                queue_MD = None if queue_MD is None else queue_MD.cpu()
                 labels_N = cloud.label_N if cloud.is_owned else None
                 found = site_measures(before.x_ND, cloud.x_ND, labels_N, queue_MD)
                 values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
@@ -202,7 +202,7 @@ class IsotropyMonitor(pl.Callback):
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
         found = self.measure(cloud, reference_ND if is_known else None)
-        return {Place(k, cloud.where, cloud.view, of).key: value for k, value in found.items()}
+        return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in found.items()}
 
     def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
         for logger in trainer.loggers:
@@ -216,7 +216,7 @@ class IsotropyMonitor(pl.Callback):
     def _show(self, module: pl.LightningModule) -> None:
         """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
-        places = {key: place_of(key) for key in self.newest}
+        places = {key: parse_key(key) for key in self.newest}
         for name in self.headline[:1]:
             of = [k for k, p in places.items() if p and p.view == view and p.metric == name]
             if of:

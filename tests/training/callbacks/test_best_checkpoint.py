@@ -12,6 +12,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
 from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
@@ -53,7 +54,7 @@ def scripted(monkeypatch):
 
 
 def finished(cfg):
-    run(cfg, "arm")
+    run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.compose import run_folder
+from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
 from isotrain.tasks.classification import PairClassification
@@ -73,7 +74,7 @@ def test_the_rule(scores, said):
 
 
 def result_of(cfg):
-    run(cfg, "arm")
+    run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     return json.loads((folder / "result.json").read_text()), read_rows(folder / "metrics.jsonl")
 

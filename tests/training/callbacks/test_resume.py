@@ -18,6 +18,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
+from isotrain.study.progress import checkpoint_step
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
 from isotrain.training.module import FineTuning
@@ -145,15 +146,15 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] == ("interrupted" if reaction is terminate else "failed")
     point = load_resume_point(folder / "resume.ckpt")
-    assert point["step"] == step
+    assert point["step"] == step == checkpoint_step(folder)
     assert point["evaluation_due"] == (method == "validation_step")
     capsys.readouterr()
     scores, rows, state = finished(cfg)
-    assert f"going on after step {step}" in capsys.readouterr().out
+    assert f"resuming after step {step}" in capsys.readouterr().out
     assert scores == reference[0]
     assert rows == reference[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
-    assert not (folder / "resume.ckpt").exists()
+    assert not list(folder.glob("resume.*"))
 
 
 def test_what_is_frozen_stays_frozen(composed, overrides, monkeypatch):
@@ -232,7 +233,9 @@ def test_lost_rows_are_told(composed, overrides, monkeypatch):
     cfg = composed(*overrides)
     folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"rows were deleted; .* delete .*resume\.ckpt to start"):
+    with pytest.raises(
+        ValueError, match=r"records were deleted; .* delete .*resume\.ckpt to start"
+    ):
         run(cfg, "arm")
     (folder / "resume.ckpt").unlink()
     assert "val/accuracy" in run(cfg, "arm")  # what it says works

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import wandb
-from tests.training.loggers.test_wandb_media import write_run
 
 from isotrain.config.environment import has_wandb_key
 from isotrain.runs.files import read_rows
@@ -154,7 +153,7 @@ def test_a_disabled_run_leaves_nothing(begin, monkeypatch, capsys, tmp_path):
     logger, folder = begin()
     logger.log_hyperparams({"seed": 3})
     logger.log_metrics({"a": 1.0}, 0)
-    logger.publish(write_run(tmp_path / "finished"))
+    logger.publish({"final/a": 1.0}, [(0, {"b": 2.0})])
     logger.close(failed=False)
     assert [path.name for path in folder.iterdir()] == ["wandb_id"]
     assert "offline" not in capsys.readouterr().out
@@ -187,7 +186,7 @@ class Broken(WandbRun):
         self._fail_at("log_metrics")
         super().log_metrics(metrics, step)
 
-    def publish(self, folder):
+    def publish(self, summary, media):
         self._fail_at("publish")
 
     def close(self, failed):
@@ -212,7 +211,7 @@ def test_a_logger_that_fails_costs_no_run_and_is_closed_all_the_same(
     (log,) = trainer.loggers
     for step in (0, 1):
         log.log_metrics({"a": 1.0}, step)
-    log.publish(folder)
+    log.each(lambda other: other.publish({}, []))
     close_loggers(trainer, failed=False)
     assert capsys.readouterr().out.count("Broken failed and is left out from here on") == 1
     assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [0, 1]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from isotrain.training.monitor.measurement import site_measures
+from isotrain.transforms.base import RowTransform
 from tests.dev_rows import monitor_of
 
 LAYER = (
@@ -213,29 +212,20 @@ def test_the_queue_of_a_layer_that_reads_labels_is_compared_without_them(built):
     experiment = built(*LAYER, "task=rte", "isotropy.protect=labels")
     found = logged(experiment)["pooled"]
     before = offline(experiment, "pooled")[0]
-    queue = experiment.module.model.transforms["pooled"].queue.rows()[:, :-1]
+    queue = experiment.module.model.transforms["pooled"].queue.rows()
     assert found["queue_spread"] == pytest.approx(rms(queue) / rms(before), rel=1e-4)
 
 
-class Halve(nn.Module):
+class Halve(RowTransform):
     """A layer without statistics, as a user may write one."""
-
-    has_statistics = False
-    counters: ClassVar = {}
 
     def forward(self, x_ND):
         return 0.5 * x_ND
 
-    def observe(self, x_ND):
-        """Nothing to remember."""
-
-    def fit(self, x_ND=None):
-        """Nothing to fit."""
-
 
 def test_a_layer_without_a_queue_has_no_gap(built):
     experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
-    experiment.module.model.transforms["pooled"] = Halve()
+    experiment.module.model.transforms["pooled"] = Halve(32)
     (found,) = logged(experiment).values()
     assert found == pytest.approx({"energy_kept": 0.25, "label_scatter_removed": 0.0}, abs=1e-6)
 
@@ -249,7 +239,7 @@ class Through(Halve):
         return x_ND.clone()
 
 
-@pytest.mark.parametrize("own", [{}, {"pooled": Through()}])
+@pytest.mark.parametrize("own", [{}, {"pooled": Through(32)}])
 def test_a_site_without_a_layer_has_nothing_to_tell(built, own):
     """Before and after it is one cloud."""
     experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")

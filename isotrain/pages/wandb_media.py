@@ -16,13 +16,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from isotrain.pages.cloud_figures import maps
+from isotrain.pages.curve_summary import curve_summary
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
-from isotrain.pages.rows import Rows, isotropy_places, layers_of, series
+from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
 from isotrain.runs.files import read_result, read_rows
-from isotrain.runs.keys import DEV, SIDES, VIEWS, Measured, Place, few, place_of, table
+from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
-from isotrain.training.loggers.curve_summary import curve_summary
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
 DPI = 160  # of pictures
@@ -67,11 +67,11 @@ def summary(folder: Path) -> dict[str, float]:
 
     `final` is of the weights that were kept. Of the score, which has a better end, also
     `best/<key>` and `best_step/<key>`, step 0 aside. See
-    `isotrain.training.loggers.curve_summary`.
+    `isotrain.pages.curve_summary`.
     """
     rows, result = read_rows(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
-    charted = [key for key in few(keys, result["headline"]) if place_of(key)]
+    charted = [key for key in few(keys, result["headline"]) if parse_key(key)]
     found: dict[str, float] = {}
     scores = result.get("scores", {})
     for key in [result["monitor"], *sorted(charted)]:
@@ -87,8 +87,8 @@ def summary(folder: Path) -> dict[str, float]:
 
 
 def _views(rows: Rows, metric: str) -> list[str]:
-    places = isotropy_places(rows, metric)
-    return [view for view in VIEWS if layers_of(places, view)]
+    by_key = isotropy_series(rows, metric)
+    return [view for view in VIEWS if layers_of(by_key, view)]
 
 
 def _spectra(arrays: Arrays) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _maps(snapshots: dict[int, Arrays]) -> dict[str, Any]:
 def _charted(arrays: Arrays, kind: str) -> list[str]:
     """The clouds of a snapshot whose scalars are sent too."""
     clouds = [name.removeprefix(f"{kind}/") for name in arrays if name.startswith(f"{kind}/")]
-    keys = {Place(kind, *cloud.split("/")).key: math.nan for cloud in clouds}
+    keys = {CurveKey(kind, *cloud.split("/")).text: math.nan for cloud in clouds}
     return [key.removeprefix(f"{DEV}/{kind}/") for key in few(keys, [kind])]
 
 
@@ -133,9 +133,9 @@ def _files(folder: Path) -> dict[str, Any]:
 
 
 def _lines(rows: Rows, metric: str, view: str) -> Any:
-    places = isotropy_places(rows, metric)
-    names = layers_of(places, view)
-    points = [places[Place(metric, name, view)] for name in names]
+    by_key = isotropy_series(rows, metric)
+    names = layers_of(by_key, view)
+    points = [by_key[CurveKey(metric, name, view)] for name in names]
     return wandb.plot.line_series(
         [[step for step, _ in line] for line in points],
         [[_or_none(value) for _, value in line] for line in points],

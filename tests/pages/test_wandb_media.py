@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from isotrain.pages import wandb_media
+from isotrain.pages.wandb_media import media, summary
 from isotrain.runs.files import RowFile, read_rows, write_json
 from isotrain.runs.keys import few, table
 from isotrain.runs.snapshots import write_snapshot
-from isotrain.training.loggers import wandb_media
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
-from isotrain.training.loggers.wandb_media import media, summary
 from tests import wandb_record
 
 STEPS, LAYERS, VIEWS = (0, 4, 12), (0, 1, 2), ("cls", "tokens")
@@ -69,7 +69,7 @@ def sent(tmp_path_factory):
         logger = build_wandb_logger("project", None, save_dir=folder, name="run")
         for row in read_rows(folder / "metrics.jsonl"):
             logger.log_metrics(few({"val/accuracy": row["val/accuracy"]}, ()), int(row["step"]))
-        logger.publish(folder)
+        logger.publish(summary(folder), media(folder))
         logger.close(failed=False)
     record = wandb_record.newest(folder)
     return SimpleNamespace(folder=folder, record=record, files=record.parent / "files")

@@ -1,0 +1,51 @@
+"""What a command shows of a run that ended: its page, its media in W&B, its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isotrain.console import say, working
+from isotrain.pages.summary import print_summary
+from isotrain.runs.folder import RunFolder
+from isotrain.runs.secrets import redacted
+
+if TYPE_CHECKING:  # a page needs no torch
+    from isotrain.training.loggers.jsonl import RowLog
+
+
+def show_run(folder: RunFolder, loggers: Sequence[RowLog] = ()) -> None:
+    """Draw the page, send W&B its media and print the summary; `show` of `isotrain.run.run`.
+
+    A run that failed has its page alone, one that was finished before its summary alone.
+    """
+    is_finished = folder.record["status"] == "finished"
+    if folder.record["config"]["report"] and not folder.note:
+        _draw(folder.path)
+    if is_finished and loggers:
+        with working("sending tables and pictures"):
+            for log in loggers:
+                log.each(partial(_send_media, folder.path))
+    if is_finished:
+        print_summary(folder.record, folder.rows(), folder.path, folder.note)
+
+
+def _draw(folder: Path) -> None:
+    """Write `report.html`; an error in a plotting library is reported and costs no run."""
+    try:
+        with working("drawing report.html"):
+            from isotrain.pages.report import write_report  # matplotlib takes its time
+
+            write_report(folder)
+    except Exception as error:  # whatever a plotting library may raise
+        reason = redacted(f"{type(error).__name__}: {error}")
+        say(f"{folder / 'report.html'} could not be drawn ({reason}); the run is complete")
+
+
+def _send_media(folder: Path, logger: Any) -> None:
+    if hasattr(logger, "publish"):
+        from isotrain.pages.wandb_media import media, summary  # imports wandb and matplotlib
+
+        logger.publish(summary(folder), media(folder))

@@ -1,0 +1,225 @@
+"""The folder of one run: what an earlier attempt left in it, and the record of this one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.compose import plain, run_folder
+from isotrain.runs.files import read_result, read_rows, write_json
+from isotrain.runs.keys import headline_of, metric_of, parse_key
+from isotrain.runs.record import CannotRunError, code_changes, environment, owned
+from isotrain.runs.secrets import redacted
+
+OF_A_TRY = (
+    *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),
+    *("resume.json", "fault.json", "wandb_id", "report.html"),
+)
+FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
+
+EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
+
+
+class RunFolder:
+    """`<output_dir>/<task>/<arm>-<content hash>`: named here, created by `begin`.
+
+    Args:
+        cfg: of the run; `threads` is a number.
+        arm: first part of the name.
+        revision: of the data set, as its source has it now.
+        overrides: of `isotrain train` that gave `cfg`, for the record.
+        search: name of the search that the run is a trial of, for the record; else empty.
+        is_first: whether this process is rank 0; any other writes nothing.
+    """
+
+    def __init__(
+        self,
+        cfg: DictConfig,
+        arm: str,
+        revision: str,
+        overrides: Sequence[str] = (),
+        search: str = "",
+        is_first: bool = True,
+    ) -> None:
+        self.cfg, self.arm, self.revision, self.overrides = cfg, arm, revision, list(overrides)
+        self.search, self.is_first = search, is_first
+        self.path, self.now = run_folder(cfg, arm), environment(cfg.threads)
+        self.record: dict[str, Any] = {}  # of this attempt, as `result.json` has it
+        self.note = ""  # of a run that was finished before: what a reader should know
+
+    def owned(self) -> AbstractContextManager[None]:
+        """Own the folder; a second process with the same run is rejected.
+
+        Raises:
+            CannotRunError: another process is at this run.
+        """
+        return owned(self.path) if self.is_first else nullcontext()
+
+    def is_finished(self) -> bool:
+        """Whether the run finished before and shall not run again; `record` and `note` are its.
+
+        Raises:
+            CannotRunError: the data have changed since.
+        """
+        result = read_result(self.path)
+        if result.get("status") != "finished" or self.cfg.rerun:
+            return False
+        if result["data"] != self.revision:
+            raise CannotRunError(
+                f"{self.path} was finished on {result['data']}, which is {self.revision} now; "
+                "rerun=true trains on that and replaces the result"
+            )
+        if self.cfg.monitor.headline is not None:
+            result["headline"] = self._headline(result["scores"])
+        self.record, self.note = result, self._note(result)
+        return True
+
+    def _headline(self, scores: dict[str, float]) -> list[str]:
+        """The headline that is asked for now, of what the stored run measured."""
+        curves = (curve for key in scores if (curve := parse_key(key)))
+        values = dict.fromkeys(curve.metric for curve in curves)
+        names = {
+            metric: [v for v in values if metric_of(v, self.cfg.metric) == metric]
+            for metric in self.cfg.metric
+        }
+        return headline_of(names, self.cfg.monitor.headline)
+
+    def _note(self, result: dict[str, Any]) -> str:
+        """What of this command a stored result does not have."""
+        note = "finished before; rerun=true trains again" + code_changes(result, self.now)
+        if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
+            note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
+        if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
+            note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
+        if self.cfg.logger:
+            note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
+        return note
+
+    def may_resume(self) -> bool:
+        """Whether an earlier attempt stopped before its end, on the data of now.
+
+        Raises:
+            CannotRunError: it has a checkpoint, and the data have changed since.
+        """
+        earlier = read_result(self.path)
+        if earlier.get("status") == "finished" or not (self.path / "resume.ckpt").is_file():
+            return False
+        if earlier.get("data") == self.revision:
+            return True
+        if self.cfg.rerun:
+            return False
+        raise CannotRunError(
+            f"{self.path} was begun on {earlier.get('data')}, which is {self.revision} now; "
+            "put the data back, or start anew with rerun=true"
+        )
+
+    def check_records(self, n_bytes: int) -> None:
+        """Reject a `metrics.jsonl` that lost records which the checkpoint knows of.
+
+        Raises:
+            CannotRunError: it has fewer than `n_bytes`.
+        """
+        file = self.path / "metrics.jsonl"
+        found = file.stat().st_size if file.is_file() else 0
+        if found < n_bytes:
+            raise CannotRunError(
+                f"{file} has {found} bytes and the checkpoint beside it knows of {n_bytes}: "
+                f"records were deleted; put them back, or delete {self.path / 'resume.ckpt'} to "
+                "start anew"
+            )
+
+    def begin(self, facts: dict[str, Any], resumed_after: int | None) -> str:
+        """Write the record as `running`, into a folder cleared of an earlier attempt.
+
+        Args:
+            facts: what the parts of the run say of themselves.
+            resumed_after: the step that it resumes after; None = from the start.
+
+        Returns:
+            A note where other code made the steps so far; else empty.
+        """
+        earlier = {} if resumed_after is None else read_result(self.path)
+        self.record = {
+            "status": "running",
+            "arm": self.arm,
+            "seed": self.cfg.seed,
+            "overrides": redacted(self.overrides),
+            "search": self.search,
+            "config": redacted(plain(self.cfg)),
+            "data": self.revision,
+            "environment": self.now,
+            "earlier_environments": _environments(earlier, self.now),
+            "resumed_after_step": resumed_after,
+            **facts,
+        }
+        if self.is_first:
+            for name in OF_A_TRY if resumed_after is None else ("fault.json",):
+                (self.path / name).unlink(missing_ok=True)
+            for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
+                shutil.rmtree(self.path / name, ignore_errors=True)
+            OmegaConf.save(OmegaConf.create(self.record["config"]), self.path / "config.yaml")
+            self._write()
+        return code_changes(earlier, self.now) if earlier else ""
+
+    def finished(self, facts: dict[str, Any]) -> None:
+        """Write the record as `finished`; the run cannot be resumed any more.
+
+        Args:
+            facts: its steps, scores, timings, which weights the scores are of, and the like.
+        """
+        self.record |= facts
+        self.record["status"] = "finished"
+        self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
+        if self.is_first:
+            self._write()
+            for name in (
+                "resume.ckpt",
+                "resume.json",
+                "best.ckpt",
+            ):  # last.ckpt has the selected weights
+                (self.path / name).unlink(missing_ok=True)
+
+    def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:
+        """Write the record as `failed`, or as `interrupted` by a signal.
+
+        Args:
+            error: that ended the run.
+            report: about it, for `fault.json`.
+        """
+        stopped = isinstance(error, SystemExit | KeyboardInterrupt)
+        self.record |= {
+            "status": "interrupted" if stopped else "failed",
+            "error": redacted(f"{type(error).__name__}: {error}"),
+        }
+        if not self.is_first:
+            return
+        with suppress(OSError):  # a full disk has its own message
+            self._write()
+            if report is not None:
+                write_json(self.path / "fault.json", report)
+
+    def rows(self) -> list[dict[str, float]]:
+        """The records logged so far."""
+        return read_rows(self.path / "metrics.jsonl")
+
+    def scores(self) -> dict[str, float]:
+        """The last logged value of every evaluation key."""
+        values: dict[str, float] = {}
+        for row in self.rows():
+            values |= {k: v for k, v in row.items() if k.startswith(EVALUATIONS)}
+        return values
+
+    def _write(self) -> None:
+        write_json(self.path / "result.json", self.record)
+
+
+def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of the attempts that a run resumes, each where it differs from the one after it."""
+    known = list(earlier.get("earlier_environments", []))
+    last = earlier.get("environment")
+    return known if last in (None, now) else [*known, last]

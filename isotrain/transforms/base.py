@@ -1,0 +1,63 @@
+"""The contract of isotropy layers, with defaults. N embeddings, D width, M recent embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from isotrain.contracts import refuse_misspelt
+
+TrainStats = Literal["batch", "queue", "start"]
+EvalStats = Literal["frozen", "refit", "batch"]
+
+
+class RowTransform(nn.Module):
+    """An isotropy layer `[N, D] -> [N, D]`; a subclass gives at least `forward`.
+
+    `forward(x_ND)` changes no state but `counters`. With `reads_labels` it gets the labels `[N]`
+    of training examples as second argument, as `observe` and `fit` do. A misspelt member of a
+    subclass is a TypeError.
+
+    Args:
+        width: D.
+
+    >>> import torch
+    >>> class Halve(RowTransform):
+    ...     def forward(self, x_ND: Tensor) -> Tensor:
+    ...         return x_ND / 2
+    >>> Halve(width=1)(torch.ones(1, 1)).tolist()
+    [[0.5]]
+    """
+
+    has_statistics: bool = False  # whether `fit` has anything to freeze
+    reads_labels: bool = False  # whether statistics depend on labels
+    changes_rows: bool = True  # False: the output is the input, and is measured once
+    stats: TrainStats = "batch"  # what training statistics are of; start = of the first `fit`
+    eval_stats: EvalStats = "frozen"  # refit = `fit` gets embeddings of all training examples
+    counters: dict[str, Tensor]  # what the last `forward` did, for the log; never read back
+    forward: Callable[..., Tensor]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_misspelt(cls, RowTransform)
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.counters = {}
+
+    def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
+        """Remember recent embeddings; called once per optimizer step. By default, nothing."""
+
+    def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
+        """Freeze the statistics that evaluation applies. By default, nothing."""
+
+    def needs_fit(self) -> bool:
+        """Whether `fit` would change anything before an evaluation."""
+        return self.has_statistics
+
+    def recent_rows(self) -> Tensor | None:
+        """The embeddings that statistics are taken from, `[≤ M, D]`; None without memory."""
+        return None
