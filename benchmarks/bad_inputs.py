@@ -248,7 +248,7 @@ CASES: tuple[Case, ...] = (
             *("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),
             "cache_dir=null",  # told when the steps are counted, of rows that are tokenised then
         ),
-        ("training.reinit_blocks=2", "freezing, within", "block 1 untrained"),
+        ("training.reinit_blocks=2", "optimizer steps freezing leaves", "block 1 untrained"),
         late=True,
     ),
     Case(

@@ -19,7 +19,7 @@ from statistics import median
 import pytorch_lightning as pl
 import torch
 
-from isotrain.build import build
+from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
 from isotrain.encoders.freezing import set_trainable
 from isotrain.run import quiet
@@ -31,12 +31,11 @@ ARMS = {"none": ["freezing=none"], "embeddings": ["freezing=embeddings"]} | {
 }
 
 
-def built(overrides: list[str], source: str) -> tuple[FineTuning, list[Batch]]:
+def built(overrides: list[str], source: str) -> Experiment:
     base = ["task=rte", "encoder=minilm", f"source={source}", "metric=[]"]
     pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        experiment = build(compose_run(base + overrides), Path(folder), None)
-    return experiment.module, list(experiment.data.train_dataloader())
+        return build(compose_run(base + overrides), Path(folder), None)
 
 
 def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
@@ -75,11 +74,11 @@ def main() -> None:
     arguments = parser.parse_args()
     quiet()
     # One model for all arms: only what trains differs, and an optimizer for each.
-    module, batches = built(ARMS["none"], arguments.source)
-    batches = batches[: arguments.batches]
+    experiment = built(ARMS["none"], arguments.source)
+    module, batches = experiment.module, [*experiment.data.first_batches(arguments.batches)]
     plans, optimizers, n_bytes = {}, {}, {}
     for arm, overrides in ARMS.items():
-        plans[arm] = built(overrides, arguments.source)[0].plan[0]
+        plans[arm] = built(overrides, arguments.source).plan[0]
         set_trainable(module.model.encoder, plans[arm])
         optimizers[arm] = module.new_optimizer()
         n_bytes[arm] = saved_bytes(module, batches[0])

@@ -56,7 +56,8 @@ def step(
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    model.observe({s: (rows.before.detach(), rows.labels) for s, rows in output.site_rows.items()})
+    model.remember(output)
+    model.observe()
     return time.perf_counter() - started
 
 

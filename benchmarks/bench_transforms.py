@@ -144,10 +144,11 @@ def part_c(rounds: int, batches: int = 32) -> None:
     models = {name: IsotropicModel(*parts, {"pooled": layer}) for name, layer in layers.items()}
     for batch in found[:batches]:
         with torch.no_grad():
-            rows = shared(batch).site_rows["pooled"]
+            output = shared(batch)
         for model in models.values():
-            model.observe({"pooled": (rows.before, rows.labels)})
-    layers["frozen_zca"].fit(rows.before)  # it trains behind one map
+            model.remember(output)
+            model.observe()
+    layers["frozen_zca"].fit(output.site_rows["pooled"].before)  # it trains behind one map
 
     turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
     steps = {

@@ -1,10 +1,10 @@
-"""The composition root: a configuration becomes the parts of a run. Only here, `instantiate`."""
+"""From a configuration to the parts of a run; the only module that instantiates them."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.compose import content_hash
-from isotrain.config.schema import LIMITS, n_processes, training_steps
+from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
@@ -28,35 +28,23 @@ from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
-from isotrain.training.callbacks.predictions import KeptPredictions, Variety
+from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.callbacks.same_config import SameConfig, process_rank
-from isotrain.training.checks import (
-    check_effects,
-    check_fresh_blocks,
-    check_gradients,
-    check_labels,
-    check_memories,
-    check_sizes,
-    check_views,
-    trained_heights,
-    try_metrics,
-    try_optimizer,
-    warn_of_head,
-)
-from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import ExtraLosses, check_reads
+from isotrain.training.checks import check_experiment
+from isotrain.training.data import TaskData, process_rank
+from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing import (
-    check_plan,
-    ever,
+    Freezing,
+    ever_trained,
     freeze_above,
-    highest_read,
-    reached,
-    within_reach,
+    highest_level_read,
+    up_to_level,
+    within_steps,
 )
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Encoder, Pooling, RowMetric, Source, Task
@@ -69,6 +57,7 @@ class Experiment:
     module: FineTuning
     data: TaskData
     trainer: pl.Trainer
+    plan: Plan  # the freezing schedule
     n_parameters: dict[str, int]
     source_id: str  # of the encoder's weights
     loggers: dict[str, Callable[..., Logger]]  # (save_dir, name) -> logger: each opens a run
@@ -77,80 +66,120 @@ class Experiment:
     selection: Selection
 
 
-def data_revision(cfg: DictConfig) -> str:
-    """What the source holds of the task's data sets now; reads no row."""
-    task: Task = made(cfg.task)
-    source: Source = made(cfg.source)
-    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
-
-
-def isotropic_model(
-    cfg: DictConfig, task: Task, pooling: Pooling, encoder: Encoder
-) -> IsotropicModel:
-    """The model of a run around its encoder: a layer of its own at each site, and a fresh head."""
-    transforms: dict[str, RowTransform] = {
-        site: made(cfg.isotropy, width=encoder.width) for site in cfg.site
-    }
-    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    head = task.build_head(encoder.width, n_vectors)
-    return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
-
-
 def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     """The parts of one run, wired; reads data and weights, trains nothing.
 
     `start` is the checkpoint that `init_from` names, as `start_file` found it; None without one.
+    Each component initialises from its own RNG stream, so adding one leaves all other weights and
+    dropout masks bit-identical; encoder and head draw from the global one, in this order.
 
     Raises:
-        ValueError: parts that do not fit together; the keys to change are named.
+        ValueError: parts that cannot be made or do not fit together; the keys to change are named.
     """
     task: Task = made(cfg.task)
-    pooling: Pooling = made(cfg.pooling)
     changes = _changes(cfg, task)
-    encoder = _encoder(cfg, pooling, start)
-    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    model = isotropic_model(cfg, task, pooling, encoder)
-    # Draws of their own: with any of these parts, the others and the first dropout are as without.
-    objectives: dict[str, Objective] = {}
-    for name, node in cfg.objective.items():
-        with own_draws(cfg.seed, f"objective.{name}"):
-            objectives[name] = _objective(node, encoder)
-    check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
-    with own_draws(cfg.seed, "reinit_blocks"):
-        reinit_blocks(encoder, cfg.training.reinit_blocks)
-    with own_draws(cfg.seed, "peft"):
-        adapters: frozenset[str] | None = made(cfg.peft, encoder=encoder)
-    check_views(objectives, encoder)
-    height = highest_read(task, objectives, encoder.n_blocks)
-    set_trainable(encoder, frozenset())
-    freeze_above(model, height)
-    plan_of = partial(_plan, cfg, encoder, adapters, height)
-    plan = plan_of(steps_per_epoch=1)  # true steps come with the data
-    if not (all(plan.values()) or count_parameters(model)["trainable"]):
-        raise ValueError(
-            f"nothing would train: the head of task={task.name} form={task.form} has no "
-            "parameters and freezing leaves none of the encoder's that a loss depends on; use "
-            "another freezing, or objectives that read a higher block"
-        )
-    options, of_plan = cfg.training, "freezing" if adapters is None else "peft"
-    if height < encoder.n_blocks:
-        of_plan += f", with objectives that read nothing above layer_{height},"
-    check_fresh_blocks(plan, encoder, options.reinit_blocks, of_plan)
-    check_effects(plan, encoder, height, options.layer_decay, options.frozen_dropout)
+    encoder, adapters = _encoder(cfg, start)
+    data = _data(cfg, task, changes, encoder)
+    n_devices = n_processes(cfg.trainer)
+    steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(n_devices))
+
+    model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
+    objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
+    level = highest_level_read(task, objectives, encoder.n_blocks)
+    plan: Plan = (
+        {0: adapters}
+        if adapters is not None
+        else made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
+    )
+    plan = within_steps(up_to_level(plan, encoder, level), n_steps)
+    set_trainable(encoder, ever_trained(plan))
+    freeze_above(model, level)
     module = FineTuning(
         model,
         task,
         ExtraLosses(objectives),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
-        warmup_fraction=options.warmup_fraction,
-        head_lr_factor=options.head_lr_factor,
-        layer_decay=options.layer_decay,
-        frozen_dropout=options.frozen_dropout,
-        prefill_batches=options.prefill_batches,
-        refit_rows=options.refit_rows,
+        warmup_fraction=cfg.training.warmup_fraction,
+        head_lr_factor=cfg.training.head_lr_factor,
+        layer_decay=cfg.training.layer_decay,
+        prefill_batches=cfg.training.prefill_batches,
+        refit_rows=cfg.training.refit_rows,
+        output_every_steps=cfg.monitor.every_steps,
     )
-    warn_of_head(module)
+
+    metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
+    names = value_names(metrics, cfg.monitor.max_rows, encoder.width)
+    headline = headline_of(names, cfg.monitor.headline)
+    select, patience = cfg.training.select.value, cfg.training.patience
+    selection = Selection(select, task.monitor, task.mode, patience, folder)
+    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
+    callbacks = [  # in the order in which their hooks are called
+        checkpoints,
+        Freezing(plan, cfg.training.frozen_dropout),
+        selection,
+        CollapseMonitor(folder),
+        *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
+    ]
+    trainer = _trainer(cfg, folder, callbacks, n_steps)
+
+    trained_by = "freezing" if adapters is None else "peft"
+    check_experiment(cfg, module, data, plan, trained_by, n_steps, n_devices)
+    return Experiment(
+        module,
+        data,
+        trainer,
+        plan,
+        count_parameters(module),
+        encoder.source_id,
+        {str(name): instantiate(node) for name, node in cfg.logger.items()},
+        headline,
+        checkpoints,
+        selection,
+    )
+
+
+def isotropic_model(
+    cfg: DictConfig, task: Task, pooling: Pooling, encoder: Encoder
+) -> IsotropicModel:
+    """The model of a run around its encoder: an isotropy layer at each site, and a new head."""
+    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
+    transforms: dict[str, RowTransform] = {
+        site: made(cfg.isotropy, width=encoder.width) for site in cfg.site
+    }
+    head = task.build_head(encoder.width, n_vectors)
+    return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
+
+
+def data_revision(cfg: DictConfig) -> str:
+    """What the source holds of the task's data sets now; reads no example."""
+    task: Task = made(cfg.task)
+    source: Source = made(cfg.source)
+    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
+
+
+def _changes(cfg: DictConfig, task: Task) -> Changes:
+    """What is changed about the examples; some are held out only for a selection that asks."""
+    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
+    check_changes(changes, task)
+    return changes if cfg.training.select.value == "holdout" else replace(changes, holdout=0.0)
+
+
+def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:
+    """The encoder with the weights that the run starts from, and the names of its adapters."""
+    encoder: Encoder = made(cfg.encoder)
+    if not encoder.n_blocks:
+        raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
+    if start is not None:
+        load_start(encoder, start)
+    with own_draws(cfg.seed, "reinit_blocks"):
+        reinit_blocks(encoder, cfg.training.reinit_blocks)
+    with own_draws(cfg.seed, "peft"):
+        return encoder, made(cfg.peft, encoder=encoder)
+
+
+def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> TaskData:
+    """The examples of the task, read and tokenised."""
     data = TaskData(
         task,
         made(cfg.source),
@@ -161,107 +190,19 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
+        content_hash(cfg),
     )
-    metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
-    names = try_metrics(metrics, cfg.monitor.max_rows, encoder.width)
-    headline = headline_of(names, cfg.monitor.headline)
-    selection = Selection(options.select.value, task.monitor, task.mode, options.patience, folder)
-    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
-    monitor = [_monitor(cfg, folder, metrics, headline)] if metrics else []
-    kept = KeptPredictions(folder)
-    trainer = _trainer(cfg, folder, [checkpoints, selection, Variety(), kept, *monitor])
-    try_optimizer(module)
-    data.setup()  # last: it fills the token cache
-    check_sizes(cfg, data, trainer.world_size, encoder.max_positions)
-    check_labels(objectives, data)
-    check_memories(objectives, data, n_vectors)
-    limits = {key: getattr(trainer, key) for key in LIMITS}
-    steps_per_epoch, n_steps = training_steps(limits, data.n_batches(trainer.world_size))
-    if 0 < n_steps < trainer.log_every_n_steps:  # type: ignore[attr-defined]
-        trainer.log_every_n_steps = int(n_steps)  # type: ignore[attr-defined]
-    module.plan = reached(plan_of(steps_per_epoch=steps_per_epoch), n_steps)
-    if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
-        within = f"freezing, within {n_steps} optimizer steps,"
-        check_fresh_blocks(module.plan, encoder, options.reinit_blocks, within)
-    phases = trained_heights(module.plan, encoder, model.transforms)
-    check_gradients(objectives, phases, encoder.n_blocks, task)
-    set_trainable(encoder, ever(module.plan))
-    return Experiment(
-        module,
-        data,
-        trainer,
-        count_parameters(module),
-        encoder.source_id,
-        {str(name): instantiate(node) for name, node in cfg.logger.items()},
-        headline,
-        checkpoints,
-        selection,
-    )
+    data.setup()
+    return data
 
 
-def _changes(cfg: DictConfig, task: Task) -> Changes:
-    """What is changed about the rows; rows are held out only for a selection that asks for it."""
-    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
-    if cfg.training.select.value != "holdout":
-        changes = replace(changes, holdout=0.0)
-    check_changes(changes, task)
-    return changes
-
-
-def _encoder(cfg: DictConfig, pooling: Pooling, start: Path | None) -> Encoder:
-    """The encoder with the weights that the run starts from, of the kind that the pooling reads."""
-    encoder: Encoder = made(cfg.encoder)
-    if not encoder.n_blocks:
-        raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
-    if start is not None:
-        load_start(encoder, start)
-    if encoder.is_causal and pooling.reads == "first":
-        raise ValueError(
-            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
-            "the sentence; use pooling=last or pooling=mean"
-        )
-    return encoder
-
-
-def _plan(
-    cfg: DictConfig,
-    encoder: Encoder,
-    adapters: frozenset[str] | None,
-    height: int,
-    steps_per_epoch: int,
-) -> Plan:
-    """What trains at which step: adapters, or what freezing leaves; at or below `height`."""
-    plan: Plan = (
-        made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
-        if adapters is None
-        else {0: adapters}
-    )
-    check_plan(plan, encoder)
-    return within_reach(plan, encoder, height)
-
-
-def _trainer(cfg: DictConfig, folder: Path, parts: Sequence[Callback]) -> pl.Trainer:
-    """The trainer and its callbacks; a progress bar where somebody watches."""
-    callbacks = [SameConfig(content_hash(cfg)), *parts]
-    # the layers' buffers are left to the layers
-    of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
-    watched = sys.stdout.isatty() and process_rank() == 0
-    if watched:
-        callbacks.append(Progress(refresh_rate=1))
-    trainer: pl.Trainer = made(
-        cfg.trainer,
-        plugins=[AtomicFiles()],
-        default_root_dir=str(folder),
-        strategy="auto" if n_processes(cfg.trainer) == 1 else of_several,
-        logger=False,
-        callbacks=callbacks,
-        enable_progress_bar=watched,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-    )
-    return trainer
+def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
+    """An objective, with the width and the number of blocks where it takes them."""
+    node = cfg.objective[name]
+    takes = inspect.signature(get_object(node["_target_"])).parameters
+    known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
+    with own_draws(cfg.seed, f"objective.{name}"):
+        return made(node, **{key: known[key] for key in known if key in takes})  # type: ignore[no-any-return]
 
 
 def _metric(node: DictConfig) -> RowMetric:
@@ -271,7 +212,7 @@ def _metric(node: DictConfig) -> RowMetric:
 
 
 def _monitor(
-    cfg: DictConfig, folder: Path, metrics: dict[str, RowMetric], headline: list[str]
+    cfg: DictConfig, folder: Path, metrics: Mapping[str, RowMetric], headline: Sequence[str]
 ) -> IsotropyMonitor:
     options = cfg.monitor
     return IsotropyMonitor(
@@ -279,10 +220,34 @@ def _monitor(
         options.max_rows,
         headline,
         [view.value for view in options.views],
-        options.every_steps,
         options.map_rows,
         folder,
     )
+
+
+def _trainer(
+    cfg: DictConfig, folder: Path, callbacks: Sequence[Callback], n_steps: float
+) -> pl.Trainer:
+    """The trainer and its callbacks; a progress bar where somebody watches."""
+    # the layers' buffers are left to the layers
+    of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
+    watched = sys.stdout.isatty() and process_rank() == 0
+    every = cfg.trainer.get("log_every_n_steps") or 50  # as Lightning has it
+    trainer: pl.Trainer = made(
+        cfg.trainer,
+        log_every_n_steps=int(min(every, n_steps)) or every,  # a short run logs its last step
+        plugins=[AtomicFiles()],
+        default_root_dir=str(folder),
+        strategy="auto" if n_processes(cfg.trainer) == 1 else of_several,
+        logger=False,
+        callbacks=[*callbacks, *([Progress(refresh_rate=1)] if watched else [])],
+        enable_progress_bar=watched,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+    )
+    return trainer
 
 
 def made(node: DictConfig, **arguments: Any) -> Any:
@@ -295,10 +260,3 @@ def made(node: DictConfig, **arguments: Any) -> Any:
         raise ValueError(
             f"{path} cannot be made: {error}; give the keys that {target} takes"
         ) from error
-
-
-def _objective(node: DictConfig, encoder: Encoder) -> Objective:
-    """An objective, told the width and the number of blocks where it takes them."""
-    takes = inspect.signature(get_object(node["_target_"])).parameters
-    known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
-    return made(node, **{name: known[name] for name in known if name in takes})  # type: ignore[no-any-return]

@@ -26,7 +26,7 @@ from isotrain.training.callbacks.best_checkpoint import lost_selection
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.predictions import degenerate
 from isotrain.training.callbacks.resume import load_resume_point
-from isotrain.training.callbacks.same_config import process_rank
+from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 
@@ -185,7 +185,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
     module = experiment.module
     return {
         "n_parameters": experiment.n_parameters,
-        "phases": describe(module.plan, module, module.model.encoder, module.new_optimizer()),
+        "phases": describe(experiment.plan, module, module.model.encoder, module.new_optimizer()),
         "n_rows": experiment.data.n_rows,
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
@@ -215,8 +215,6 @@ def _work(
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
-    else:
-        data.start = (point["epoch"], point["batches"])
     stop.if_asked()
     times.append(time.perf_counter())
     checkpoint = folder.path / "resume.ckpt" if point else None

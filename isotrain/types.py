@@ -66,7 +66,7 @@ class SiteRows(NamedTuple):
     after: Tensor  # [N, D]
     ids: Tensor  # [N] unique id of each row
     labels: Tensor  # [N] label of the example that the row comes from
-    places: Tensor | None = None  # [N] order over processes, if several
+    whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,18 @@ class ModelOutput:
     pooled: Tensor  # [B, P, D] after the isotropy layer
     logits: Tensor  # [B, C]
     site_rows: dict[str, SiteRows] = field(default_factory=dict)
+
+    def detach(self) -> ModelOutput:
+        """The same without its graph."""
+        return ModelOutput(
+            tuple(hidden.detach() for hidden in self.hidden_states),
+            self.pooled.detach(),
+            self.logits.detach(),
+            {
+                site: SiteRows(rows.before.detach(), rows.after.detach(), rows.ids, rows.labels)
+                for site, rows in self.site_rows.items()
+            },
+        )
 
 
 Edit = Callable[[Tensor], Tensor]

@@ -102,7 +102,7 @@ def test_no_metric_means_no_monitor(built):
 
 
 def test_spans_need_a_task_with_spans(built):
-    with pytest.raises(ValueError, match="pooling=spans needs target words, and task rte has none"):
+    with pytest.raises(ValueError, match=r"pooling=spans needs target words, .* task has none"):
         built("task=rte", "pooling=spans")
 
 

@@ -19,7 +19,7 @@ from isotrain.training.checks import (
     check_labels,
     check_memories,
     check_views,
-    trained_heights,
+    trained_levels,
 )
 from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.types import Example
@@ -109,10 +109,11 @@ def reading(*places):
 
 
 def refusal(objectives, plan, encoder, transforms=None, has_loss=True):
-    phases = trained_heights(plan, encoder, transforms or {})
+    model = SimpleNamespace(encoder=encoder, transforms=transforms or {})
+    stages = trained_levels(plan, model)
     task = SimpleNamespace(name="mine", has_loss=has_loss)
     try:
-        check_gradients(objectives, phases, encoder.n_blocks, task)
+        check_gradients(objectives, stages, encoder.n_blocks, task)
     except ValueError as error:
         return str(error)
     return None
@@ -154,11 +155,11 @@ def test_what_reads_only_frozen_places_is_refused(places, n_last, refused):
     assert any(cloud.requires_grad for cloud in clouds) != refused
 
 
-def test_a_place_that_a_later_phase_reaches_is_enough_beside_a_loss_of_the_task():
+def test_a_place_that_a_later_stage_reaches_is_enough_beside_a_loss_of_the_task():
     encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
     plan = unfreeze_gradually(encoder, steps_per_epoch=5)
     assert refusal(reading("layer_1/mean"), plan, encoder) is None
-    assert "in a phase" in refusal(reading("layer_1/mean"), plan, encoder, has_loss=False)
+    assert "in a stage" in refusal(reading("layer_1/mean"), plan, encoder, has_loss=False)
     assert refusal(reading("pooled"), plan, encoder, has_loss=False) is None
 
 

@@ -164,7 +164,6 @@ BOUNDS = {  # of numbers; those of a part stand in its annotations
     "trainer.log_every_n_steps": Bounds(1),
     "trainer.val_check_interval": Bounds(above=0),
 }
-LIMITS = ("limit_train_batches", "accumulate_grad_batches", "max_steps", "max_epochs")
 NOT_CONTENT = (  # keys that change no number and no row of a run: they do not name it
     *("cache_dir", "logger", "output_dir", "report", "rerun"),
     *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
@@ -226,9 +225,15 @@ def batches_of(n_rows: int, batch_size: int, world: int) -> int:
 def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, float]:
     """Optimizer steps of an epoch of `n_batches`, and of the whole training at most.
 
+    `trainer` has the keys of Lightning's Trainer.
+
     >>> training_steps({"limit_train_batches": 0.5, "max_epochs": 3}, n_batches=4)
     (2, 6)
+    >>> training_steps({"fast_dev_run": True, "max_epochs": 3}, n_batches=4)
+    (1, 1)
     """
+    if n := int(trainer.get("fast_dev_run") or 0):
+        trainer = {**trainer, "limit_train_batches": n, "max_steps": n, "max_epochs": 1}
     if (limit := trainer.get("limit_train_batches")) is not None:
         n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
     an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))

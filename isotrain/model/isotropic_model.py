@@ -6,14 +6,15 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
-from isotrain.model.distributed import batch_places, gather_in_order, n_processes
+from isotrain.model.distributed import WholeBatch, batch_places, n_processes
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, SiteRows
 
@@ -48,10 +49,10 @@ class IsotropicModel(nn.Module):
         pooling: token states to `[B, P, D]`.
         head: `[B, P, D]` to logits.
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
-        rows: at token sites, every non-pad row (`all`) or without CLS and SEP (`no_special`).
-        sync: with several processes, training statistics come from the rows of all of them, in
-            the order one process would hold them in; otherwise each process takes its own batch
-            (a queue is fed the rows of all in any case).
+        rows: at token sites, every non-pad token (`all`) or without CLS and SEP (`no_special`).
+        sync: with several processes, training statistics come from the embeddings of all of them,
+            in the order of one process; otherwise each process takes its own batch (a queue is
+            fed the embeddings of all in any case).
     """
 
     def __init__(
@@ -73,80 +74,102 @@ class IsotropicModel(nn.Module):
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows, self.sync = rows, sync
+        self._remembered: dict[str, list[tuple[Tensor, Tensor]]] = {}  # micro-batches by site
 
     def forward(self, batch: Batch) -> ModelOutput:
-        """All hidden states, the rows around every site, pooled vectors and logits."""
-        ids_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
+        """All hidden states, the embeddings around every site, pooled vectors and logits."""
         mask_AT = batch.attention_mask.bool()
         if self.rows == "no_special":
             mask_AT = mask_AT & ~batch.special_mask.bool()
-        site_rows: dict[str, SiteRows] = {}
-
-        def at_site(
-            site: str,
-            before_ND: Tensor,
-            ids_N: Tensor,
-            labels_N: Tensor,
-            places: Callable[[], Tensor],
-        ) -> Tensor:
-            places_N = places().to(ids_N.device) if n_processes() > 1 else None
-            after_ND = self._transformed(site, before_ND, labels_N, places_N)
-            site_rows[site] = SiteRows(before_ND, after_ND, ids_N, labels_N, places_N)
-            return after_ND
-
-        def at_tokens(site: str, hidden_ATD: Tensor) -> Tensor:
-            before_ND = take_rows(hidden_ATD, mask_AT)
-            shape = len(batch.index), batch.n_sequences, mask_AT.shape[1]
-            labels_A = batch.labels.repeat(batch.n_sequences)
-            after_ND = at_site(
-                site,
-                before_ND,
-                ids_AT[mask_AT],
-                labels_A[:, None].expand_as(mask_AT)[mask_AT],
-                lambda: batch_places(*shape)[mask_AT.cpu()],
-            )
-            return hidden_ATD if after_ND is before_ND else put_rows(hidden_ATD, mask_AT, after_ND)
-
+        site_rows: dict[str, SiteRows] = {}  # filled by the sites, in the order of the pass
         edits: dict[int, Edit] = {
-            block: partial(at_tokens, site)
+            block: partial(self._at_tokens, site, batch, mask_AT, site_rows)
             for site, block in self.blocks_of.items()
             if block is not None
         }
         states = self.encoder(batch, edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
-            last_ATD = at_tokens("tokens", last_ATD)
+            last_ATD = self._at_tokens("tokens", batch, mask_AT, site_rows, last_ATD)
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
-            n, n_vectors = pooled_BPD.shape[:2]
-            ids_N = row_ids(batch.index, 1, n_vectors).flatten()
-            after_ND = at_site(
-                "pooled",
-                pooled_BPD.flatten(0, 1),
-                ids_N,
-                batch.labels.repeat_interleave(n_vectors),
-                lambda: batch_places(n, 1, n_vectors).flatten(),
-            )
-            pooled_BPD = after_ND.reshape(*pooled_BPD.shape[:2], -1)
-        logits_BC = self.head(pooled_BPD)
-        return ModelOutput(states.hidden_states, pooled_BPD, logits_BC, site_rows)
+            pooled_BPD = self._at_pooled(batch, site_rows, pooled_BPD)
+        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), site_rows)
 
-    def _transformed(
-        self, site: str, before_ND: Tensor, labels_N: Tensor, places_N: Tensor | None
-    ) -> Tensor:
-        """The rows after the layer; statistics of training may span all processes."""
-        layer = self.transforms[site]
-        known = [labels_N] if layer.training and layer.reads_labels else []
-        if places_N is None or not (self.sync and self.training):
-            return layer(before_ND, *known)  # type: ignore[no-any-return]
-        all_ND, own_N = gather_in_order(before_ND, places_N)
-        known = [gather_in_order(labels, places_N)[0] for labels in known]
-        return layer(all_ND, *known)[own_N]  # type: ignore[no-any-return]
+    def remember(self, output: ModelOutput) -> None:
+        """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
+        for site, rows in output.site_rows.items():
+            before_ND, labels_N = rows.whole or (rows.before, rows.labels)
+            self._remembered.setdefault(site, []).append((before_ND.detach(), labels_N))
 
     @torch.no_grad()
-    def observe(self, rows: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-        """Feed each isotropy layer the rows that stood before it, and their labels."""
-        for site, layer in self.transforms.items():
-            before_ND, labels_N = rows[site]
-            labels = [labels_N] if layer.reads_labels else []
-            layer.observe(before_ND, *labels)  # type: ignore[operator]
+    def observe(self) -> None:
+        """Feed each isotropy layer what was remembered since the last call, all at once."""
+        for site, kept in self._remembered.items():
+            before_ND, labels_N = (torch.cat(parts) for parts in zip(*kept, strict=True))
+            layer: Any = self.transforms[site]
+            layer.observe(before_ND, *([labels_N] if layer.reads_labels else []))
+        self._remembered.clear()
+
+    def _at_tokens(
+        self,
+        site: str,
+        batch: Batch,
+        mask_AT: Tensor,
+        site_rows: dict[str, SiteRows],
+        hidden_ATD: Tensor,
+    ) -> Tensor:
+        """Token states with the layer of `site` applied where `mask` is true."""
+        n_tokens = mask_AT.shape[1]
+        label_A = batch.labels.repeat(batch.n_sequences)
+        rows = self._at_site(
+            site,
+            take_rows(hidden_ATD, mask_AT),
+            row_ids(batch.index, batch.n_sequences, n_tokens)[mask_AT],
+            label_A[:, None].expand_as(mask_AT)[mask_AT],
+            lambda: batch_places(len(batch.index), batch.n_sequences, n_tokens)[mask_AT.cpu()],
+        )
+        site_rows[site] = rows
+        if rows.after is rows.before:
+            return hidden_ATD
+        return put_rows(hidden_ATD, mask_AT, rows.after)
+
+    def _at_pooled(
+        self, batch: Batch, site_rows: dict[str, SiteRows], pooled_BPD: Tensor
+    ) -> Tensor:
+        """Pooled vectors with the layer of `pooled` applied."""
+        n, n_vectors = pooled_BPD.shape[:2]
+        site_rows["pooled"] = self._at_site(
+            "pooled",
+            pooled_BPD.flatten(0, 1),
+            row_ids(batch.index, 1, n_vectors).flatten(),
+            batch.labels.repeat_interleave(n_vectors),
+            lambda: batch_places(n, 1, n_vectors).flatten(),
+        )
+        return site_rows["pooled"].after.reshape(n, n_vectors, -1)
+
+    def _at_site(
+        self,
+        site: str,
+        before_ND: Tensor,
+        ids_N: Tensor,
+        labels_N: Tensor,
+        places: Callable[[], Tensor],
+    ) -> SiteRows:
+        """Layer input and output; in training, statistics may come from all processes.
+
+        `places` gives the keys of the rows in the whole batch (see `batch_places`).
+        """
+        layer = self.transforms[site]
+        takes_labels = layer.training and layer.reads_labels
+        if n_processes() == 1 or not self.training:
+            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
+            return SiteRows(before_ND, after_ND, ids_N, labels_N)
+        whole = WholeBatch(places().to(ids_N.device))
+        with nullcontext() if self.sync else torch.no_grad():  # else it is for the queue alone
+            all_ND, all_N = whole.gather(before_ND), whole.gather(labels_N)
+        if self.sync:
+            after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
+        else:
+            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
+        return SiteRows(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))

@@ -1,4 +1,4 @@
-"""Checks that need the data or the weights; `build` calls them before training starts."""
+"""Facts that only data and weights can tell, checked once at the end of `build`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,109 @@ from torch import nn
 
 from isotrain.config.read_points import read_point
 from isotrain.encoders.freezing import Plan, levels
-from isotrain.geometry.cloud import shared
-from isotrain.metrics.suite import flat, needs
 from isotrain.model.heads import CosineHead
+from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
-from isotrain.training.freezing import ever, height_of_read_point, height_of_site
+from isotrain.training.extra_losses import check_reads
+from isotrain.training.freezing import (
+    ever_trained,
+    highest_level_read,
+    level_of_read,
+    level_of_site,
+)
 from isotrain.training.module import FineTuning
-from isotrain.training.optim import parameter_groups
-from isotrain.types import Encoder, RowMetric, Task
+from isotrain.training.optim import count_parameters, parameter_groups
+from isotrain.types import Encoder, Pooling, Task
 
 
-def try_optimizer(module: FineTuning) -> None:
-    """Bad values of the optimizer and the schedule, told before training begins."""
+def check_experiment(
+    cfg: DictConfig,
+    module: FineTuning,
+    data: TaskData,
+    plan: Plan,
+    trained_by: str,
+    n_steps: float,
+    n_processes: int,
+) -> None:
+    """Refuse parts that do not fit together, and warn of options without effect.
+
+    Args:
+        cfg: of the run.
+        module: model, task and objectives; what trains in any stage can train.
+        data: with its examples.
+        plan: the freezing schedule, within `n_steps`.
+        trained_by: freezing | peft, the key that the plan follows from.
+        n_steps: optimizer steps of the whole training.
+        n_processes: how many share a batch.
+
+    Raises:
+        ValueError: parts that do not fit together; the keys to change are named.
+    """
+    model, task, objectives = module.model, module.task, module.extra.objectives
+    encoder, n_blocks = model.encoder, model.encoder.n_blocks
+    n_vectors = model.pooling.n_vectors(task.n_sequences, task.n_spans)
+    check_plan(plan, encoder)
+    check_first_token(model.pooling, encoder)
+    check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
+    check_views(objectives, encoder)
+    level = highest_level_read(task, objectives, n_blocks)
+    check_trainable(plan, module)
+    if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
+        if level < n_blocks:
+            trained_by += f", with objectives that read nothing above layer_{level},"
+        within = f"within {n_steps} optimizer steps {trained_by}"
+        check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, within)
+    check_gradients(objectives, trained_levels(plan, model), n_blocks, task)
+    check_optimizer(module)
+    check_sizes(cfg, data, n_processes, encoder.max_positions)
+    check_labels(objectives, data)
+    check_memories(objectives, data, n_vectors)
+    warn_of_rates(plan, encoder, module.layer_decay)
+    warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
+    warn_of_head(module)
+
+
+def check_plan(plan: Plan, encoder: Encoder) -> None:
+    """Refuse a freezing schedule without a stage of step 0, or with parameters of no encoder.
+
+    Raises:
+        ValueError: nothing said of step 0, a step before it, or a name that the encoder lacks.
+    """
+    unknown = ever_trained(plan) - levels(encoder).keys()
+    if 0 not in plan or min(plan) < 0 or unknown:
+        raise ValueError(
+            "a freezing gives steps from 0 on, 0 among them, each with names of the encoder's "
+            f"parameters; got steps {sorted(plan)[:5]}"
+            + (f" and {sorted(unknown)[:3]}, which it does not have" if unknown else "")
+        )
+
+
+def check_first_token(pooling: Pooling, encoder: Encoder) -> None:
+    """Refuse to pool the first token of a causal encoder."""
+    if encoder.is_causal and pooling.reads == "first":
+        raise ValueError(
+            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
+            "the sentence; use pooling=last or pooling=mean"
+        )
+
+
+def check_trainable(plan: Plan, module: FineTuning) -> None:
+    """Refuse a stage in which no parameter of the model trains."""
+    model, task = module.model, module.task
+    assert isinstance(model.encoder, nn.Module)
+    n_of_all = count_parameters(model)["trainable"]
+    others_train = n_of_all > count_parameters(model.encoder)["trainable"]
+    if not (all(plan.values()) or others_train):
+        raise ValueError(
+            f"nothing would train: the head of task={task.name} form={task.form} has no "
+            "parameters and freezing leaves none of the encoder's that a loss depends on; use "
+            "another freezing, or objectives that read a higher block"
+        )
+
+
+def check_optimizer(module: FineTuning) -> None:
+    """Refuse values that the optimizer or the schedule does not take."""
     name = "optimizer"
     try:
         trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
@@ -36,34 +126,10 @@ def try_optimizer(module: FineTuning) -> None:
         raise ValueError(f"{name}: {error}") from error
 
 
-def try_metrics(metrics: dict[str, RowMetric], max_rows: int, width: int) -> dict[str, list[str]]:
-    """Names of the values of each metric; one that could measure no cloud of the run is refused."""
-    names: dict[str, list[str]] = {}
-    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
-    number = torch.arange(len(rows))
-    given = {"labels": number % 2, "groups": number % 2, "reference": rows.flip(1)}
-    with shared(rows):
-        for name, metric in metrics.items():
-            try:
-                need = needs(metric)
-                found = metric(rows) if need == "rows" else metric(rows, **{need: given[need]})
-            except Exception as error:  # of a metric of the user's own, whatever it is
-                problem = str(error) if isinstance(error, ValueError) else repr(error)
-                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
-            for key, value in flat(name, found).items():
-                if not isinstance(value, torch.Tensor) or value.ndim:
-                    raise ValueError(
-                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
-                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
-                    )
-            names[name] = list(flat(name, found))
-    return names
-
-
 def check_sizes(
     cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:
-    """Refuse sizes that do not go together, now that the data are here."""
+    """Refuse sequences, batches, splits or intervals of the wrong size."""
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
     if max_positions is not None and longest > max_positions:
@@ -92,7 +158,7 @@ def check_sizes(
 
 
 def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
-    """Refuse what compares classes where labels are scores, and intervals without a label."""
+    """Refuse objectives of classes on scores, and intervals of labels that hold none."""
     trained = [example.label for example in data.examples["train"]]
     for name, objective in objectives.items():
         interval = _interval(objective)
@@ -116,7 +182,7 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
 
 
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
-    """Refuse memories that still hold a row of an example when it comes back an epoch later."""
+    """Refuse memories that reach back a whole epoch."""
     for name, objective in objectives.items():
         if objective.memory is None:
             continue
@@ -163,60 +229,60 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
             )
 
 
-def trained_heights(plan: Plan, encoder: Encoder, transforms: nn.ModuleDict) -> list[set[int]]:
-    """How high what trains stands, phase by phase: 0 = embeddings, k = block k of L.
+def trained_levels(plan: Plan, model: IsotropicModel) -> list[set[int]]:
+    """The levels of what trains, stage by stage: 0 = embeddings, k = block k of L.
 
-    Of isotropy layers those that learn; heights are those of `isotrain.training.freezing`.
+    Isotropy layers with parameters count too.
     """
-    level_of, n_blocks = levels(encoder), encoder.n_blocks
+    level_of, n_blocks = levels(model.encoder), model.encoder.n_blocks
     of_layers = {
-        height_of_site(site, n_blocks)
-        for site, layer in transforms.items()
+        level_of_site(site, n_blocks)
+        for site, layer in model.transforms.items()
         if any(p.requires_grad for p in layer.parameters())
     }
     return [{level_of[name] for name in names} | of_layers for _, names in sorted(plan.items())]
 
 
 def check_gradients(
-    objectives: Mapping[str, Objective], phases: Sequence[Set[int]], n_blocks: int, task: Task
+    objectives: Mapping[str, Objective], stages: Sequence[Set[int]], n_blocks: int, task: Task
 ) -> None:
-    """Refuse objectives whose read points have no gradient: nothing at or below them ever trains.
+    """Refuse objectives that read below everything that ever trains: they have no gradient.
 
-    `phases` are the `trained_heights`. A task without a loss needs a gradient in each of them.
+    `stages` are the `trained_levels`. A task without a loss needs a gradient in each of them.
     """
-    height = {
-        name: max(height_of_read_point(text, n_blocks) for text in objective.reads)
+    level_read = {
+        name: max(level_of_read(text, n_blocks) for text in objective.reads)
         for name, objective in objectives.items()
         if objective.weight != 0
     }
-    lowest = [min(phase, default=math.inf) for phase in phases]
-    for name, highest in height.items():
+    lowest = [min(stage, default=math.inf) for stage in stages]
+    for name, highest in level_read.items():
         if min(lowest) > highest:
             raise ValueError(
                 f"objective={name} reads {list(objectives[name].reads)}, and nothing of the "
                 "encoder at or below it ever trains; read a higher point, or use another freezing"
             )
-    if not task.has_loss and max(lowest) > max(height.values(), default=0):
+    if not task.has_loss and max(lowest) > max(level_read.values(), default=0):
         raise ValueError(
-            f"task={task.name} has no loss of its own, and in a phase of this freezing nothing "
-            f"trains at or below what objective={list(height)} reads; read a higher point, or use "
-            "another freezing"
+            f"task={task.name} has no loss of its own, and in a stage of this freezing nothing "
+            f"trains at or below what objective={list(level_read)} reads; read a higher point, or "
+            "use another freezing"
         )
 
 
-def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, key: str) -> None:
-    """Refuse random blocks that stay random.
+def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
+    """Refuse re-initialised blocks that keep their random weights.
 
     Args:
         plan: what trains.
         encoder: of L blocks.
-        n_blocks: of them, counted from the top, have fresh weights.
-        key: what the plan follows from, for the message.
+        n_blocks: how many of them, from the top, are re-initialised.
+        within: what the plan follows from, for the message.
 
     Raises:
-        ValueError: a matrix of such a block trains in no phase.
+        ValueError: a matrix of such a block trains in no stage.
     """
-    trained, level_of = ever(plan), levels(encoder)
+    trained, level_of = ever_trained(plan), levels(encoder)
     lowest = encoder.n_blocks - n_blocks + 1
     never = {
         level_of[name]
@@ -228,50 +294,42 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, key: str) ->
     if never:
         raise ValueError(
             f"training.reinit_blocks={n_blocks} gives blocks {lowest} to {encoder.n_blocks} random "
-            f"weights, and {key} leaves weights of block {', '.join(map(str, sorted(never)))} "
+            f"weights, and {within} leaves weights of block {', '.join(map(str, sorted(never)))} "
             "untrained; use training.reinit_blocks=0, or let those blocks train"
         )
 
 
-def check_effects(
-    plan: Plan, encoder: Encoder, height: int, layer_decay: float, frozen_dropout: bool
-) -> None:
-    """Refuse options that would change nothing where this plan is followed.
+def warn_of_rates(plan: Plan, encoder: Encoder, layer_decay: float) -> None:
+    """Warn of a layer-wise decay where nothing below the last block trains."""
+    level_of = levels(encoder)
+    lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
+    if layer_decay != 1 and lowest >= encoder.n_blocks:
+        rank_zero_warn(
+            f"training.layer_decay={layer_decay} changes nothing: it lowers rates below block "
+            f"{encoder.n_blocks}, and nothing trains there; leave it out"
+        )
 
-    Args:
-        plan: what trains, all of it within reach of the losses.
-        encoder: of L blocks.
-        height: the highest part that a loss depends on.
-        layer_decay: 1 = equal rates.
-        frozen_dropout: False rests embeddings and blocks that do not train.
 
-    Raises:
-        ValueError: a decay with nothing below block L that trains, or dropout to be rested where
-            embeddings and every block train something in all phases.
+def warn_of_dropout(plan: Plan, encoder: Encoder, level: int, frozen_dropout: bool) -> None:
+    """Warn of dropout to be rested where embeddings and every block train in all stages.
+
+    `level` is the highest that a loss depends on.
     """
     level_of = levels(encoder)
-    trained = {level_of[name] for name in ever(plan)}
-    if layer_decay != 1 and min(trained, default=encoder.n_blocks) >= encoder.n_blocks:
-        raise ValueError(
-            f"training.layer_decay={layer_decay} lowers rates below block {encoder.n_blocks}, and "
-            "nothing trains there; use training.layer_decay=1, or another freezing"
-        )
-    parts = set(range(min(height, encoder.n_blocks) + 1))
-    at_rest = [parts - {level_of[name] for name in names} for names in plan.values()]
-    if not frozen_dropout and not any(at_rest):
-        raise ValueError(
-            "training.frozen_dropout=false acts in embeddings and blocks of which nothing trains, "
-            "and here something trains in each; use training.frozen_dropout=true, or another "
-            "freezing"
+    parts = set(range(min(level, encoder.n_blocks) + 1))
+    is_frozen = [parts - {level_of[name] for name in names} for names in plan.values()]
+    if not frozen_dropout and not any(is_frozen):
+        rank_zero_warn(
+            "training.frozen_dropout=false changes nothing: it acts in embeddings and blocks of "
+            "which nothing trains, and here something trains in each; leave it out"
         )
 
 
 def warn_of_head(module: FineTuning) -> None:
-    """Warn of options of a head that has nothing for them to act on, as a cosine.
+    """Warn of options of a head that has no parameters: its learning rate, and dropout before it.
 
-    A learning rate for what trains beside the encoder, and nothing does (a layer or an objective
-    may have parameters, too), or dropout in front of a cosine. No error: studies and sweeps give
-    one command to several tasks and arms.
+    No error: studies and sweeps give one command to several tasks and methods. The rate is also
+    that of an isotropy layer or an objective that has parameters.
     """
     task, factor = module.task, module.head_lr_factor
     given = f"task={task.name} form={task.form}"

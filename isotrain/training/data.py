@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from isotrain.config.schema import batches_of
 from isotrain.console import spinner
+from isotrain.model.distributed import of_all_processes
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
 from isotrain.types import Batch, Example, Task
@@ -22,6 +24,12 @@ from isotrain.types import Batch, Example, Task
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
 
 Batching = Literal["length", "random"]
+
+
+def process_rank() -> int:
+    """The rank of this process, also before the process group is initialised."""
+    rank: int = getattr(rank_zero_only, "rank", 0)
+    return rank
 
 
 def collate(examples: Sequence[Example], pad_id: int) -> Batch:
@@ -63,8 +71,8 @@ class EpochBatches(Sampler[list[int]]):
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
     so that little is padded; `random` only shuffles. Every row occurs once per epoch. With
-    several processes each batch is dealt out to them like cards, and a last batch too small to
-    go round joins another one.
+    several processes, rank r takes every world-th row of a batch from row r on, and a last batch
+    with fewer rows than processes joins another one.
 
     Args:
         lengths: of the examples, what they cost in padding.
@@ -159,9 +167,10 @@ class TaskData(pl.LightningDataModule):
         seed: of the order of training rows, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
         changes: of the training rows; a split `holdout` is evaluated beside dev.
+        config_hash: of the run; processes with another one are refused.
 
     Raises:
-        ValueError: an unknown batching, a size below 1; `setup`: what `apply_changes` refuses.
+        ValueError: `setup`: what `apply_changes` refuses.
     """
 
     def __init__(
@@ -175,23 +184,32 @@ class TaskData(pl.LightningDataModule):
         seed: int,
         cache: Path | None = None,
         changes: Changes = NOTHING,
+        config_hash: str = "",
     ) -> None:
         super().__init__()
-        if batching not in ("length", "random"):
-            raise ValueError(f"data.batching must be length or random, got {batching!r}")
-        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
-            if size < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {size}")
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
-        self.changes = changes
+        self.changes, self.config_hash = changes, config_hash
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
-        self.start = (0, 0)  # (epoch, batches done) that training goes on from
+        self._start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise; a second call does nothing."""
+        """Read and tokenise, at the first call; refuse processes of different configurations.
+
+        Those that a launcher started with different overrides would otherwise train one job with
+        several sets of hyper-parameters, silently.
+
+        Raises:
+            RuntimeError: the processes have several hashes.
+        """
+        hashes = of_all_processes(self.config_hash)
+        if len(set(hashes)) > 1:
+            raise RuntimeError(
+                "the processes of a job must share one configuration, and their hashes are "
+                f"{', '.join(hashes)}; start every rank with the same overrides"
+            )
         if self.examples:
             return
         with spinner(f"reading the rows of {self.task.name}") as now:
@@ -206,6 +224,10 @@ class TaskData(pl.LightningDataModule):
                 examples = [replace(e, index=of_row[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
+    def resume(self, epoch: int, n_batches: int) -> None:
+        """Let training go on behind the first `n_batches` of an epoch."""
+        self._start = (epoch, n_batches)
+
     @property
     def n_rows(self) -> dict[str, int]:
         """Rows of each split."""
@@ -218,7 +240,7 @@ class TaskData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""
         rank, world = self._process()
-        return self._loader("train", self._epoch_batches(rank, world, self.start))
+        return self._loader("train", self._epoch_batches(rank, world, self._start))
 
     def first_batches(self, n: int | None) -> Iterator[Batch]:
         """The first batches of training (None: all of an epoch), whole in every process."""

@@ -1,6 +1,7 @@
-"""The freezing schedule: what trains at which step, and the highest layer that any loss reads.
+"""The freezing schedule of a run: what trains in which stage, and what no loss depends on.
 
-The schedule depends on the step alone, so a resumed run continues where it stopped. L blocks.
+A level is how high a part stands: 0 = embeddings, l = block l of L, above that what follows the
+blocks. A schedule depends on the step alone, so a resumed run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -14,57 +15,125 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
 
 from isotrain.config.read_points import read_point
-from isotrain.encoders.freezing import Plan, levels
+from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.isotropic_model import IsotropicModel, block_of
 from isotrain.objectives.base import Objective
 from isotrain.types import Encoder, Task
 
 
-def check_plan(plan: Plan, encoder: Encoder) -> None:
-    """Refuse a plan that a freezing must not give.
+class Freezing(pl.Callback):
+    """Apply the freezing schedule: from its first step on, a stage trains what it names.
 
-    Raises:
-        ValueError: nothing said of step 0, a step before it, or a name that the encoder lacks.
+    Args:
+        plan: what of the encoder trains, by the first step of each stage.
+        frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
     """
-    unknown = ever(plan) - levels(encoder).keys()
-    if 0 not in plan or min(plan) < 0 or unknown:
-        raise ValueError(
-            "a freezing gives steps from 0 on, 0 among them, each with names of the encoder's "
-            f"parameters; got steps {sorted(plan)[:5]}"
-            + (f" and {sorted(unknown)[:3]}, which it does not have" if unknown else "")
-        )
+
+    def __init__(self, plan: Plan, frozen_dropout: bool = True) -> None:
+        super().__init__()
+        self.plan, self.frozen_dropout = plan, frozen_dropout
+        self._applied: frozenset[str] | None = None  # what of the encoder trains now
+
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        """Let optimizer and DDP see what trains in any stage, and nothing else."""
+        if stage == "fit":
+            set_trainable(pl_module.model.encoder, ever_trained(self.plan))
+            self._applied = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin a stage at its first step."""
+        names = stage_at(self.plan, trainer.global_step)
+        if names == self._applied:
+            return
+        set_trainable(pl_module.model.encoder, names)
+        if names != (ever_trained(self.plan) if self._applied is None else self._applied):
+            rewrap(trainer.strategy, pl_module)
+        self._applied = names
+        if not self.frozen_dropout:
+            rest_frozen_parts(pl_module.model.encoder)
 
 
-def ever(plan: Plan) -> frozenset[str]:
-    """What trains in any phase.
+def ever_trained(plan: Plan) -> frozenset[str]:
+    """What trains in any stage.
 
-    >>> sorted(ever({0: frozenset("b"), 5: frozenset("ab")}))
+    >>> sorted(ever_trained({0: frozenset("b"), 5: frozenset("ab")}))
     ['a', 'b']
     """
     return frozenset().union(*plan.values())
 
 
-def in_force(plan: Plan, step: int) -> frozenset[str]:
+def stage_at(plan: Plan, step: int) -> frozenset[str]:
     """What trains in the step that comes after `step` optimizer steps.
 
     >>> plan = {0: frozenset("b"), 5: frozenset("ab")}
-    >>> sorted(in_force(plan, 4)), sorted(in_force(plan, 5))
+    >>> sorted(stage_at(plan, 4)), sorted(stage_at(plan, 5))
     (['b'], ['a', 'b'])
     """
     return plan[max(first for first in plan if first <= step)]
 
 
-def reached(plan: Plan, n_steps: float) -> Plan:
-    """The phases that a training of `n_steps` comes to; step 0 is always one.
+def within_steps(plan: Plan, n_steps: float) -> Plan:
+    """The stages that a training of `n_steps` comes to; the one of step 0 always.
 
-    >>> sorted(reached({0: frozenset("b"), 5: frozenset("ab")}, n_steps=5))
+    >>> sorted(within_steps({0: frozenset("b"), 5: frozenset("ab")}, n_steps=5))
     [0]
     """
     return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
 
 
+def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
+    """The plan without parameters above `level`, whose gradient no process may wait for."""
+    above = {name for name, of in levels(encoder).items() if of > level}
+    return {first: names - above for first, names in plan.items()}
+
+
+def freeze_above(model: IsotropicModel, level: int) -> None:
+    """Freeze the isotropy layers that stand above `level`, and the head if it does."""
+    n_blocks = model.encoder.n_blocks
+    for site, layer in model.transforms.items():
+        if level_of_site(site, n_blocks) > level:
+            layer.requires_grad_(False)
+    if level < n_blocks + 3:
+        model.head.requires_grad_(False)
+
+
+def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
+    """The highest level that any loss depends on; parameters above it get no gradient.
+
+    The loss of a task reaches the head, L + 3. Without one it is the highest read point of the
+    objectives whose weight is not 0; −1 = none.
+    """
+    if task.has_loss:
+        return n_blocks + 3
+    weighted = [objective for objective in objectives.values() if objective.weight != 0]
+    reads = [text for objective in weighted for text in objective.reads]
+    return max((level_of_read(text, n_blocks) for text in reads), default=-1)
+
+
+def level_of_read(text: str, n_blocks: int) -> int:
+    """The level of a read point of objectives; of `all/…`, that of the last block.
+
+    >>> [level_of_read(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
+    [2, 6, 7, 8]
+    """
+    found = read_point(text)
+    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2, "all": n_blocks}
+    return outside[found.name] if found.name in outside else int(found.name.split("_")[1])
+
+
+def level_of_site(site: str, n_blocks: int) -> int:
+    """The level of an isotropy layer.
+
+    >>> [level_of_site(site, 6) for site in ("layer_2", "tokens", "pooled")]
+    [3, 7, 8]
+    """
+    return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
+
+
 def rest_frozen_parts(encoder: Encoder) -> None:
-    """Embeddings and blocks without a trainable parameter in evaluation mode, the others not."""
+    """Put embeddings and blocks without a trainable parameter in evaluation mode, only those."""
     assert isinstance(encoder, nn.Module)
     inside = {id(module) for block in encoder.blocks for module in block.modules()}
     stem = [encoder.embeddings] + [
@@ -78,8 +147,8 @@ def rest_frozen_parts(encoder: Encoder) -> None:
             module.train(trains)
 
 
-def wrap_anew(strategy: Strategy, module: pl.LightningModule) -> None:
-    """With several processes: DDP over what trains now, which is what it waits for gradients of."""
+def rewrap(strategy: Strategy, module: pl.LightningModule) -> None:
+    """With several processes: wrap in DDP anew, which waits for the gradients of what trains."""
     if isinstance(strategy, DDPStrategy):
         strategy.model = module
         strategy.configure_ddp()
@@ -91,9 +160,9 @@ OUTSIDE = {"model.head.": "head", "model.transforms.": "isotropy layers", "extra
 def describe(
     plan: Plan, module: nn.Module, encoder: Encoder, optimizer: torch.optim.Optimizer
 ) -> list[dict[str, Any]]:
-    """Each phase: its first step, and its groups with parts, parameters, learning rate and decay.
+    """Each stage: its first step, and its groups with parts, parameters, learning rate and decay.
 
-    The learning rate is the peak of the schedule. `optimizer` holds whatever trains in a phase.
+    The learning rate is the peak of its schedule. `optimizer` holds whatever trains in a stage.
     """
     of_encoder = {id(p): name for name, p in encoder.named_parameters()}  # type: ignore[attr-defined]
     level_of = levels(encoder)
@@ -105,7 +174,7 @@ def describe(
             if level is None
             else _part(level, encoder.n_blocks)
         )
-    phases = []
+    stages = []
     for first, names in sorted(plan.items()):
         groups = []
         for group in optimizer.param_groups:
@@ -120,61 +189,9 @@ def describe(
                     }
                 )
         n_parameters = sum(group["n_parameters"] for group in groups)
-        phases.append({"from_step": first, "n_parameters": n_parameters, "groups": groups})
-    return phases
+        stages.append({"from_step": first, "n_parameters": n_parameters, "groups": groups})
+    return stages
 
 
 def _part(level: int, n_blocks: int) -> str:
     return "embeddings" if level == 0 else f"block {level}" if level <= n_blocks else "final norm"
-
-
-def height_of_read_point(text: str, n_blocks: int) -> int:
-    """The height of a read point; of `all/…`, that of the last block.
-
-    >>> [height_of_read_point(t, 6) for t in ("layer_2/cls", "all/tokens", "before", "pooled")]
-    [2, 6, 7, 8]
-    """
-    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2}
-    found = read_point(text)
-    return outside.get(found.name) or max(found.blocks(n_blocks))
-
-
-def height_of_site(site: str, n_blocks: int) -> int:
-    """The height of an isotropy layer.
-
-    >>> [height_of_site(site, 6) for site in ("layer_2", "tokens", "pooled")]
-    [3, 7, 8]
-    """
-    return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
-
-
-def highest_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
-    """The height of the highest part that a loss depends on.
-
-    The loss of a task reaches the head; without one, the objectives reach the highest read point
-    of any of them of a weight other than 0; −1 = nothing.
-    """
-    if task.has_loss:
-        return n_blocks + 3
-    weighted = [objective for objective in objectives.values() if objective.weight != 0]
-    reads = [text for objective in weighted for text in objective.reads]
-    return max((height_of_read_point(text, n_blocks) for text in reads), default=-1)
-
-
-def within_reach(plan: Plan, encoder: Encoder, height: int) -> Plan:
-    """The plan without what stands above `height`, which no process may wait for."""
-    level_of = levels(encoder)
-    return {
-        first: frozenset(name for name in names if level_of[name] <= height)
-        for first, names in plan.items()
-    }
-
-
-def freeze_above(model: IsotropicModel, height: int) -> None:
-    """Let no isotropy layer train that stands above `height`, nor a head."""
-    n_blocks = model.encoder.n_blocks
-    for site, layer in model.transforms.items():
-        if height_of_site(site, n_blocks) > height:
-            layer.requires_grad_(False)
-    if height < n_blocks + 3:
-        model.head.requires_grad_(False)

@@ -36,9 +36,8 @@ def fit_layers(
         if prefill:
             for output in outputs(n_batches):
                 layers.eval()  # no step of training is made
-                model.observe(
-                    {s: (rows.before, rows.labels) for s, rows in output.site_rows.items()}
-                )
+                model.remember(output)
+                model.observe()
                 layers.train()
         for number, site in enumerate(model.sites):
             layer = layers[site]

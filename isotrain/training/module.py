@@ -1,4 +1,4 @@
-"""The Lightning module: views, losses, one `observe` per optimizer step, scores."""
+"""The Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.encoders.freezing import Plan, levels, set_trainable
-from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
+from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
-from isotrain.training.callbacks.non_finite import refuse_non_finite
+from isotrain.training.callbacks.non_finite import NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses
-from isotrain.training.freezing import ever, in_force, rest_frozen_parts, wrap_anew
 from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, ModelOutput, Task
@@ -34,10 +32,11 @@ class FineTuning(pl.LightningModule):
         head_lr_factor: learning rate of the head, and of all else that is not the encoder, over
             that of the encoder's last block.
         layer_decay: learning rate of each block over that of the block above.
-        frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
         refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
+        output_every_steps: optimizer steps between two whose outputs go to the callbacks, for the
+            monitor; 0 = none.
     """
 
     def __init__(
@@ -50,24 +49,19 @@ class FineTuning(pl.LightningModule):
         warmup_fraction: float,
         head_lr_factor: float,
         layer_decay: float,
-        frozen_dropout: bool,
         prefill_batches: int,
         refit_rows: int,
+        output_every_steps: int = 0,
     ) -> None:
         super().__init__()
         self.model, self.task, self.extra = model, task, extra
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
-        self.layer_decay, self.frozen_dropout = layer_decay, frozen_dropout
-        self.plan: Plan = {0: frozenset(levels(model.encoder))}  # build puts another in its place
-        self._in_force: frozenset[str] | None = None  # what of the encoder trains just now
+        self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
-        # rows of each site, and their labels, since the last optimizer step
-        self._pending: list[dict[str, tuple[Tensor, Tensor]]] = []
-        self._rows_of_step: list[Tensor] = []  # data set rows since then, on the device
-        self._parts: dict[str, Tensor] = {}  # of the newest loss
+        self.guard = NonFiniteGuard()
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
@@ -78,29 +72,16 @@ class FineTuning(pl.LightningModule):
         return self.model(batch)
 
     def setup(self, stage: str) -> None:
-        """Before the optimizer looks: what trains in any phase can train, and nothing else."""
+        """Have the weights in the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
-            set_trainable(self.model.encoder, ever(self.plan))
-            self._in_force = None
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Let the parameters train that do so at this step."""
-        names = in_force(self.plan, self.trainer.global_step)
-        if names == self._in_force:
-            return
-        set_trainable(self.model.encoder, names)
-        if names != (ever(self.plan) if self._in_force is None else self._in_force):
-            wrap_anew(self.trainer.strategy, self)
-        self._in_force = names
-        if not self.frozen_dropout:
-            rest_frozen_parts(self.model.encoder)
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
 
-        With several processes the task loss is weighted by the share of rows in this one, and
+        Callbacks get the output of the first pass, where this optimizer step is due for it. With
+        several processes the task loss is weighted by the share of rows in this one, and
         objectives read the rows of all of them.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
@@ -111,28 +92,22 @@ class FineTuning(pl.LightningModule):
             of_task = share * self.task.loss(views[0].logits, batch.labels)
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
-        self._remember(views[0], batch, parts)
+        self.model.remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
-        step = self.trainer.global_step
-        refuse_non_finite("loss", logged["train/loss"], step, parts, [batch.index], self)
+        self.guard.note(logged["train/loss"], parts, batch.index)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
-        return loss
+        step = self.trainer.global_step + 1
+        if not self.output_every_steps or step % self.output_every_steps:
+            return {"loss": loss}
+        return {"loss": loss, "output": views[0].detach(), "step": step}
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
             self.extra.observe()
-            self.model.observe(
-                {
-                    site: (torch.cat(rows), torch.cat(labels))
-                    for site in self.model.sites
-                    for rows, labels in [zip(*(p[site] for p in self._pending), strict=True)]
-                }
-            )
-            self._pending.clear()
-            self._rows_of_step.clear()
+            self.model.observe()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on after the step of the checkpoint."""
@@ -177,7 +152,7 @@ class FineTuning(pl.LightningModule):
         self._log_scores("test")
 
     def configure_optimizers(self) -> Any:
-        """Optimizer over what trains in any phase, schedule over optimizer steps."""
+        """Optimizer over what trains in any stage, schedule over optimizer steps."""
         optimizer = self.new_optimizer()
         n_steps = int(self.trainer.estimated_stepping_batches)
         scheduler = self.schedule(
@@ -209,7 +184,7 @@ class FineTuning(pl.LightningModule):
         self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
         predictions = self.task.predictions(output.logits)
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
-        return {"output": output}
+        return {"output": output, "predictions": predictions}
 
     def _log_scores(self, *stages: str) -> None:
         # Lightning would name the last batch, one less than the steps the weights have seen.
@@ -237,33 +212,24 @@ class FineTuning(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip; under bf16 directly, as there is no gradient scale that a fused step undoes."""
+        """Refuse what is not finite, then clip.
+
+        Under bf16 directly, as there is no gradient scale that a fused step undoes.
+        """
         scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
-        if not scaled:
-            norm = torch.nn.utils.get_total_norm(
-                [p.grad for p in self.parameters() if p.grad is not None]
-            )
-            step = self.trainer.global_step
-            refuse_non_finite("gradient norm", norm, step, self._parts, self._rows_of_step, self)
-            if by_norm and gradient_clip_val:
-                torch.nn.utils.clip_grads_with_norm_(
-                    list(self.parameters()), gradient_clip_val, norm
-                )
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
+        self.guard.check(norm, self.trainer.global_step, self)
+        if norm is not None and by_norm and gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
-    def _remember(self, output: ModelOutput, batch: Batch, parts: dict[str, Tensor]) -> None:
-        """Keep the rows of a micro-batch, of all processes, for the queues."""
-        rows = {}
-        for site, found in output.site_rows.items():
-            known = found.before.detach(), found.labels
-            if found.places is not None:
-                known = tuple(gather_in_order(x, found.places)[0] for x in known)  # type: ignore[assignment]
-            rows[site] = known
-        self._pending.append(rows)
-        self._rows_of_step.append(batch.index)
-        self._parts = parts
+    def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
+        """Go on with the weights of an earlier step, their frozen statistics and their number."""
+        self.load_state_dict(state_dict)
+        self.selected_step = step
 
     def _fit_layers(self) -> None:
         if self.selected_step is not None:  # those of its evaluation came with the weights

@@ -1,4 +1,4 @@
-"""Parameter groups: what decays, at which share of the learning rate, and how many train."""
+"""Parameter groups with their weight decay and learning rate factors, and parameter counts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ from tests.parts import WITHOUT_LOSS
         ),
         (
             ("objective=[simcse]", "isotropy=protect_labels"),
-            "isotropy.protect.labels=true reads labels, and the training rows of task={} have no labels",
+            "isotropy.protect.labels=true reads labels, and the training rows of task={} have no "
+            "labels",
         ),
         *(
             (

@@ -189,7 +189,8 @@ def test_observe_and_fit_reach_every_site():
     layers = {site: Shift(0.0) for site in ("layer_1", "tokens", "pooled")}
     m = model(layers)
     out = m(batch())
-    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    m.remember(out)
+    m.observe()
     for site in m.sites:
         m.transforms[site].fit()
     for site, layer in layers.items():
@@ -204,7 +205,8 @@ def test_cluster_pca_at_two_sites_trains_fits_and_evaluates():
     with pytest.raises(RuntimeError, match="fit"):
         m.eval()(data)
     out = m.train()(data)
-    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    m.remember(out)
+    m.observe()
     for site in m.sites:
         m.transforms[site].fit()
     m.eval()
@@ -218,7 +220,8 @@ def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
     m = model({"tokens": ClusterPCA(WIDTH, 2, 1), "pooled": ClusterPCA(WIDTH, 1, 1)})
     data = batch(b=6)
     out = m(data)
-    m.observe({site: (rows.before, rows.labels) for site, rows in out.site_rows.items()})
+    m.remember(out)
+    m.observe()
     for site in m.sites:
         m.transforms[site].fit()
     m.eval()

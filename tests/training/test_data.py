@@ -129,15 +129,6 @@ def test_evaluation_batches_are_of_like_lengths_in_a_fixed_shuffled_order():
     assert padding(batches) < 0.1 * padding(epoch("random"))
 
 
-@pytest.mark.parametrize(
-    "override", ["data.batch_size=0", "data.eval_batch_size=0", "data.batch_size=-3"]
-)
-def test_sizes_below_one_are_refused(built, override):
-    name = override.split("=")[0].replace(".", r"\.")
-    with pytest.raises(ValueError, match=rf"{name} must be at least 1"):
-        built(override)
-
-
 def test_loading_a_batch_leaves_the_global_random_state_alone(built):
     data = built().data
     before = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""Phases under a real Trainer: what trains at which step, at which rates, and after a kill."""
+"""Stages under a real Trainer: what trains at which step, at which rates, and after a kill."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.config.schema import LIMITS, training_steps
+from isotrain.config.schema import training_steps
 from isotrain.encoders.freezing import levels
-from isotrain.training.freezing import check_plan, in_force, reached
+from isotrain.training.checks import check_plan
+from isotrain.training.freezing import Freezing, stage_at, within_steps
 
 CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
@@ -66,15 +67,15 @@ def of_level(module, *wanted):
     steps=st.sets(st.integers(1, 40), max_size=6), step=st.integers(0, 60), end=st.integers(0, 60)
 )
 @settings(max_examples=60)
-def test_what_is_in_force(steps, step, end):
+def test_the_stage_of_a_step(steps, step, end):
     plan = {first: frozenset([str(first)]) for first in {0} | steps}
     newest = 0
     for n in range(step + 1):
         newest = n if n in plan else newest
-    assert in_force(plan, step) == {str(newest)}
-    cut = reached(plan, end)
+    assert stage_at(plan, step) == {str(newest)}
+    cut = within_steps(plan, end)
     assert set(cut) == {0} | {first for first in plan if first < end}
-    assert all(in_force(cut, n) == in_force(plan, n) for n in range(end))
+    assert all(stage_at(cut, n) == stage_at(plan, n) for n in range(end))
 
 
 @pytest.mark.parametrize(
@@ -99,13 +100,14 @@ def test_a_plan_that_a_freezing_must_not_give(built, plan):
         (("+trainer.limit_train_batches=0.4", "trainer.max_epochs=2"), (4, 8)),
         (("+trainer.limit_train_batches=50",), (12, 12)),
         (("trainer.max_epochs=0",), (12, 0)),
+        (("+trainer.fast_dev_run=2", "trainer.max_epochs=3"), (2, 2)),
     ],
 )
-def test_steps_are_those_that_lightning_makes(built, overrides, expected):
+def test_steps_are_those_that_lightning_makes(built, composed, small, overrides, expected):
     experiment = built(*TRAIN_ONLY, *overrides)
     trainer = experiment.trainer
-    limits = {key: getattr(trainer, key) for key in LIMITS}
-    assert training_steps(limits, experiment.data.n_batches(1)) == expected
+    given = composed(*small, *TRAIN_ONLY, *overrides).trainer
+    assert training_steps(given, experiment.data.n_batches(1)) == expected
     fit(experiment)
     assert trainer.global_step == expected[1]
 
@@ -119,7 +121,7 @@ def test_epochs_of_several_processes_begin_where_the_phases_do(built):
     data.trainer = trainer  # as the trainer does it, in every process
     a_run = sum(1 for _ in data.train_dataloader())
     assert (trainer.world_size, len(data.train_dataloader()), a_run) == (2, 5, 5)
-    assert list(experiment.module.plan) == [0, 5, 10]
+    assert list(experiment.plan) == [0, 5, 10]
 
 
 # Training
@@ -132,7 +134,7 @@ def test_what_is_frozen_stays_bit_for_bit_and_the_rest_moves(built, group, optio
     """Every file of conf/freezing and conf/peft, two steps."""
     more = ("freezing.n_blocks=1",) if option == "first_n" else ()
     experiment = built(*TRAIN_ONLY, f"{group}={option}", *more, "trainer.max_steps=2")
-    module, plan = experiment.module, experiment.module.plan
+    module, plan = experiment.module, experiment.plan
     before = bits(module)
     named = dict(module.model.encoder.named_parameters())
     fit(experiment)
@@ -185,7 +187,7 @@ def test_gradual_by_epochs_counts_the_short_last_step(built):
         *("freezing=gradual", "trainer.accumulate_grad_batches=2", "trainer.max_epochs=3"),
         "+trainer.limit_train_batches=5",
     )
-    assert sorted(experiment.module.plan) == [0, 3, 6]
+    assert sorted(experiment.plan) == [0, 3, 6]
     assert all(p.requires_grad for p in experiment.module.parameters())  # DDP and optimizer know it
     seen = []
 
@@ -203,7 +205,7 @@ def test_gradual_by_epochs_counts_the_short_last_step(built):
 def test_a_phase_that_is_never_reached_is_no_part_of_the_run(built):
     experiment = built(*TRAIN_ONLY, *STEPS, "freezing.every=3", "trainer.max_steps=6")
     module = experiment.module
-    assert sorted(module.plan) == [0, 3]
+    assert sorted(experiment.plan) == [0, 3]
     embeddings = list(module.model.encoder.embeddings.parameters())
     assert not any(p.requires_grad for p in embeddings)
     fit(experiment)
@@ -216,8 +218,9 @@ def test_what_freezes_again_stands_still(built):
     """No freezing here does that, but one of the user's may: momentum must not move it."""
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=6", "optimizer.weight_decay=0.5")
     module = experiment.module
-    everything = module.plan[0]
-    module.plan = {0: everything, 2: frozenset(), 4: everything}
+    everything = experiment.plan[0]
+    (freezing,) = (c for c in experiment.trainer.callbacks if isinstance(c, Freezing))
+    freezing.plan = {0: everything, 2: frozenset(), 4: everything}
     newest, seen = bits(module), []
 
     def look(step):

@@ -40,12 +40,13 @@ def assert_equal_states(one, two):
 
 @contextmanager
 def observations(model):
-    """The rows of every `observe`, in order."""
+    """The embeddings of every `observe`, in order."""
     seen, observe = [], model.observe
 
-    def record(rows):
-        seen.append({site: before.clone() for site, (before, _) in rows.items()})
-        observe(rows)
+    def record():
+        kept = model._remembered.items()
+        seen.append({site: torch.cat([before for before, _ in parts]) for site, parts in kept})
+        observe()
 
     model.observe = record
     yield seen
@@ -77,7 +78,7 @@ def test_observe_once_per_optimizer_step_with_every_row(
         fit(experiment)
     assert experiment.trainer.global_step == len(rows_per_step)
     assert [len(rows["pooled"]) for rows in seen] == rows_per_step
-    assert experiment.module._pending == []
+    assert model._remembered == {}
 
 
 def test_steps_go_on_being_observed_in_the_next_epoch(built):
@@ -448,7 +449,7 @@ def test_a_step_reads_no_row_numbers_from_the_device(built, monkeypatch):
     def training_step(batch, batch_idx):
         batch.index = batch.index.as_subclass(Unread)
         loss = step(batch, batch_idx)
-        seen.append([len(part) for part in experiment.module._rows_of_step])
+        seen.append([len(part) for part in [m.examples for m in experiment.module.guard.noted]])
         return loss
 
     experiment.module.training_step = training_step

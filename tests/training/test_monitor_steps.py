@@ -134,7 +134,7 @@ def test_nothing_is_left_on_the_model(built, tmp_path, monkeypatch, fails):
         assert len(fitted(experiment, tmp_path)) == 6
     assert registered(experiment.module) == before
     monitor = monitor_of(experiment)
-    assert (monitor._hook, monitor._rows, monitor._step_rows) == (None, None, None)
+    assert (monitor._rows, monitor._step_rows) == (None, None)
 
 
 def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):

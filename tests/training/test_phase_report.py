@@ -23,7 +23,7 @@ def test_the_report_is_what_the_optimizer_does(built):
         "task=rte", "metric=[]", *STEPS, "training.layer_decay=0.5", "training.head_lr_factor=4"
     )
     module = experiment.module
-    phases = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    phases = describe(experiment.plan, module, module.model.encoder, module.new_optimizer())
     assert [phase["from_step"] for phase in phases] == [0, 1, 2]
     sizes = {n: p.numel() for n, p in module.named_parameters()}
     for number, phase in enumerate(phases):
@@ -42,7 +42,7 @@ def test_layers_and_objectives_with_weights_are_named(built):
     experiment = built("task=rte", "metric=[]", "isotropy=batch_norm")
     module = experiment.module
     module.extra.parts["x"] = torch.nn.Linear(2, 2)
-    (phase,) = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    (phase,) = describe(experiment.plan, module, module.model.encoder, module.new_optimizer())
     parts = [part for group in phase["groups"] for part in group["parts"]]
     of_run = {"head", "isotropy layers", "objectives"}
     assert set(parts) == {"embeddings", "block 1", "block 2"} | of_run

@@ -13,7 +13,7 @@ import torch
 
 from isotrain.encoders.freezing import levels
 from isotrain.objectives.cosreg import CosReg
-from isotrain.training.freezing import describe, highest_read, within_reach
+from isotrain.training.freezing import describe, highest_level_read, up_to_level
 from tests.processes import train_on_ranks
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")
@@ -39,16 +39,16 @@ def test_the_highest_read(reads, height):
         str(i): CosReg(1.0) if names is None else CosReg(1.0, names)
         for i, names in enumerate(reads)
     }
-    assert highest_read(SimpleNamespace(has_loss=False), objectives, 2) == height
-    assert highest_read(SimpleNamespace(has_loss=True), objectives, 2) == 5
+    assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == height
+    assert highest_level_read(SimpleNamespace(has_loss=True), objectives, 2) == 5
 
 
-def test_a_plan_within_reach(built):
+def test_a_plan_up_to_level(built):
     encoder = built("task=rte", "metric=[]").module.model.encoder
     level = levels(encoder)
     whole = {0: frozenset(n for n in level if level[n] == 2), 4: frozenset(level)}
-    assert within_reach(whole, encoder, 2) == whole
-    assert within_reach(whole, encoder, 1) == {
+    assert up_to_level(whole, encoder, 2) == whole
+    assert up_to_level(whole, encoder, 1) == {
         0: frozenset(),
         4: frozenset(n for n in level if level[n] < 2),
     }
@@ -79,7 +79,7 @@ def test_whatever_may_train_gets_a_gradient_and_nothing_else_does(built, reads):
 def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
     experiment = built(*BLOCK_1, "trainer.max_steps=2", "+trainer.limit_val_batches=0")
     module = experiment.module
-    (phase,) = describe(module.plan, module, module.model.encoder, module.new_optimizer())
+    (phase,) = describe(experiment.plan, module, module.model.encoder, module.new_optimizer())
     parts = {part for group in phase["groups"] for part in group["parts"]}
     assert parts == {"embeddings", "block 1"}
     before = {n: p.detach().clone() for n, p in module.model.encoder.named_parameters()}
@@ -124,4 +124,4 @@ def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
         "of_weight": SimpleNamespace(weight=-1.0, reads=["layer_1/cls"]),
         "of_none": SimpleNamespace(weight=0.0, reads=["pooled"]),
     }
-    assert highest_read(SimpleNamespace(has_loss=False), objectives, 2) == 1
+    assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == 1

@@ -1,4 +1,4 @@
-"""Which weights a run ends with, and when it stops before its last step."""
+"""Best checkpoint and early stopping: which weights a run ends with, and when it stops."""
 
 from __future__ import annotations
 
@@ -49,12 +49,16 @@ class Selection(pl.Callback):
         }
         self.is_restored = False
 
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from the `state` that a checkpoint holds."""
+        self.state = dict(state)
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop again where the run that is resumed was stopped."""
         trainer.should_stop = trainer.should_stop or self.state["stopped"]
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Judge the weights that were evaluated."""
+        """Compare the score of these weights with the best one so far."""
         if self.is_restored or trainer.global_step == 0:
             return
         score = float(trainer.callback_metrics[self.key])
@@ -88,8 +92,7 @@ class Selection(pl.Callback):
                 f"{self.state['step']}: it went on with other code or on another machine than it "
                 "was begun with; train it anew with rerun=true"
             )
-        module.load_state_dict(kept["state_dict"])
-        module.selected_step = kept["step"]
+        module.take_selected(kept["state_dict"], kept["step"])
         self.is_restored = True
         return True
 

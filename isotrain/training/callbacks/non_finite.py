@@ -1,15 +1,15 @@
-"""Training that has left the numbers: stopped at once, with what is needed to look into it."""
+"""Stop on a non-finite loss or gradient, with a report of where it came from."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
-from isotrain.model.distributed import n_processes
+from isotrain.model.distributed import of_all_processes
 
 
 class NonFiniteError(RuntimeError):
@@ -20,39 +20,66 @@ class NonFiniteError(RuntimeError):
         self.report = report
 
 
-def refuse_non_finite(
-    what: str,
-    value: Tensor,
-    step: int,
-    parts: dict[str, Tensor],
-    index: Sequence[Tensor],
-    module: nn.Module,
-) -> None:
-    """Stop when `value`, the loss or the gradient norm, is not finite.
+class MicroBatch(NamedTuple):
+    """What a report says of one micro-batch; nothing here is read unless there is one."""
 
-    Args:
-        what: its name.
-        value: 0-d, the same in every process.
-        step: optimizer steps done before.
-        parts: of this process's loss, by key.
-        index: data set rows of this process that the value comes from, batch by batch; read only
-            when there is something to report, as reading waits for the device.
-        module: whose parameters and gradients the report measures.
+    loss: Tensor  # averaged over processes
+    parts: dict[str, Tensor]  # of this process's loss, by key
+    examples: Tensor  # their numbers in this process, on its device
 
-    Raises:
-        NonFiniteError: in every process, with a report of the step, the rows and loss parts of the
-            processes whose loss is not finite (of all where each is), and the norm of every
-            parameter and gradient.
+
+class NonFiniteGuard:
+    """Refuse an optimizer step on a loss or gradient that is NaN or infinite.
+
+    Losses are noted as they come and looked at together with the gradient norm, once per step:
+    reading a number waits for the device.
+
+    >>> guard = NonFiniteGuard()
+    >>> guard.note(torch.tensor(0.5), {}, torch.tensor([7]))
+    >>> guard.check(torch.tensor(1.0), 0, nn.Linear(1, 1))
     """
-    value = value.detach()
-    if bool(torch.isfinite(value)):
-        return
+
+    def __init__(self) -> None:
+        self.noted: list[MicroBatch] = []  # since the last optimizer step
+
+    def note(self, loss: Tensor, parts: dict[str, Tensor], examples: Tensor) -> None:
+        """Remember a micro-batch, whose `loss` is the same in every process."""
+        self.noted.append(MicroBatch(loss.detach(), parts, examples))
+
+    def check(self, gradient_norm: Tensor | None, step: int, module: nn.Module) -> None:
+        """Look at the micro-batches of an optimizer step, and forget them.
+
+        Args:
+            gradient_norm: 0-d, the same in every process; None where it may be infinite.
+            step: optimizer steps done before.
+            module: whose parameters and gradients a report measures.
+
+        Raises:
+            NonFiniteError: in every process, with a report of the step, the examples and loss
+                parts of the processes whose loss is not finite (of all where each is), and the
+                norm of every parameter and gradient.
+        """
+        noted, self.noted = self.noted, []
+        norm = [] if gradient_norm is None else [gradient_norm.detach()]
+        are_finite = [torch.isfinite(value) for value in (*norm, *(m.loss for m in noted))]
+        if bool(torch.stack(are_finite).all()):
+            return
+        for micro_batch in noted:
+            if not bool(torch.isfinite(micro_batch.loss)):
+                raise _error("loss", micro_batch.loss, step, [micro_batch], module)
+        raise _error("gradient norm", norm[0], step, noted, module)
+
+
+def _error(
+    what: str, value: Tensor, step: int, noted: Sequence[MicroBatch], module: nn.Module
+) -> NonFiniteError:
+    parts = noted[-1].parts
     own = {
-        "rows": [row for numbers in index for row in numbers.tolist()],
+        "rows": [row for micro_batch in noted for row in micro_batch.examples.tolist()],
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
-    found = _of_all_processes(own)
+    found = of_all_processes(own)
     found = [one for one in found if not one["is_finite"]] or found
     rows = [row for one in found for row in one["rows"]]
     bad = sorted({k for one in found for k, v in one["loss_parts"].items() if isinstance(v, str)})
@@ -71,7 +98,7 @@ def refuse_non_finite(
             for name, parameter in module.named_parameters()
         },
     }
-    raise NonFiniteError(
+    return NonFiniteError(
         f"the {what} is {float(value)} at step {step + 1}{where}, on training rows "
         f"{', '.join(map(str, rows[:8]))}{' ...' if len(rows) > 8 else ''}; the weights were not "
         "changed by it. Lower optimizer.lr, look at those rows, or use a wider trainer.precision",
@@ -83,11 +110,3 @@ def _plain(value: Tensor) -> float | str:
     """A number; `nan` and `inf` by name, which JSON has no numbers for."""
     number = float(value)
     return number if math.isfinite(number) else str(number)
-
-
-def _of_all_processes(own: dict[str, Any]) -> list[dict[str, Any]]:
-    if n_processes() == 1:
-        return [own]
-    found: list[Any] = [None] * n_processes()
-    distributed.all_gather_object(found, own)
-    return found

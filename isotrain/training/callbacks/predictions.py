@@ -1,9 +1,10 @@
-"""Store the predictions of every evaluation example, and detect collapsed ones. C classes."""
+"""The predictions of every evaluation example, and whether they have collapsed. C classes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,20 @@ from isotrain.model.distributed import gather_rows, sum_over_processes
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.types import Batch
 
+MAJORITY, SPREAD = "val/majority_share", "val/spread"
+MOST_ALIKE = 0.99  # share of one class from which on predictions count as collapsed
+LEAST_SPREAD = 0.01  # standard deviation of predictions over that of the labels, likewise
 
-class KeptPredictions(pl.Callback):
-    """Writes `predictions/dev.csv` at each validation and `test.csv` at a test, over the last one.
 
-    The files end with those of the weights that the scores of the run are of. With several
-    processes the first one writes the rows of all.
+class CollapseMonitor(pl.Callback):
+    """Write the predictions of every evaluation; log how far those on dev have collapsed.
+
+    `predictions/dev.csv` is written at each validation and `test.csv` at a test, over the last
+    one, so that they end with those of the weights that the scores of the run are of. Where labels
+    are classes, `val/majority_share` = (examples predicted as the most predicted class) /
+    (examples), in [1/C, 1]. Where they are scores, `val/spread` = sd(predictions) / sd(labels), in
+    [0, ∞); it is absent where all labels are equal. Examples of all processes count, and rank 0
+    writes them.
 
     Args:
         folder: of the run.
@@ -29,7 +38,7 @@ class KeptPredictions(pl.Callback):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self._seen: list[Tensor] = []  # of each batch: index, label, prediction [B, 3]
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # index, label, prediction [B]
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start empty."""
@@ -44,96 +53,50 @@ class KeptPredictions(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at a batch of dev or test, not of the training rows that are held out."""
+        """Keep the predictions of a batch of dev or test, not of held-out training examples."""
         if not dataloader_idx:
-            self._keep(pl_module, outputs, batch)
+            self._seen.append((batch.index, batch.labels, outputs["predictions"]))
 
     on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write dev."""
-        self._write(trainer, "dev")
+        """Log the share or spread, and write dev."""
+        if self._seen:  # not with a limit of no batch at all
+            key, value = self._collapse()
+            if not value.isnan():
+                pl_module.log(key, value.float().to(pl_module.device), sync_dist=True)
+            self._write(trainer, "dev")
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write test."""
-        self._write(trainer, "test")
+        if self._seen:
+            self._write(trainer, "test")
 
-    def _keep(self, module: Any, outputs: Any, batch: Batch) -> None:
-        predictions_B = module.task.predictions(outputs["output"].logits)
-        columns = (batch.index, batch.labels, predictions_B)
-        self._seen.append(torch.stack([column.float() for column in columns], dim=1))
+    def _collapse(self) -> tuple[str, Tensor]:
+        """The key and value of dev, over all processes."""
+        if self._seen[0][1].is_floating_point():
+            sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
+            return SPREAD, spread(sum_over_processes(sums))
+        predictions_N, _ = gather_rows(torch.cat([p_B for *_, p_B in self._seen]))
+        return MAJORITY, majority_share(predictions_N)
 
     def _write(self, trainer: pl.Trainer, split: str) -> None:
-        if not self._seen:  # a limit of no batch at all
-            return
-        known_N3, _ = gather_rows(torch.cat(self._seen))
+        rows = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
+        known_N3, _ = gather_rows(torch.cat(rows))
         self._seen = []
         if trainer.is_global_zero and not trainer.sanity_checking:
             index_N, label_N, prediction_N = known_N3.cpu().numpy().T
             write_predictions(self.folder, split, Predictions(index_N, label_N, prediction_N))
 
 
-MAJORITY, SPREAD = "val/majority_share", "val/spread"
-MOST_ALIKE = 0.99  # share of one class from which on predictions count as collapsed
-LEAST_SPREAD = 0.01  # standard deviation of predictions over that of the labels, likewise
+def majority_share(predictions_N: Tensor) -> Tensor:
+    """The share of the most predicted class, in [1/C, 1].
 
-
-class Variety(pl.Callback):
-    """Logs at each validation how far the predictions on dev differ from one another.
-
-    Where labels are classes, `val/majority_share` = (rows predicted as the most predicted class)
-    / (rows), in [1/C, 1]. Where they are scores, `val/spread` = sd(predictions) / sd(labels), in
-    [0, ∞); it is absent where all labels are equal. Rows of all processes count.
+    >>> majority_share(torch.tensor([1, 1, 0, 1]))
+    tensor(0.7500, dtype=torch.float64)
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sums: Tensor | None = None  # of the batches so far, in float64
-
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Start empty."""
-        self._sums = None
-
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: Any,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the predictions of a batch of dev."""
-        if dataloader_idx:  # rows that are held out
-            return
-        logits_BC = outputs["output"].logits
-        predictions_B = pl_module.task.predictions(logits_BC)
-        if batch.labels.is_floating_point():
-            sums = score_sums(predictions_B, batch.labels)
-        else:
-            sums = class_counts(predictions_B, logits_BC.shape[1])
-        self._sums = sums if self._sums is None else self._sums + sums
-        self._key = SPREAD if batch.labels.is_floating_point() else MAJORITY
-
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log it over all of dev."""
-        if self._sums is None:
-            return
-        sums = self._sums
-        if trainer.world_size > 1:
-            sums = sum_over_processes(sums)
-        value = spread(sums) if self._key == SPREAD else sums.max() / sums.sum()
-        if not value.isnan():
-            pl_module.log(self._key, value.float().to(pl_module.device), sync_dist=True)
-
-
-def class_counts(predictions_B: Tensor, n_classes: int) -> Tensor:
-    """How often each class is predicted, `[C]`.
-
-    >>> class_counts(torch.tensor([1, 1, 0]), 3).tolist()
-    [1.0, 2.0, 0.0]
-    """
-    return torch.bincount(predictions_B.cpu(), minlength=n_classes).double()
+    counts_C = torch.bincount(predictions_N.cpu()).double()
+    return counts_C.max() / counts_C.sum()
 
 
 def score_sums(predictions_B: Tensor, labels_B: Tensor) -> Tensor:

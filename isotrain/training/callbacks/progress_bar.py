@@ -1,4 +1,4 @@
-"""Lines on a terminal while a model trains and is evaluated: what is done, how long, how well."""
+"""Progress on a terminal: steps, evaluation batches, and the newest values."""
 
 from __future__ import annotations
 

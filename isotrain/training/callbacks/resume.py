@@ -15,9 +15,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
-from torch import distributed
 
-from isotrain.model.distributed import n_processes, sum_over_processes
+from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
 from isotrain.runs.files import replacing, write_json
 from isotrain.training.callbacks.best_checkpoint import Selection
 
@@ -66,7 +65,8 @@ class Checkpoints(pl.Callback):
             "random": self._random,
         }
         self._step = self._saved_step = int(checkpoint["global_step"])
-        self.selection.state = dict(self._state["selection"])
+        self.selection.resume(self._state["selection"])
+        trainer.datamodule.resume(self._state["epoch"], self._state["batches"])  # type: ignore[attr-defined]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make up for the evaluation that a signal cut off, at its step and epoch."""
@@ -143,10 +143,7 @@ class Checkpoints(pl.Callback):
         """Our part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
-        states = [state["random"]] * n_processes()
-        if n_processes() > 1:
-            distributed.all_gather_object(states, state["random"])
-        checkpoint[KEY] = state | {"random": states}
+        checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
 
     def listen(self, answer: bool = True) -> None:
         """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.

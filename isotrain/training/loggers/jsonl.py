@@ -16,7 +16,7 @@ from isotrain.console import say
 from isotrain.runs.files import RowFile, read_rows
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
-from isotrain.training.callbacks.same_config import process_rank
+from isotrain.training.data import process_rank
 
 
 class RowLog(Logger):

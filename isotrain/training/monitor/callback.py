@@ -1,4 +1,4 @@
-"""The isotropy of every layer, and before and after each isotropy layer, while a model trains."""
+"""Isotropy of every layer, and before and after each isotropy layer, during training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.monitor.measurement import Measurement, site_measures
 from isotrain.training.monitor.sampling import Watched, WatchedRows
 from isotrain.training.monitor.snapshot_arrays import snapshot_of
-from isotrain.types import Batch, ModelOutput, RowMetric
+from isotrain.types import Batch, RowMetric
 
 Reference = dict[str, tuple[Tensor, Tensor]]  # ids and rows of each cloud by its name
 
@@ -31,8 +31,9 @@ class IsotropyMonitor(pl.Callback):
     At every validation, of at most `max_rows` rows of dev in each cloud, always the same ones (see
     `WatchedRows`); of each site also `val/<site>/<name>`: what `site_measures` finds. A site
     without an isotropy layer has `after` alone. Metrics that need `reference` compare with the
-    same rows at the first evaluation, before training. With `every_steps`, also of the rows of
-    every n-th optimizer step as training sees them, dropout and all, under `train_isotropy/`.
+    same rows at the first evaluation, before training. Of training steps whose result has an
+    `output`, and the `step` they belong to, also of the rows as training sees them, dropout and
+    all, under `train_isotropy/`.
 
     Loggers get the few scalars of `isotrain.runs.keys.few`; a `RowLog` gets every value, in the
     record of the evaluation. `newest` has the values of the newest evaluation.
@@ -48,7 +49,6 @@ class IsotropyMonitor(pl.Callback):
         headline: names of values that progress bar and loggers show (`lid_value`, not `lid`); None
             = the first two metrics.
         views: of each layer: cls, tokens, mean.
-        every_steps: optimizer steps between two measurements of training rows; 0 = none.
         map_rows: rows on the map of a snapshot (see `isotrain.runs.snapshots`); 0 = no snapshots.
         folder: of the run, for snapshots; None = none are taken.
     """
@@ -59,7 +59,6 @@ class IsotropyMonitor(pl.Callback):
         max_rows: int,
         headline: Sequence[str] | None = None,
         views: Sequence[str] = VIEWS,
-        every_steps: int = 0,
         map_rows: int = 0,
         folder: Path | None = None,
     ) -> None:
@@ -71,13 +70,11 @@ class IsotropyMonitor(pl.Callback):
                     f"headline must be among the metrics {', '.join(metrics)}, got {name!r}"
                 )
         self.measure = Measurement(metrics)
-        self.max_rows, self.views, self.every_steps = max_rows, tuple(views), every_steps
+        self.max_rows, self.views = max_rows, tuple(views)
         self.map_rows, self.folder = map_rows, folder
         self.newest: dict[str, float] = {}
         self._rows: WatchedRows | None = None  # of the evaluation under way
         self._step_rows: WatchedRows | None = None  # of the optimizer step under way
-        self._step = 0  # its number
-        self._hook: Any = None  # that sees the training batch
         self._reference: Reference = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,32 +121,20 @@ class IsotropyMonitor(pl.Callback):
             self._send(trainer, self.newest, join=True)
             self._show(pl_module)
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
-    ) -> None:
-        """Look at what the model gives for a batch of a step that is due, in its first view."""
-        if not self.every_steps or (trainer.global_step + 1) % self.every_steps:
-            return
-        self._step = trainer.global_step + 1
-        rows = self._step_rows = self._step_rows or self._empty(pl_module)
-        seen = False
-
-        @torch.no_grad()
-        def look(_model: Any, _given: Any, output: ModelOutput) -> None:
-            nonlocal seen
-            if not seen:
-                rows.offer(batch, output)
-            seen = True
-
-        self._hook = pl_module.model.register_forward_hook(look)  # type: ignore[union-attr]
-
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
     ) -> None:
-        """Measure, once the step is made."""
-        self._look_away()
-        rows = self._step_rows
-        if rows is None or trainer.global_step < self._step:
+        """Look at a training batch whose output was handed over; measure once its step is made."""
+        if not isinstance(outputs, Mapping) or "output" not in outputs:
+            return
+        rows = self._step_rows = self._step_rows or self._empty(pl_module)
+        rows.offer(batch, outputs["output"])
+        if trainer.global_step < outputs["step"]:
             return  # within an accumulation
         self._step_rows = None
         if trainer.world_size > 1:
@@ -164,14 +149,8 @@ class IsotropyMonitor(pl.Callback):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Leave nothing behind on the model, nor rows of half a step or evaluation."""
-        self._look_away()
+        """Forget the rows of half a step or evaluation."""
         self._rows = self._step_rows = None
-
-    def _look_away(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
 
     def _empty(self, module: Any) -> WatchedRows:
         layers = module.model.transforms.items()

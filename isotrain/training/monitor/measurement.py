@@ -22,8 +22,8 @@ class Measurement:
 
     Moments and spectrum of a cloud are computed once for all metrics. Rows with a NaN are left out
     and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one class)
-    its value is absent, and the first time is told; without words, or without a reference, what
-    needs them is absent.
+    its value is absent, with one warning a metric; so is, without one, what needs words or a
+    reference that are not there.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
@@ -38,7 +38,7 @@ class Measurement:
             for name, metric in metrics.items()
             if self.needs[name] == "groups"
         }
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
 
     @property
     def compares(self) -> bool:
@@ -69,15 +69,46 @@ class Measurement:
                 try:
                     of_cloud = metric(x_ND, **given)
                 except (ValueError, RuntimeError) as error:
-                    self._tell(name, cloud.name, error)
+                    self._warn(name, cloud.name, error)
                     continue
                 values |= {key: float(value) for key, value in flat(name, of_cloud).items()}
         return values
 
-    def _tell(self, name: str, place: str, error: Exception) -> None:
-        if name not in self._told:
+    def _warn(self, name: str, place: str, error: Exception) -> None:
+        if name not in self._warned_of:
             rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
-        self._told.add(name)
+        self._warned_of.add(name)
+
+
+def value_names(
+    metrics: Mapping[str, RowMetric], max_rows: int, width: int
+) -> dict[str, list[str]]:
+    """Names of the values of each metric, tried on a random cloud of the run's size.
+
+    Raises:
+        ValueError: a metric that could measure no cloud of the run, or gives something else than
+            0-d tensors.
+    """
+    names: dict[str, list[str]] = {}
+    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
+    number = torch.arange(len(rows))
+    given = {"labels": number % 2, "groups": number % 2, "reference": rows.flip(1)}
+    with shared(rows):
+        for name, metric in metrics.items():
+            try:
+                need = needs(metric)
+                found = metric(rows) if need == "rows" else metric(rows, **{need: given[need]})
+            except Exception as error:  # of a metric of the user's own, whatever it is
+                problem = str(error) if isinstance(error, ValueError) else repr(error)
+                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
+            for key, value in flat(name, found).items():
+                if not isinstance(value, torch.Tensor) or value.ndim:
+                    raise ValueError(
+                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
+                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
+                    )
+            names[name] = list(flat(name, found))
+    return names
 
 
 def _known(cloud: Watched) -> dict[str, Tensor | None]:

@@ -15,7 +15,7 @@ from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
 from isotrain.runs.record import StorageError
-from isotrain.training.callbacks.non_finite import NonFiniteError, refuse_non_finite
+from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.module import FineTuning
@@ -104,7 +104,24 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(
 
 @pytest.mark.parametrize("value", [0.0, 1e30])
 def test_finite_values_pass(value):
-    refuse_non_finite("loss", torch.tensor(value), 0, {}, [], torch.nn.Linear(1, 1))
+    guard = NonFiniteGuard()
+    guard.note(torch.tensor(value), {}, torch.tensor([0]))
+    guard.check(torch.tensor(value), 0, torch.nn.Linear(1, 1))
+
+
+def test_the_loss_is_blamed_before_the_gradient_and_by_its_own_micro_batch():
+    guard, model = NonFiniteGuard(), torch.nn.Linear(1, 1)
+    for number, value in enumerate([0.5, math.inf, math.nan]):
+        guard.note(torch.tensor(value), {"part": torch.tensor(value)}, torch.tensor([number]))
+    with pytest.raises(NonFiniteError, match=r"the loss is inf at step 4 \(in part\)") as caught:
+        guard.check(torch.tensor(math.nan), 3, model)
+    assert caught.value.report["rows"] == [1]
+    guard.note(torch.tensor(0.5), {}, torch.tensor([3]))  # nothing of that step is left
+    with pytest.raises(NonFiniteError, match="the gradient norm is inf") as caught:
+        guard.check(torch.tensor(math.inf), 3, model)
+    assert caught.value.report["rows"] == [3]
+    guard.note(torch.tensor(0.5), {}, torch.tensor([3]))
+    guard.check(None, 3, model)
 
 
 def full(*_, **__):
