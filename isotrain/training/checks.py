@@ -13,16 +13,18 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.geometry.cloud import shared
 from isotrain.metrics.suite import flat, needs
 from isotrain.model.heads import CosineHead
 from isotrain.objectives.base import Objective
+from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
 from isotrain.training.freezing import ever, height_of_read_point, height_of_site
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Encoder, RowMetric, Task
+from isotrain.types import RowMetric
 
 
 def try_optimizer(module: FineTuning) -> None:
@@ -147,7 +149,6 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
 
     Dropout is a module, or a number of a module (ModernBERT's attention).
     """
-    assert isinstance(encoder, nn.Module)
     drops = any(
         isinstance(p, float) and p > 0
         for module in encoder.modules()
@@ -220,7 +221,7 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, key: str) ->
     lowest = encoder.n_blocks - n_blocks + 1
     never = {
         level_of[name]
-        for name, parameter in encoder.named_parameters()  # type: ignore[attr-defined]
+        for name, parameter in encoder.named_parameters()
         if lowest <= level_of[name] <= encoder.n_blocks
         and parameter.ndim > 1
         and name not in trained
@@ -281,7 +282,7 @@ def warn_of_head(module: FineTuning) -> None:
             f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
             f"beside the encoder, and with {given} nothing does; leave it out"
         )
-    dropout = getattr(task, "head_dropout", 0.0)
+    dropout = task.head_dropout
     default = signature(type(task)).parameters.get("head_dropout")
     usual = Parameter.empty if default is None else default.default
     is_asked = usual is not Parameter.empty and dropout not in (0, usual)

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from isotrain.config.steps import batches_of
 from isotrain.console import working
+from isotrain.tasks.base import Task
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
-from isotrain.types import Batch, Example, Task
+from isotrain.types import Batch, Example
 
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
 

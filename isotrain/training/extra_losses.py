@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from isotrain.arguments import check_kind
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import batch_places, gather_in_order, n_processes
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.types import Batch, Encoder, ModelOutput
+from isotrain.types import Batch, ModelOutput
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 """The model on the first n training batches in evaluation mode; None = on all of them."""
@@ -43,10 +45,15 @@ class ExtraLosses(nn.Module):
 
     Args:
         objectives: by the name under which each is logged.
+
+    Raises:
+        ValueError: one that does not inherit from `Objective`.
     """
 
     def __init__(self, objectives: Mapping[str, Objective]) -> None:
         super().__init__()
+        for name, objective in objectives.items():
+            check_kind(name, objective, Objective)
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
         # what objectives have read since the last optimizer step

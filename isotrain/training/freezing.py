@@ -14,10 +14,11 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
 
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.model.isotropic_model import IsotropicModel, block_of
 from isotrain.objectives.base import Objective
-from isotrain.types import Encoder, Task
+from isotrain.tasks.base import Task
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
@@ -65,7 +66,6 @@ def reached(plan: Plan, n_steps: float) -> Plan:
 
 def rest_frozen_parts(encoder: Encoder) -> None:
     """Embeddings and blocks without a trainable parameter in evaluation mode, the others not."""
-    assert isinstance(encoder, nn.Module)
     inside = {id(module) for block in encoder.blocks for module in block.modules()}
     stem = [encoder.embeddings] + [
         module  # the dropout of GPT-2's embeddings is no part of them
@@ -95,7 +95,7 @@ def describe(
 
     The learning rate is the peak of the schedule. `optimizer` holds whatever trains in a phase.
     """
-    of_encoder = {id(p): name for name, p in encoder.named_parameters()}  # type: ignore[attr-defined]
+    of_encoder = {id(p): name for name, p in encoder.named_parameters()}
     level_of = levels(encoder)
     part_of = {}
     for name, parameter in module.named_parameters():

@@ -12,13 +12,14 @@ from torch import Tensor
 from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.distributed import gather_in_order, n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import refuse_non_finite
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing import ever, in_force, rest_frozen_parts, wrap_anew
 from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Batch, ModelOutput, Task
+from isotrain.types import Batch, ModelOutput
 
 
 class FineTuning(pl.LightningModule):

@@ -145,7 +145,8 @@ def test_constants_of_a_class_are_those_of_the_object(target):
     for name, value in found.items():
         assert value is None or value == getattr(thing, name), name
     assert found["no_such_name"] is None
-    assert found["n_spans"] == getattr(thing, "n_spans", None)
+    known = getattr(thing, "n_spans", None)
+    assert found["n_spans"] == (None if isinstance(known, property) else known)
 
 
 @pytest.mark.parametrize("target", TASKS)

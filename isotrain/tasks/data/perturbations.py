@@ -16,7 +16,8 @@ from random import Random
 from typing import Any
 
 from isotrain.config.data_rule import data_mistakes
-from isotrain.types import Row, Task
+from isotrain.tasks.base import Task
+from isotrain.types import Row
 
 Numbered = dict[int, Row]
 """Rows by their number in the split as its source has it, in that order."""
