@@ -1,4 +1,4 @@
-"""Rows of all processes, with a gradient that is summed over them. N rows, D width."""
+"""All-gather of embeddings, with a gradient that is summed over processes. N rows, D width."""
 
 from __future__ import annotations
 
@@ -40,21 +40,15 @@ def gather_rows(x_ND: Tensor) -> tuple[Tensor, slice]:
     >>> gather_rows(torch.ones(2, 1))[1]
     slice(0, 2, None)
     """
-    if n_processes() == 1:
-        return x_ND, slice(0, len(x_ND))
-    counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
-    counts[distributed.get_rank()] = len(x_ND)
-    distributed.all_reduce(counts)
-    sizes = counts.tolist()
-    start = sum(sizes[: distributed.get_rank()])
-    return _Gather.apply(x_ND, sizes), slice(start, start + len(x_ND))  # type: ignore[no-untyped-call]
+    sizes, own = _sizes(x_ND)
+    return _gathered(x_ND, sizes), own
 
 
 def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
     """Keys `[Q·B, T]` that sort gathered rows as one process would hold them.
 
-    Example j of process r is example j·(number of processes) + r of the whole batch: batches
-    are dealt out like cards. Sequences come first, then examples, then positions.
+    Example j of rank r is example j·(world size) + r of the whole batch. Sequences come first,
+    then examples, then positions.
 
     >>> batch_places(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
@@ -70,11 +64,43 @@ def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
     return key_QBT.reshape(n_sequences * n_examples, n_positions)
 
 
+class WholeBatch:
+    """The order in which one process would hold the rows of all, exchanged once for many tensors.
+
+    Args:
+        places_N: keys of this process's rows, which sort those of all (see `batch_places`).
+    """
+
+    def __init__(self, places_N: Tensor) -> None:
+        self._sizes, own = _sizes(places_N)
+        self._order = _gathered(places_N, self._sizes).argsort()
+        self.own_N = self._order.argsort()[own]  # which of all rows are this process's
+
+    def gather(self, x_ND: Tensor) -> Tensor:
+        """The rows of all processes, in that order."""
+        return _gathered(x_ND, self._sizes)[self._order]
+
+
 def gather_in_order(x_ND: Tensor, places_N: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of all processes in the order of their places, and which of them are the own."""
-    all_ND, own = gather_rows(x_ND)
-    order = gather_rows(places_N)[0].argsort()
-    return all_ND[order], order.argsort()[own]
+    whole = WholeBatch(places_N)
+    return whole.gather(x_ND), whole.own_N
+
+
+def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
+    """How many rows each process has, and where this one's stand among them."""
+    if n_processes() == 1:
+        return [len(x_ND)], slice(0, len(x_ND))
+    counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
+    counts[distributed.get_rank()] = len(x_ND)
+    distributed.all_reduce(counts)
+    sizes = counts.tolist()
+    start = sum(sizes[: distributed.get_rank()])
+    return sizes, slice(start, start + len(x_ND))
+
+
+def _gathered(x_ND: Tensor, sizes: list[int]) -> Tensor:
+    return x_ND if len(sizes) == 1 else _Gather.apply(x_ND, sizes)  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):
