@@ -21,9 +21,10 @@ from isotrain.build import build
 from isotrain.config.compose import compose_run
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
+from isotrain.tasks.base import Task
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Batch, Task
+from isotrain.types import Batch
 
 K8R3 = ["isotropy.n_clusters=8", "isotropy.n_components=3"]
 ARMS = {

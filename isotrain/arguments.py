@@ -63,6 +63,23 @@ class Bounds(NamedTuple):
         return None
 
 
+def check_kind(name: str, part: object, contract: type) -> None:
+    """Refuse a part that does not inherit from the base class that is its contract.
+
+    Raises:
+        ValueError: with the name of the base class.
+
+    >>> check_kind("n", 1.0, int)
+    Traceback (most recent call last):
+    ValueError: n: float is no int; let it inherit from builtins.int
+    """
+    if not isinstance(part, contract):
+        raise ValueError(
+            f"{name}: {type(part).__name__} is no {contract.__name__}; let it inherit from "
+            f"{contract.__module__}.{contract.__qualname__}"
+        )
+
+
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function or constructor, made to refuse what its annotations do not allow.
 

@@ -17,8 +17,10 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
+from isotrain.arguments import check_kind
 from isotrain.config.compose import content_hash
 from isotrain.config.schema import n_processes, training_steps
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
@@ -26,6 +28,7 @@ from isotrain.geometry.rng import own_draws
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
+from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
@@ -47,7 +50,14 @@ from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Encoder, Pooling, RowMetric, Source, Task
+from isotrain.types import Pooling, RowMetric, Source
+
+CONTRACTS: dict[str, type] = {
+    "task": Task,
+    "encoder": Encoder,
+    "isotropy": RowTransform,
+    "objective": Objective,
+}
 
 
 @dataclass(frozen=True)
@@ -252,11 +262,13 @@ def _trainer(
 
 def made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, made outside of Hydra; a ValueError names a node with wrong keys."""
+    path, target = node._get_full_key(""), node["_target_"]
     make = instantiate(node, _partial_=True, _convert_="all")
     try:
-        return make(**arguments)
+        part = make(**arguments)
     except TypeError as error:
-        path, target = node._get_full_key(""), node["_target_"]
         raise ValueError(
             f"{path} cannot be made: {error}; give the keys that {target} takes"
         ) from error
+    check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
+    return part

@@ -1,4 +1,4 @@
-"""The nouns every other file speaks in: records of data and the contracts of the parts.
+"""Records that flow through a run, and the small protocols of sources, poolings and metrics.
 
 B batch, T tokens, L blocks, D hidden, Q sequences per example, S spans, P = Q·S vectors per
 example, N rows, C outputs.
@@ -6,11 +6,11 @@ example, N rows, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 Row = dict[str, Any]
 """One example as a source gives it: plain text fields and a label."""
@@ -94,22 +94,6 @@ class ModelOutput:
 Edit = Callable[[Tensor], Tensor]
 
 
-class Encoder(Protocol):
-    """Token ids in, all L+1 hidden states out."""
-
-    width: int
-    n_blocks: int
-    tokenizer: Any
-    source_id: str  # where the weights came from, for the record
-    max_positions: int | None  # tokens a sequence may have; None = no limit
-    is_causal: bool  # a token sees only those before it: the first one sees nothing
-    embeddings: nn.Module
-    blocks: Sequence[nn.Module]
-
-    def __call__(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states; `after_block[k]` (1-based) rewrites what flows on after block k."""
-
-
 class Pooling(Protocol):
     """Token states `[Q·B, T, D]` to `[B, P, D]`."""
 
@@ -144,36 +128,3 @@ class Source(Protocol):
 
     def read(self, data_set: Any, split: str) -> list[Row]:
         """Rows of train, dev or test; test may be empty."""
-
-
-class Task(Protocol):
-    """What is learned: rows, encoding, head, loss and score."""
-
-    name: str
-    data_set: Any  # of its rows with labels
-    data_sets: tuple[Any, ...]  # all that its source is asked for
-    left_out: dict[str, int]  # rows that `load` found and gave to no split, by reason
-    has_loss: bool  # false: the objectives alone train, and `loss` is a number of evaluation
-    form: str  # cross | bi
-    monitor: str  # the score's key without its stage, e.g. accuracy
-    mode: str  # max | min
-    n_sequences: int  # of a training example; one of evaluation may have others
-    n_spans: int
-
-    def load(self, source: Source) -> dict[str, list[Row]]:
-        """Rows of each split."""
-
-    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Rows as token ids, labels and spans."""
-
-    def build_head(self, width: int, n_vectors: int) -> nn.Module:
-        """A module `[B, P, D] -> [B, C]`."""
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The scalar task loss."""
-
-    def predictions(self, logits: Tensor) -> Tensor:
-        """What the metrics compare with the labels, `[B]`."""
-
-    def metrics(self) -> Any:
-        """A torchmetrics collection that takes (predictions, labels)."""

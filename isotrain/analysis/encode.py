@@ -158,7 +158,7 @@ def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tenso
     The last one is what leaves the encoder: a norm behind the last block is in it.
     """
     encoder = subject.encoder
-    device = next(iter(encoder.parameters()), torch.zeros(0)).device  # type: ignore[attr-defined]
+    device = next(iter(encoder.parameters()), torch.zeros(0)).device
     batch = padded(ids, encoder.tokenizer.pad_token_id or 0).to(device)
     with torch.inference_mode():
         output = encoder(batch, {})

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from isotrain.analysis.encode import Tokens, tokenise_columns
-from isotrain.types import Batch, Edit, Encoder, EncoderOutput
+from isotrain.encoders.base import Encoder
+from isotrain.types import Batch, Edit, EncoderOutput
 
 
 def tokenise_pairs(
@@ -46,7 +47,8 @@ class SegmentedPairs:
         end = self.encoder.tokenizer.sep_token_id
         if end is not None:
             batch = replace(batch, token_type_ids=_segments(batch, end))
-        return self.encoder(batch, after_block)
+        found: EncoderOutput = self.encoder(batch, after_block)
+        return found
 
 
 def _segments(batch: Batch, end: int) -> Tensor:

@@ -27,6 +27,7 @@ from isotrain.analysis.weights import device_of, each_weights, first_encoder, ma
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.console import duration, say, spinner
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.finished_run import sha256_of, start_file
 from isotrain.runs.files import write_json
 from isotrain.runs.record import (
@@ -37,7 +38,7 @@ from isotrain.runs.record import (
     environment,
 )
 from isotrain.runs.secrets import redacted
-from isotrain.types import Encoder, Source
+from isotrain.types import Source
 
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.types import Encoder, Source
+from isotrain.encoders.base import Encoder
+from isotrain.types import Source
 
 Cell = str | float | int | None
 Record = Mapping[str, Cell]

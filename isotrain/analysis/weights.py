@@ -11,11 +11,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isotrain.analysis.start import result_of
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.finished_run import sha256_of
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.geometry.rng import own_draws
-from isotrain.types import Encoder
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
@@ -69,7 +69,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     if n_blocks := config.get("training", {}).get("reinit_blocks", 0):
         with own_draws(config["seed"], "reinit_blocks"):
             reinit_blocks(encoder, n_blocks)
-    return encoder.eval().to(str(cfg.device))  # type: ignore[attr-defined, no-any-return]
+    return encoder.eval().to(str(cfg.device))
 
 
 def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Encoder]]:

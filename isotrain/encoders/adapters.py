@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from torch import nn
 
 from isotrain.arguments import Bounds, checked
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.on_disk import NO_PEFT
-from isotrain.types import Encoder
 
 LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures that peft has no default for
 IA3_TARGETS = {"distilbert": ["k_lin", "v_lin", "ffn.lin2"]}
@@ -103,7 +103,6 @@ def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
             f"peft.target_modules: {error} The linear maps of this encoder "
             f"({model.config.model_type}) end in {', '.join(ends)}"
         ) from error
-    assert isinstance(encoder, nn.Module)
     return frozenset(name for name, p in encoder.named_parameters() if p.requires_grad)
 
 
@@ -116,13 +115,12 @@ def _peft(option: str) -> Any:
 
 
 def _model(encoder: Encoder) -> Any:
-    model: Any = getattr(encoder, "model", None)
-    if not hasattr(model, "config"):
+    if encoder.model is None:
         raise ValueError(
             f"adapters go into a transformers model, which {type(encoder).__name__} does not have; "
             "use peft=none"
         )
-    return model
+    return encoder.model
 
 
 def _is_linear(module: nn.Module) -> bool:

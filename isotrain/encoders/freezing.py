@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from torch import nn
 
 from isotrain.arguments import Bounds, checked
-from isotrain.types import Encoder
+from isotrain.encoders.base import Encoder
 
 Plan = dict[int, frozenset[str]]
 """From which optimizer step on (0 is one) which of the encoder's parameters train, by name."""
@@ -195,7 +195,6 @@ def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: s
 
 
 def _module(encoder: Encoder) -> nn.Module:
-    assert isinstance(encoder, nn.Module)
     return encoder
 
 

@@ -1,13 +1,15 @@
-"""Encoders from the Hugging Face hub or a local folder."""
+"""Encoders and tokenizers from the Hugging Face hub or a local folder."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from isotrain.encoders.on_disk import WAYS_OUT
-from isotrain.encoders.tokenizers import complete
 from isotrain.encoders.transformer import TransformerEncoder
 
 
@@ -41,3 +43,33 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
     complete(tokenizer)
     commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest
     return TransformerEncoder(model, tokenizer, f"{name}@{commit}" if commit else name)
+
+
+def complete(tokenizer: Any) -> None:
+    """Give a fast tokenizer what it lacks, in place; that of a BERT-like model stays as it is.
+
+    Without a pad token the end-of-text token pads: the attention mask hides it. A tokenizer that
+    adds nothing to a pair would glue its sentences together, so each gets an end, marked as
+    special: `a eos` and `a eos b eos`. GPT has no end-of-text token: its unknown token serves.
+
+    Raises:
+        ValueError: something is lacking, and there is neither an end-of-text nor an unknown token
+            to make it of.
+    """
+    glues = tokenizer.num_special_tokens_to_add(pair=True) == 0
+    if tokenizer.pad_token is not None and not glues:
+        return
+    eos = tokenizer.eos_token or tokenizer.unk_token
+    if eos is None:
+        raise ValueError(
+            "a tokenizer needs a pad token and an end between two sentences; that of "
+            f"{tokenizer.name_or_path!r} has no eos_token to serve: set one and save it anew"
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = eos
+    if glues:
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single=["$A:0", f"{eos}:0"],
+            pair=["$A:0", f"{eos}:0", "$B:1", f"{eos}:1"],
+            special_tokens=[(eos, tokenizer.convert_tokens_to_ids(eos))],
+        )

@@ -11,11 +11,10 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
-from isotrain.encoders.huggingface import EncoderUnavailableError
+from isotrain.encoders.huggingface import EncoderUnavailableError, complete
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
 from isotrain.encoders.tiny import build_tiny
-from isotrain.encoders.tokenizers import complete
 from isotrain.geometry.rng import own_draws
 
 TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"

@@ -1,10 +1,8 @@
-"""The top blocks of an encoder with fresh weights."""
+"""Re-initialise the top blocks of an encoder."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from isotrain.types import Encoder
+from isotrain.encoders.base import Encoder
 
 
 def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
@@ -31,8 +29,8 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
         )
     if n_blocks == 0:
         return
-    model: Any = getattr(encoder, "model", None)
-    if not hasattr(model, "initialize_weights"):
+    model = encoder.model
+    if model is None:
         raise ValueError(
             "training.reinit_blocks needs the initialiser of a transformers model, which "
             f"{type(encoder).__name__} does not have; use training.reinit_blocks=0"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import nn
 
-from isotrain.types import Encoder
+from isotrain.encoders.base import Encoder
 
 ENCODER = "model.encoder."  # where a checkpoint of a run has the encoder's weights
 
@@ -24,7 +23,6 @@ def load_start(encoder: Encoder, file: Path) -> None:
         state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
     except Exception as error:  # whatever a file that is no checkpoint makes torch raise
         raise ValueError(f"init_from: {file} cannot be read as a checkpoint: {error}") from error
-    assert isinstance(encoder, nn.Module)
     own = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
     try:
         encoder.load_state_dict(own)

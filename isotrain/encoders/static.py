@@ -1,4 +1,4 @@
-"""Word vectors of a text file as an encoder: one vector a word, whatever stands around it.
+"""Static word vectors of a text file as an encoder: one vector a word, in any context.
 
 A sequences, T tokens, V words, D dimensions.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
+from isotrain.encoders.base import Encoder
 from isotrain.types import Batch, Edit, EncoderOutput
 
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
@@ -38,7 +39,7 @@ PIECES = "|".join(
 )
 
 
-class TableEncoder(nn.Module):
+class TableEncoder(Encoder):
     """A frozen vector for each token: no blocks, and one hidden state, which is also the last.
 
     Args:
@@ -50,24 +51,17 @@ class TableEncoder(nn.Module):
         ValueError: not one vector for each id.
     """
 
-    n_blocks = 0
-    blocks: Sequence[nn.Module] = ()
-    max_positions: int | None = None
-    is_causal = False
-
     def __init__(
         self, table_VD: Tensor, tokenizer: PreTrainedTokenizerFast, source_id: str
     ) -> None:
-        super().__init__()
-        if len(table_VD) != len(tokenizer):
+        n_ids, width = table_VD.shape
+        super().__init__(width, tokenizer, source_id)
+        if n_ids != len(tokenizer):
             raise ValueError(
                 f"a table needs a vector for each of the {len(tokenizer)} ids of its tokenizer, "
-                f"got {len(table_VD)}"
+                f"got {n_ids}"
             )
-        n_ids, self.width = table_VD.shape
-        table = nn.Embedding(n_ids, self.width, _weight=table_VD, _freeze=True)
-        self.embeddings: nn.Module = table
-        self.tokenizer, self.source_id = tokenizer, source_id
+        self.embeddings = nn.Embedding(n_ids, width, _weight=table_VD, _freeze=True)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """The vectors `[A, T, D]` of the tokens of a batch.

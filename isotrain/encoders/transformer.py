@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrain.encoders.base import Encoder
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
@@ -22,7 +23,7 @@ EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens", "tokens_embed", "posit
 POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(Encoder):
     """All L+1 hidden states of a transformers model, recorded at its blocks.
 
     State 0 is what enters block 1 (the embedding output), state l what block l produced. An
@@ -41,22 +42,20 @@ class TransformerEncoder(nn.Module):
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, source_id: str) -> None:
-        super().__init__()
         dtypes = {p.dtype for p in model.parameters()}
         if dtypes != {torch.float32}:
             raise ValueError(
                 f"training needs float32 weights, got {sorted(map(str, dtypes))}; load with "
                 "dtype=torch.float32"
             )
+        blocks = tuple(_blocks(model))
+        _embeddings(model)  # or this encoder is refused
+        super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
         if isinstance(getattr(model, "pooler", None), nn.Module):
             model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
-        self.tokenizer, self.source_id = tokenizer, source_id
         # Neither is registered a second time: the state dict has each tensor once.
-        self.blocks = tuple(_blocks(model))
-        _embeddings(model)  # or this encoder is refused
-        self.n_blocks = len(self.blocks)
-        self.width = int(model.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        self.blocks = blocks
         tables = {
             name.rpartition(".")[2]: part
             for name, part in model.named_modules()
@@ -79,7 +78,7 @@ class TransformerEncoder(nn.Module):
         self.is_causal = self._is_causal()
 
     @property
-    def embeddings(self) -> nn.Module:
+    def embeddings(self) -> nn.Module:  # type: ignore[override]
         """What turns token ids into state 0."""
         return _embeddings(self.model)
 

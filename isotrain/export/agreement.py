@@ -14,7 +14,7 @@ from isotrain.export.errors import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.source_run import SourceRun
 from isotrain.runs.predictions import read_predictions
-from isotrain.types import Task
+from isotrain.tasks.base import Task
 
 TIGHT, LOOSE = 1e-4, 0.02  # what a logit may be off, of the largest one of its row or of 1
 LEAST = 0.9  # share of rows that agree where LOOSE holds

@@ -13,12 +13,14 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from isotrain.build import data_revision, isotropic_model, made
+from isotrain.encoders.base import Encoder
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.training.data import collate
-from isotrain.types import Batch, Encoder, ModelOutput, Pooling, Source, Task
+from isotrain.types import Batch, ModelOutput, Pooling, Source
 
 N_ROWS = 64  # of dev, that are compared
 
@@ -114,18 +116,18 @@ def rebuild(run: SourceRun) -> Rebuilt:
 @torch.no_grad()
 def merge_adapters(model: IsotropicModel) -> None:
     """Put what peft trained beside the weights of the encoder into them, in place."""
-    for name, part in list(model.encoder.named_modules()):  # type: ignore[attr-defined]
+    for name, part in list(model.encoder.named_modules()):
         if hasattr(part, "get_base_layer") and hasattr(part, "merge"):
             part.merge()
             owner, _, child = name.rpartition(".")
-            setattr(model.encoder.get_submodule(owner), child, part.get_base_layer())  # type: ignore[attr-defined]
+            setattr(model.encoder.get_submodule(owner), child, part.get_base_layer())
 
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
     """The model of a run, with the weights that its encoder is given."""
     pooling: Pooling = made(cfg.pooling)
     encoder: Encoder = made(cfg.encoder)
-    known = hasattr(getattr(encoder, "model", None), "save_pretrained")
+    known = encoder.model is not None
     if not known or not hasattr(encoder.tokenizer, "backend_tokenizer"):
         raise CannotExportError(
             "an export needs a model of transformers and its fast tokenizer, which "
@@ -141,7 +143,7 @@ def _tried(
     model: IsotropicModel, batch: Batch
 ) -> tuple[ModelOutput, ModelOutput, list[Tensor], bool]:
     """The model's output in both precisions, what left its network, whether that took segments."""
-    network: Any = model.encoder.model  # type: ignore[attr-defined]
+    network: Any = model.encoder.model
     states: list[Tensor] = []
     takes_segments = False
 

@@ -112,7 +112,7 @@ def output_names(rebuilt: Rebuilt) -> list[str]:
     n_outputs = rebuilt.double.logits.shape[1]
     if n_outputs == 1:
         return ["score"]
-    classes = getattr(getattr(rebuilt.task, "data_set", None), "classes", None) or ()
+    classes = rebuilt.task.data_set.classes
     if len(classes) != n_outputs:
         return [f"LABEL_{c}" for c in range(n_outputs)]
     return [str(name) for name in classes]

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.model.distributed import WholeBatch, batch_places, n_processes
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Batch, Edit, Encoder, ModelOutput, Pooling, SiteRows
+from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteRows
 
 TokenRows = Literal["all", "no_special"]
 

@@ -53,10 +53,10 @@ class SentenceLoss(nn.Module):
         names = [type(objective).__name__.lower() for objective in objectives]
         if not objectives or len(set(names)) < len(names):
             raise ValueError(f"SentenceLoss takes objectives of different classes, got {names}")
-        for name, objective in zip(names, objectives, strict=True):
-            _check_reads(name, objective)
         self.objectives = dict(zip(names, objectives, strict=True))
         self.parts = nn.ModuleDict({n: ExtraLosses({n: o}) for n, o in self.objectives.items()})
+        for name, objective in self.objectives.items():
+            _check_reads(name, objective)
 
     def forward(
         self, sentence_features: Iterable[Mapping[str, Tensor]], labels: Tensor | None = None

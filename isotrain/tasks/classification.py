@@ -1,4 +1,4 @@
-"""What tasks that sort sentence pairs into classes share: head, loss, predictions, score."""
+"""Classification of sentence pairs: head, loss, predictions and score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isotrain.types import Row
 class PairClassification(PairTask):
     """Sentence pairs in the classes of a data set, scored by accuracy. Arguments as `PairTask`."""
 
-    monitor, mode = "accuracy", "max"
+    monitor = "accuracy"
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """Logits of the classes."""
@@ -31,7 +31,7 @@ class PairClassification(PairTask):
         return torch.argmax(logits, dim=1)
 
     def metrics(self) -> MetricCollection:
-        """Accuracy over all rows, in [0, 1]."""
+        """Accuracy over all examples, in [0, 1]."""
         n_classes = len(self.data_set.classes)
         accuracy = MulticlassAccuracy(num_classes=n_classes, average="micro")
         return MetricCollection({"accuracy": accuracy})

@@ -1,11 +1,11 @@
-"""What tasks for contrastive training share: no loss of their own, and evaluation on STS-B.
+"""Tasks for contrastive training: no loss of their own, and evaluation on STS-B.
 
 B batch, P vectors per example, D hidden.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Annotated, Any
 
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class FirstPairCosine(CosineHead):
         return super().forward(pooled_BPD[:, :2])
 
 
-class Contrastive(STSB, ABC):
+class Contrastive(STSB):
     """Sentences that objectives alone learn from; dev and test are STS-B, scored by the cosine.
 
     Training rows have no label: theirs is 0. A task adds `training_rows`, its `data_sets` and its

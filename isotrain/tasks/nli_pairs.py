@@ -21,14 +21,12 @@ class NLIPairs(Contrastive):
     the contradicted ones of a premise are used in turn. Rows without gold, and those that no
     example comes from, are counted in `left_out`.
 
-    Args:
+    Args: those of `Contrastive`, and
         hard_negatives: true = (premise, entailed, contradicted), false = (premise, entailed).
-        max_length: tokens of an evaluated sentence at most.
-        train_length: tokens of a training sentence at most.
     """
 
     data_sets = DATA, EVALUATION
-    name, n_spans = "nli_pairs", 0
+    name = "nli_pairs"
 
     @checked
     def __init__(

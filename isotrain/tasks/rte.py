@@ -22,4 +22,4 @@ class RTE(PairClassification):
     """Two classes, 0 entailment and 1 not_entailment. Arguments as `PairTask`."""
 
     data_set = DATA
-    name, n_spans = "rte", 0
+    name = "rte"

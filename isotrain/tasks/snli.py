@@ -27,4 +27,4 @@ class SNLI(PairClassification):
     """
 
     data_set = DATA
-    name, n_spans = "snli", 0
+    name = "snli"

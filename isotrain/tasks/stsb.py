@@ -31,8 +31,7 @@ class STSB(PairTask):
     """
 
     data_set = DATA
-    name, monitor, mode = "stsb", "spearman", "max"
-    n_spans = 0
+    name, monitor = "stsb", "spearman"
 
     def check_row(self, row: Row) -> None:
         """Refuse a score outside 0 to 5."""
@@ -60,7 +59,7 @@ class STSB(PairTask):
         return logits[:, 0].float()
 
     def metrics(self) -> MetricCollection:
-        """Spearman and Pearson correlation over all rows, in [−1, 1]."""
-        with warnings.catch_warnings():  # rank correlation has to keep every row: intended
+        """Spearman and Pearson correlation over all examples, in [−1, 1]."""
+        with warnings.catch_warnings():  # rank correlation has to keep every score: intended
             warnings.filterwarnings("ignore", message=".*will save all targets.*")
             return MetricCollection({"spearman": SpearmanCorrCoef(), "pearson": PearsonCorrCoef()})

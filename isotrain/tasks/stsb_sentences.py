@@ -31,7 +31,7 @@ class STSBSentences(Contrastive):
     """
 
     data_sets = (DATA,)
-    name, n_spans = "stsb_sentences", 0
+    name = "stsb_sentences"
 
     def training_rows(self, source: Source) -> list[Row]:
         """One sentence a row, in `sentence1`, in the order of the file.

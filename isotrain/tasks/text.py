@@ -29,14 +29,12 @@ class Text(Contrastive):
     says, and those written as ordinary text, each once. Rare words are the tokenizer's unknown
     token. Rows that no example comes from are counted by reason in `left_out`.
 
-    Args:
+    Args: those of `Contrastive`, and
         min_words: words of a sentence at least, rare words (`<unk>`) not counted.
-        max_length: tokens of an evaluated sentence at most.
-        train_length: tokens of a training sentence at most.
     """
 
     data_sets = DATA, EVALUATION
-    name, n_spans = "text", 0
+    name = "text"
 
     @checked
     def __init__(

@@ -28,13 +28,9 @@ DATA = DataSet(
 class WiC(PairClassification):
     """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
 
-    Args:
-        form: cross (one sequence) or bi (two).
-        max_length: tokens per sequence at most.
+    Args: those of `PairTask`, and
         prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
             the target; `none` leaves the sentence alone, for span pooling.
-        head_dropout: share of the pooled features that a training step drops before the head, in
-            [0, 1).
     """
 
     data_set = DATA
@@ -50,7 +46,11 @@ class WiC(PairClassification):
     ) -> None:
         super().__init__(form, max_length, head_dropout)
         self.prompt = prompt
-        self.n_spans = 2 // self.n_sequences
+
+    @property
+    def n_spans(self) -> int:  # type: ignore[override]
+        """The target words of both sentences, or of one."""
+        return 2 // self.n_sequences
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
         """Sentence pairs as token ids, with the token span of the target in each sentence."""

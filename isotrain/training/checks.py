@@ -13,10 +13,12 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.model.heads import CosineHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
+from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import check_reads
 from isotrain.training.freezing import (
@@ -27,7 +29,7 @@ from isotrain.training.freezing import (
 )
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import count_parameters, parameter_groups
-from isotrain.types import Encoder, Pooling, Task
+from isotrain.types import Pooling
 
 
 def check_experiment(
@@ -213,7 +215,6 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
 
     Dropout is a module, or a number of a module (ModernBERT's attention).
     """
-    assert isinstance(encoder, nn.Module)
     drops = any(
         isinstance(p, float) and p > 0
         for module in encoder.modules()
@@ -286,7 +287,7 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
     lowest = encoder.n_blocks - n_blocks + 1
     never = {
         level_of[name]
-        for name, parameter in encoder.named_parameters()  # type: ignore[attr-defined]
+        for name, parameter in encoder.named_parameters()
         if lowest <= level_of[name] <= encoder.n_blocks
         and parameter.ndim > 1
         and name not in trained
@@ -339,7 +340,7 @@ def warn_of_head(module: FineTuning) -> None:
             f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
             f"beside the encoder, and with {given} nothing does; leave it out"
         )
-    dropout = getattr(task, "head_dropout", 0.0)
+    dropout = task.head_dropout
     default = signature(type(task)).parameters.get("head_dropout")
     usual = Parameter.empty if default is None else default.default
     is_asked = usual is not Parameter.empty and dropout not in (0, usual)

@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from isotrain.config.schema import batches_of
 from isotrain.console import spinner
 from isotrain.model.distributed import of_all_processes
+from isotrain.tasks.base import Task
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
-from isotrain.types import Batch, Example, Task
+from isotrain.types import Batch, Example
 
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
 

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from isotrain.arguments import check_kind
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import take_rows, wide
-from isotrain.model.distributed import batch_places, gather_in_order, n_processes
+from isotrain.model.distributed import (
+    WholeBatch,
+    batch_places,
+    n_processes,
+    sum_over_processes,
+)
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.types import Batch, Encoder, ModelOutput
+from isotrain.types import Batch, ModelOutput
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 """The model on the first n training batches in evaluation mode; None = on all of them."""
+
+Gather = Callable[[str, Tensor], Tensor]
+"""From the embeddings of this process at a read point to those of all."""
 
 NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, and the way out
     "classes": (1, 1, "one vector of an example, which owns its class", "task.form=cross"),
@@ -43,10 +55,15 @@ class ExtraLosses(nn.Module):
 
     Args:
         objectives: by the name under which each is logged.
+
+    Raises:
+        ValueError: one that does not inherit from `Objective`.
     """
 
     def __init__(self, objectives: Mapping[str, Objective]) -> None:
         super().__init__()
+        for name, objective in objectives.items():
+            check_kind(name, objective, Objective)
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
         # what objectives have read since the last optimizer step
@@ -68,12 +85,14 @@ class ExtraLosses(nn.Module):
         logged: dict[str, Tensor] = {}
         if not self.objectives:
             return total, logged
-        labels_B = _gathered_labels(batch)
+        step = StepGather(batch) if n_processes() > 1 else None
+        labels_B = step.labels_B if step else batch.labels
         remembered = {}
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 read = [
-                    read_points(view, batch, objective.reads) for view in views[: objective.n_views]
+                    read_points(view, batch, objective.reads, partial(step, v) if step else None)
+                    for v, view in enumerate(views[: objective.n_views])
                 ]
                 loss = objective(read, labels_B)
                 logged[f"train/{name}"] = loss.detach()
@@ -104,7 +123,7 @@ class ExtraLosses(nn.Module):
             if objective.asks_for_pass(epoch):
                 reads = objective.reads
                 objective.prepare(
-                    epoch, (read_points(out, b, reads, own=True) for b, out in passes(None))
+                    epoch, (read_points(output, batch, reads) for batch, output in passes(None))
                 )
 
 
@@ -161,57 +180,84 @@ def check_reads(
 
 
 def read_points(
-    output: ModelOutput, batch: Batch, reads: Sequence[str], own: bool = False
+    output: ModelOutput, batch: Batch, reads: Sequence[str], gather: Gather | None = None
 ) -> list[Tensor]:
     """What a forward pass has at each read point, in float32 at least.
 
     `[B, P, D]` for pooled, before, cls and mean (P vectors of an example), `[N, D]` for tokens
-    (pads left out); `all/…` gives one for each block. With several processes the rows of all, in
-    the order of one process, with a gradient that is summed over them (`own`: this one's alone).
+    (pads left out); `all/…` gives one for each block.
+
+    Args:
+        output: of the forward pass, and
+        batch: what it was given.
+        reads: names of read points.
+        gather: embeddings at a read point to those of all processes; None = they stay this one's.
 
     Raises:
         ValueError: a block that the encoder does not have.
     """
-    found = []
+    found: list[tuple[str, Tensor]] = []
     for name, view in map(read_point, reads):
         if view is None:
-            rows = output.site_rows["pooled"].before if name == "before" else output.pooled
-            found.append(_gathered_vectors(rows.reshape(*output.pooled.shape[:2], -1), own))
+            x = output.site_rows["pooled"].before if name == "before" else output.pooled
+            found.append((name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
         for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
             hidden_ATD = output.hidden_states[block]
-            if view == "tokens":
-                found.append(_gathered_tokens(hidden_ATD, batch, own))
-                continue
-            vectors_AD = (
-                cls_pool(hidden_ATD)
-                if view == "cls"
-                else mean_pool(wide(hidden_ATD), batch.attention_mask)
-            )
-            vectors_QBD = vectors_AD.reshape(batch.n_sequences, len(batch.labels), -1)
-            found.append(_gathered_vectors(vectors_QBD.transpose(0, 1), own))
-    return [wide(cloud) for cloud in found]
+            found.append((f"layer_{block}/{view}", _of_block(hidden_ATD, batch, view)))
+    return [wide(gather(key, x) if gather else x) for key, x in found]
 
 
-def _gathered_vectors(vectors_BPD: Tensor, own: bool) -> Tensor:
-    if own or n_processes() == 1:
-        return vectors_BPD
-    places_B = batch_places(len(vectors_BPD), 1, 1).flatten().to(vectors_BPD.device)
-    return gather_in_order(vectors_BPD.contiguous(), places_B)[0]
+def _of_block(hidden_ATD: Tensor, batch: Batch, view: str) -> Tensor:
+    """The tokens `[N, D]` of a block, or a vector of each sequence, `[B, Q, D]`."""
+    if view == "tokens":
+        return take_rows(hidden_ATD, batch.attention_mask.bool())
+    vectors_AD = (
+        cls_pool(hidden_ATD) if view == "cls" else mean_pool(wide(hidden_ATD), batch.attention_mask)
+    )
+    vectors_QBD = vectors_AD.reshape(batch.n_sequences, len(batch.labels), -1)
+    return vectors_QBD.transpose(0, 1)
 
 
-def _gathered_tokens(hidden_ATD: Tensor, batch: Batch, own: bool) -> Tensor:
-    mask_AT = batch.attention_mask.bool()
-    rows_ND = take_rows(hidden_ATD, mask_AT)
-    if own or n_processes() == 1:
-        return rows_ND
-    shape = len(batch.labels), batch.n_sequences, mask_AT.shape[1]
-    places_N = batch_places(*shape)[mask_AT.cpu()].to(rows_ND.device)
-    return gather_in_order(rows_ND, places_N)[0]
+class StepGather:
+    """All-gather for the objectives of one step: each read point of a view once, and labels.
+
+    Objectives share what was gathered and keep their own gradients, which are summed over the
+    processes one by one: sums over objectives are then made in the order of one process.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.examples = self._whole(batch_places(len(batch.labels), 1, 1).flatten())
+        self.labels_B = self.examples.gather(batch.labels)
+        self._gathered: dict[tuple[int, str], Tensor] = {}
+
+    @cached_property
+    def tokens(self) -> WholeBatch:
+        """The order of the tokens of all processes."""
+        mask_AT = self.batch.attention_mask.bool().cpu()
+        shape = len(self.batch.labels), self.batch.n_sequences, mask_AT.shape[1]
+        return self._whole(batch_places(*shape)[mask_AT])
+
+    def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
+        """What all processes have at read point `key` of a view, as one process would hold it."""
+        whole = self.tokens if key.endswith("/tokens") else self.examples
+        if (view, key) not in self._gathered:
+            self._gathered[view, key] = whole.gather(x.detach())
+        return _Shared.apply(x, self._gathered[view, key], whole.own_N)  # type: ignore[no-any-return]
+
+    def _whole(self, places_N: Tensor) -> WholeBatch:
+        return WholeBatch(places_N.to(self.batch.labels.device))
 
 
-def _gathered_labels(batch: Batch) -> Tensor:
-    if n_processes() == 1:
-        return batch.labels
-    places_B = batch_places(len(batch.labels), 1, 1).flatten().to(batch.labels.device)
-    return gather_in_order(batch.labels, places_B)[0]
+class _Shared(torch.autograd.Function):
+    """Embeddings that were gathered already; their gradient is summed over processes."""
+
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, all_ND: Tensor, own_N: Tensor) -> Tensor:
+        ctx.own_N = own_N
+        return all_ND.view_as(all_ND)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return sum_over_processes(grads[0].contiguous())[ctx.own_N], None, None

@@ -15,10 +15,11 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 from torch import nn
 
 from isotrain.config.read_points import read_point
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.isotropic_model import IsotropicModel, block_of
 from isotrain.objectives.base import Objective
-from isotrain.types import Encoder, Task
+from isotrain.tasks.base import Task
 
 
 class Freezing(pl.Callback):
@@ -134,7 +135,6 @@ def level_of_site(site: str, n_blocks: int) -> int:
 
 def rest_frozen_parts(encoder: Encoder) -> None:
     """Put embeddings and blocks without a trainable parameter in evaluation mode, only those."""
-    assert isinstance(encoder, nn.Module)
     inside = {id(module) for block in encoder.blocks for module in block.modules()}
     stem = [encoder.embeddings] + [
         module  # the dropout of GPT-2's embeddings is no part of them
@@ -164,7 +164,7 @@ def describe(
 
     The learning rate is the peak of its schedule. `optimizer` holds whatever trains in a stage.
     """
-    of_encoder = {id(p): name for name, p in encoder.named_parameters()}  # type: ignore[attr-defined]
+    of_encoder = {id(p): name for name, p in encoder.named_parameters()}
     level_of = levels(encoder)
     part_of = {}
     for name, parameter in module.named_parameters():

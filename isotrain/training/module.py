@@ -11,12 +11,13 @@ from torch import Tensor
 
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
 from isotrain.training.optim import parameter_groups
-from isotrain.types import Batch, ModelOutput, Task
+from isotrain.types import Batch, ModelOutput
 
 
 class FineTuning(pl.LightningModule):

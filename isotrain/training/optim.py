@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import levels
-from isotrain.types import Encoder
 
 
 def parameter_groups(
@@ -30,7 +30,6 @@ def parameter_groups(
     """
     depth_of: dict[int, int] = {}  # blocks above
     if encoder is not None:
-        assert isinstance(encoder, nn.Module)
         parameters = dict(encoder.named_parameters())
         for name, level in levels(encoder).items():
             depth_of[id(parameters[name])] = max(0, encoder.n_blocks - level)

@@ -15,9 +15,9 @@ from isotrain.metrics.suite import needs
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import ClsPooling
 from isotrain.objectives.base import Objective
+from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.training.data import collate
-from isotrain.types import Task
 from tests.parts import CONF, TASKS, WITHOUT_LOSS, names, target
 
 WIDTH = 16
@@ -447,7 +447,7 @@ def test_tasks_without_a_loss_are_those_whose_class_says_so():
 
 
 @over_tasks
-def test_a_task_has_every_member_of_its_protocol(task):
+def test_a_task_has_every_member_of_its_contract(task):
     members = set(Task.__annotations__) | {
         name for name, value in vars(Task).items() if callable(value) and not name.startswith("_")
     }

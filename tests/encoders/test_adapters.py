@@ -10,6 +10,7 @@ import torch
 
 from isotrain import requirements as files
 from isotrain.encoders.adapters import ia3, lora, no_adapters
+from isotrain.encoders.random_vectors import build_random_vectors
 from isotrain.encoders.tiny import build_tiny
 from isotrain.types import Batch
 
@@ -130,8 +131,9 @@ def test_an_architecture_without_a_default(monkeypatch, name):
 
 
 def test_an_encoder_that_is_no_transformers_model():
-    with pytest.raises(ValueError, match="which Linear does not have; use peft=none"):
-        lora(torch.nn.Linear(2, 2))
+    vectors = build_random_vectors("tiny", None, width=2)
+    with pytest.raises(ValueError, match="which TableEncoder does not have; use peft=none"):
+        lora(vectors)
 
 
 def test_without_adapters_nothing_is_touched():

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.tiny import build_tiny
@@ -103,8 +104,13 @@ def test_more_blocks_than_there_are(n):
 
 
 def test_an_encoder_that_has_no_initialiser():
-    class Other(torch.nn.Module):
-        n_blocks, blocks = 1, [torch.nn.Linear(2, 2)]
+    class Other(Encoder):
+        def __init__(self):
+            super().__init__(2, None, "nowhere")
+            self.blocks = [torch.nn.Linear(2, 2)]
+
+        def forward(self, batch, after_block):
+            """Never called."""
 
     with pytest.raises(ValueError, match="which Other does not have"):
         reinit_blocks(Other(), 1)

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from isotrain.encoders.tokenizers import complete
+from isotrain.encoders.huggingface import complete
 
 
 def words(**specials):

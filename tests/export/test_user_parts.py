@@ -26,7 +26,7 @@ DATA = DataSet(
 )
 
 class Mine(PairTask):
-    data_set, name, n_spans, monitor, mode = DATA, "mine", 0, "accuracy", "max"
+    data_set, name, monitor = DATA, "mine", "accuracy"
     def build_head(self, width, n_vectors):
         return LinearHead(width, n_vectors, 2)
     def loss(self, logits, labels):

@@ -58,7 +58,7 @@ def test_the_memory_is_there_when_asked_for():
     held.memory.push(torch.ones(3, 5))
     assert held.past(x).shape == (3, 5)
     assert held.past(x).dtype == torch.float64
-    assert set(held.state_dict()) >= {"memory.rows_MD", "memory.n_filled"}
+    assert set(held.state_dict()) >= {"memory.rows_MD", "memory._extra_state"}
     with pytest.raises(ValueError, match=r"memory_rows must be 0 \(no memory\) or at least 2"):
         Mean(1.0, 4, ["pooled"], "none", 1)
 

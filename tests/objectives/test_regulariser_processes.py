@@ -9,7 +9,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from isotrain.objectives.alignment import Alignment
 from isotrain.objectives.barlow import Barlow
@@ -159,6 +159,53 @@ def test_a_step_of_two_micro_batches_is_observed_once_as_a_whole(name):
     whole.observe(rows, torch.zeros(7))
     for key, value in whole.state_dict().items():
         torch.testing.assert_close(state[f"parts.{name}.{key}"], value, rtol=0, atol=0)
+
+
+SEVERAL = ("gor", "uniformity", "vicreg", "alignment", "istar each")  # all read BOTH
+
+
+def counted(rank, names):
+    """Collectives of one step of several objectives, forward and backward, and what it gives."""
+    counts = {"forward": 0, "backward": 0}
+    kinds, during = ("all_gather", "all_reduce"), ["forward"]
+
+    def counting(original):
+        def call(*args, **options):
+            counts[during[0]] += 1
+            return original(*args, **options)
+
+        return call
+
+    originals = {kind: getattr(distributed, kind) for kind in kinds}
+    model, extra = Bag().double(), ExtraLosses({name: MAKE[name]() for name in names}).double()
+    batch = batch_of(0, 9, rank)
+    views = views_of(model, extra, batch)
+    try:
+        for kind, original in originals.items():
+            setattr(distributed, kind, counting(original))
+        loss, logged = extra(views, batch)
+        during[0] = "backward"
+        loss.backward()
+    finally:
+        for kind, original in originals.items():
+            setattr(distributed, kind, original)
+    return counts, logged, [p.grad for p in model.parameters()]
+
+
+def counted_together_and_alone(rank):
+    return counted(rank, SEVERAL), {name: counted(rank, [name]) for name in SEVERAL}
+
+
+def test_objectives_of_a_step_share_what_is_gathered(tmp_path):
+    """And each has the loss that it has alone, bit by bit."""
+    for together, alone in on_ranks(counted_together_and_alone, 2, tmp_path):
+        counts, logged, _gradients = together
+        # order of examples and of tokens (2 each), labels, and two read points of two views
+        assert counts["forward"] == 2 + 2 + 1 + 2 * 2
+        assert counts["forward"] == max(one["forward"] for one, *_ in alone.values())
+        assert counts["backward"] == sum(one["backward"] for one, *_ in alone.values())
+        for name, (_, of_one, _) in alone.items():
+            assert torch.equal(logged[f"train/{name}"], of_one[f"train/{name}"])
 
 
 def reads(model, extra, batch, name):

@@ -7,7 +7,6 @@ import torch
 
 from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.data.sources import DataSet
-from isotrain.tasks.pairs import PairTask
 
 ROWS = [{"sentence1": "q", "sentence2": "z", "label": label} for label in ("no", "perhaps", "yes")]
 
@@ -24,7 +23,7 @@ class Nli(PairClassification):
         hub_revision="0",
         classes=("no", "perhaps", "yes"),
     )
-    name, n_spans = "nli", 0
+    name = "nli"
 
     def check_row(self, row):
         if row["sentence1"] == "k":
@@ -87,9 +86,9 @@ def test_a_hidden_test_row_is_not_judged():
 )
 def test_arguments_are_judged(arguments, told):
     with pytest.raises(ValueError, match=told):
-        PairTask(**arguments)
+        Nli(**arguments)
 
 
 @pytest.mark.parametrize(("form", "n"), [("cross", 1), ("bi", 2)])
 def test_the_form_says_how_many_sequences(form, n):
-    assert PairTask(form).n_sequences == n
+    assert Nli(form).n_sequences == n

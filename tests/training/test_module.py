@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from isotrain.objectives.base import Objective
 from isotrain.training.monitor.callback import IsotropyMonitor
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=64")
@@ -310,14 +311,14 @@ def test_views_are_separate_passes(built):
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=1")
     seen = []
 
-    class TwoViews:
-        weight, n_views = 1.0, 2
+    class TwoViews(Objective):
+        n_views = 2
 
-        def __call__(self, views, labels):
+        def forward(self, views, labels):
             seen.append([pooled for (pooled,) in views])
             return (views[0][0] - views[1][0]).square().mean()
 
-    experiment.module.extra.objectives["two"] = TwoViews()
+    experiment.module.extra.objectives["two"] = TwoViews(1.0)
     fit(experiment)
     ((one, two),) = seen
     assert one.shape == two.shape
@@ -328,10 +329,8 @@ def test_an_objective_is_shown_training_rows_in_evaluation_mode_at_the_start_of_
     experiment = built(*TRAIN_ONLY, "trainer.max_epochs=2", "+trainer.limit_train_batches=1")
     module, shown, random = experiment.module, [], []
 
-    class Asks:
-        weight, n_views = 0.0, 1
-
-        def __call__(self, views, labels):
+    class Asks(Objective):
+        def forward(self, views, labels):
             return views[0][0].sum()
 
         def asks_for_pass(self, epoch):
@@ -343,7 +342,7 @@ def test_an_objective_is_shown_training_rows_in_evaluation_mode_at_the_start_of_
             shown.append((epoch, modes, sum(len(pooled) for (pooled,) in reads)))
             random.append(torch.get_rng_state())
 
-    module.extra.objectives["asks"] = Asks()
+    module.extra.objectives["asks"] = Asks(0.0)
     fit(experiment)
     n_rows = experiment.data.n_rows["train"]
     assert shown == [(0, {False}, n_rows), (1, {False}, n_rows)]

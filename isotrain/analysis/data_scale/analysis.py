@@ -24,10 +24,11 @@ from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subje
 from isotrain.analysis.vectors import files_of
 from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds, checked
+from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
 from isotrain.runs.record import CannotRunError
-from isotrain.types import Encoder, Row, Source
+from isotrain.types import Row, Source
 
 TASKS = ("sst2", "rte", "snli")
 SPLITS = ("train", "dev")

@@ -151,7 +151,8 @@ class LayerProbe:
         budget = Budget(self.max_train, self.max_eval, subject.seed)
         examples = read_examples(subject, task, self.form, self.pooling, budget)
         if self.form == "cross":
-            subject = subject._replace(encoder=SegmentedPairs(subject.encoder))
+            wrapped: Any = SegmentedPairs(subject.encoder)  # passes all else on
+            subject = subject._replace(encoder=wrapped)
         rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
         own = distinct_rows(examples, "train")
         records: list[dict[str, Cell]] = []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.analysis.types import Record
-from isotrain.types import Encoder
+from isotrain.encoders.base import Encoder
 
 NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
 

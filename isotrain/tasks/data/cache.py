@@ -17,8 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from isotrain.runs.files import replace_bytes
+from isotrain.tasks.base import Task
 from isotrain.tasks.data import encoding
-from isotrain.types import Example, Row, Task
+from isotrain.types import Example, Row
 
 FORMAT = 1  # of the files; another number reads none of the old ones
 NO_PART = ("head_dropout", "left_out")  # attributes of a task that encode nothing

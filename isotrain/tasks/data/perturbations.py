@@ -18,7 +18,8 @@ from typing import Any
 from isotrain.config.rules import one_size
 from isotrain.config.schema import BOUNDS_OF_CHANGES
 from isotrain.config.validate import number_mistakes
-from isotrain.types import Row, Task
+from isotrain.tasks.base import Task
+from isotrain.types import Row
 
 Numbered = dict[int, Row]
 """Rows by their number in the split as its source has it, in that order."""

@@ -186,7 +186,7 @@ class IsotropyMonitor(pl.Callback):
         """What a snapshot has of a cloud; a solver that fails costs the maps and never the run."""
         if self.folder is None or not self.map_rows:
             return {}
-        tokenizer = getattr(module.model.encoder, "tokenizer", None)
+        tokenizer = module.model.encoder.tokenizer
         try:
             return snapshot_of(cloud, self.map_rows, frequency_V, tokenizer)
         except RuntimeError as error:

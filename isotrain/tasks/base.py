@@ -1,0 +1,102 @@
+"""The contract of tasks: examples, their encoding, a head, a loss and a score.
+
+B batch, P vectors per example, D hidden, C outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+from isotrain.contracts import refuse_misspelt
+from isotrain.tasks.data.encoding import Form
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, load_split
+from isotrain.types import Example, Row, Source
+
+
+class Task(ABC):
+    """What is learned, and how it is scored.
+
+    A subclass names itself, its data set and its score, and adds `encode`, `build_head`, `loss`,
+    `predictions` and `metrics`. It overrides the other members where the defaults do not hold.
+    """
+
+    name: str
+    data_set: DataSet  # of its labelled examples
+    monitor: str  # the score's key without its stage, such as accuracy
+    mode: str = "max"  # max | min: whether a higher score is better
+    form: Form = "cross"  # cross | bi: one sequence an example, or one a sentence
+    has_loss: bool = True  # false: objectives alone train, and `loss` is a number of evaluation
+    head_dropout: float = 0.0
+    n_sequences: int = 1  # of a training example; one of evaluation may have others
+    n_spans: int = 0  # target words in a sequence; a property where arguments decide
+
+    def __init__(self) -> None:
+        self.left_out: dict[str, int] = {}  # rows that `load` gave to no split, by reason
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_misspelt(cls, Task)
+
+    @property
+    def data_sets(self) -> tuple[DataSet, ...]:
+        """All that its source is asked for."""
+        return (self.data_set,)
+
+    def load(self, source: Source) -> dict[str, list[Row]]:
+        """Rows of each split; those without gold (−1) are left out, which may be all of test.
+
+        Raises:
+            ValueError: a row that `check_row` or the data set rejects; the row is named.
+        """
+        return {split: self.rows_of(source, split) for split in SPLITS}
+
+    def rows_of(self, source: Source, split: str) -> list[Row]:
+        """Rows of one split, as `load` has them."""
+        rows = self.with_gold(source, self.data_set, split)
+        for row in rows:
+            self.check_row(row)
+        return rows
+
+    def with_gold(self, source: Source, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of a split of a data set that have gold; the others are counted."""
+        rows = load_split(source, data_set, split)
+        if split not in data_set.hides:
+            return rows
+        kept = [row for row in rows if row[data_set.target] != HIDDEN]
+        self.leave_out(f"{split}: no gold", len(rows) - len(kept))
+        return kept
+
+    def leave_out(self, what: str, n_rows: int) -> None:
+        """Count rows that no example comes from, for the record."""
+        if n_rows:
+            self.left_out[what] = n_rows
+
+    def check_row(self, row: Row) -> None:  # noqa: B027 - most tasks have nothing to check
+        """Raise a ValueError where a row does not belong to this task."""
+
+    def label(self, row: Row) -> float:
+        """What the loss compares with."""
+        return float(row[self.data_set.target])
+
+    @abstractmethod
+    def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
+        """Rows as token ids, labels and spans."""
+
+    @abstractmethod
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """A module `[B, P, D] -> [B, C]`."""
+
+    @abstractmethod
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The scalar task loss."""
+
+    @abstractmethod
+    def predictions(self, logits: Tensor) -> Tensor:
+        """What the metrics compare with the labels, `[B]`."""
+
+    @abstractmethod
+    def metrics(self) -> Any:
+        """A torchmetrics collection that takes (predictions, labels)."""

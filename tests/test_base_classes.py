@@ -1,0 +1,160 @@
+"""The base classes of objectives, tasks and encoders: defaults, misspelt members, other kinds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from isotrain.build import made
+from isotrain.encoders.base import Encoder
+from isotrain.encoders.tiny import build_tiny
+from isotrain.objectives.base import Objective
+from isotrain.objectives.cosreg import CosReg
+from isotrain.tasks.base import Task
+from isotrain.tasks.rte import RTE
+from isotrain.training.extra_losses import ExtraLosses
+
+
+@pytest.mark.parametrize(
+    ("base", "misspelt", "meant"),
+    [
+        (Objective, "n_view", "n_views"),
+        (Objective, "asks_for_passes", "asks_for_pass"),
+        (Objective, "read", "reads"),
+        (Objective, "need", "needs"),
+        (Objective, "oberve", "observe"),
+        (Objective, "remember", "remembers"),
+        (CosReg, "counter", "counters"),
+        (Task, "has_los", "has_loss"),
+        (Task, "n_sequence", "n_sequences"),
+        (Task, "metric", "metrics"),
+        (RTE, "n_span", "n_spans"),
+        (RTE, "head_droput", "head_dropout"),
+        (Encoder, "max_position", "max_positions"),
+        (Encoder, "is_casual", "is_causal"),
+        (Encoder, "embedding", "embeddings"),
+    ],
+)
+def test_a_misspelt_member_is_an_error_that_names_the_right_one(base, misspelt, meant):
+    with pytest.raises(TypeError, match=rf"^Mine\.{misspelt}: did you mean {meant}, of "):
+        type("Mine", (base,), {misspelt: True})
+
+
+@pytest.mark.parametrize(
+    ("base", "names"),
+    [
+        (Objective, ("temperature", "loss", "queue", "views", "labels", "margin", "project")),
+        (CosReg, ("decoupled", "slices", "past", "n_steps")),
+        (Task, ("prompt", "max_length", "training_rows", "row", "losses")),
+        (Encoder, ("wordpiece", "layers", "heads", "pooler", "n_heads", "position_ids")),
+    ],
+)
+def test_an_honest_new_name_is_none(base, names):
+    mine = type("Mine", (base,), dict.fromkeys(names, 1))
+    assert all(getattr(mine, name) == 1 for name in names)
+
+
+class Mean(Objective):
+    """The least that an objective says."""
+
+    def forward(self, views, labels):
+        return views[0][0].mean()
+
+
+def test_an_objective_that_says_no_more_than_its_loss_has_every_default():
+    mean = Mean(0.5)
+    assert (mean.weight, mean.reads, mean.n_views, mean.needs) == (0.5, ("pooled",), 1, "rows")
+    assert (mean.memory, mean.positives, mean.counters, mean.remembers) == (None, None, {}, False)
+    assert not mean.asks_for_pass(0)
+    assert mean.check(3) is None
+    assert mean.state_dict() == {}
+    assert Mean(1.0, ["layer_1/cls"]).reads == ["layer_1/cls"]
+
+
+def test_reads_of_the_class_hold_where_none_are_given():
+    class Tokens(Mean):
+        reads = ("all/tokens",)
+
+    assert Tokens(1.0).reads == ("all/tokens",)
+    assert Tokens(1.0, ["pooled"]).reads == ["pooled"]
+
+
+def test_who_observes_remembers_unless_it_says_otherwise():
+    class Observes(Mean):
+        def observe(self, views, labels):
+            """Look."""
+
+    class Counts(Observes):
+        remembers = False
+
+    assert Observes(1.0).remembers
+    assert not Counts(1.0).remembers
+
+
+def test_a_module_that_a_part_sets_is_not_hidden_by_a_default():
+    class Holds(Mean):
+        def __init__(self):
+            super().__init__(1.0)
+            self.memory = nn.Linear(2, 2)
+
+    class Blocks(Encoder):
+        def __init__(self):
+            super().__init__(2, None, "here")
+            self.blocks = nn.ModuleList([nn.Linear(2, 2)])
+
+        def forward(self, batch, after_block):
+            """Never called."""
+
+    assert set(Holds().state_dict()) == {"memory.weight", "memory.bias"}
+    assert isinstance(Holds().memory, nn.Linear)
+    assert Blocks().n_blocks == 1
+    assert set(Blocks().state_dict()) == {"blocks.0.weight", "blocks.0.bias"}
+
+
+@pytest.mark.parametrize("base", [Objective, Task, Encoder])
+def test_a_part_without_what_it_must_have_cannot_be_made(base):
+    with pytest.raises(TypeError, match="abstract method"):
+        type("Mine", (base,), {})()
+
+
+class Plain:
+    """No part of any kind; it takes what a node gives it."""
+
+    def __init__(self, weight=1.0):
+        self.weight = weight
+
+
+@pytest.mark.parametrize(
+    ("group", "base"),
+    [
+        ("objective.cosreg", "isotrain.objectives.base.Objective"),
+        ("task", "isotrain.tasks.base.Task"),
+        ("encoder", "isotrain.encoders.base.Encoder"),
+        ("isotropy", "isotrain.transforms.base.RowTransform"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_with_the_class_to_inherit_from(group, base):
+    cfg = OmegaConf.create()
+    OmegaConf.update(cfg, group, {"_target_": f"{__name__}.Plain"})
+    node = OmegaConf.select(cfg, group)
+    with pytest.raises(ValueError, match=rf"^{group}: Plain is no .*; let it inherit from {base}$"):
+        made(node)
+
+
+def test_extra_losses_take_objectives_alone():
+    with pytest.raises(ValueError, match=r"mine: Plain is no Objective; .*objectives\.base"):
+        ExtraLosses({"mine": Plain()})
+
+
+def test_an_encoder_counts_its_blocks():
+    encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
+    assert isinstance(encoder, Encoder)
+    assert encoder.n_blocks == len(encoder.blocks) == 3
+    assert not encoder.is_causal
+    assert encoder.width == 8
+    assert not any(name.startswith("blocks") for name in encoder.state_dict())
+    assert torch.equal(
+        encoder.model.embeddings.word_embeddings.weight, encoder.embeddings.word_embeddings.weight
+    )
