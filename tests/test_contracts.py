@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrain.contracts import refuse_misspelt
+from isotrain.arguments import refuse_misspelt
 
 
 class _Contract:

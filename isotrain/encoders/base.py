@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from isotrain.contracts import refuse_misspelt
+from isotrain.arguments import refuse_misspelt
 from isotrain.types import Batch, Edit, EncoderOutput
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrain.contracts import refuse_misspelt
+from isotrain.arguments import refuse_misspelt
 from isotrain.geometry.rows import has_scatter
 from isotrain.objectives.pairs import Positives
 from isotrain.transforms.queue import RowQueue

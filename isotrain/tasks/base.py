@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from isotrain.contracts import refuse_misspelt
+from isotrain.arguments import refuse_misspelt
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, load_split
 from isotrain.types import Example, Row, Source

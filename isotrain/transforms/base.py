@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from isotrain.contracts import refuse_misspelt
+from isotrain.arguments import refuse_misspelt
 
 TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]
