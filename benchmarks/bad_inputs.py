@@ -379,7 +379,7 @@ CASES: tuple[Case, ...] = (
     # Where a run writes
     Case(
         ("output_dir={files}/taken",),
-        ("cannot write to {files}/taken; give another place with output_dir=",),
+        ("cannot write to {files}/taken; give another folder with output_dir=",),
         files={"taken": "a file, not a folder"},
         late=True,
         about="a file stands there",

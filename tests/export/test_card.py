@@ -126,7 +126,6 @@ def test_classes_are_named_where_a_task_names_them():
         output = SimpleNamespace(logits=torch.zeros(2, n_outputs))
         return output_names(SimpleNamespace(double=output, task=SimpleNamespace(**task)))
 
-    assert names(2) == ["LABEL_0", "LABEL_1"]
-    assert names(2, data_set=SimpleNamespace(classes=None)) == ["LABEL_0", "LABEL_1"]
+    assert names(2, data_set=SimpleNamespace(classes=())) == ["LABEL_0", "LABEL_1"]
     assert names(2, data_set=SimpleNamespace(classes=(True, False))) == ["True", "False"]
     assert names(1, data_set=SimpleNamespace(classes=("a", "b"))) == ["score"]
