@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
-from torchmetrics.classification import MulticlassAccuracy
 
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.pairs import PairTask
@@ -30,8 +30,11 @@ class PairClassification(PairTask):
         """The likeliest class `[B]`."""
         return torch.argmax(logits, dim=1)
 
-    def metrics(self) -> MetricCollection:
+    def metrics(self) -> Any:
         """Accuracy over all examples, in [0, 1]."""
+        from torchmetrics import MetricCollection  # here: the check of arguments need not wait
+        from torchmetrics.classification import MulticlassAccuracy
+
         n_classes = len(self.data_set.classes)
         accuracy = MulticlassAccuracy(num_classes=n_classes, average="micro")
         return MetricCollection({"accuracy": accuracy})
