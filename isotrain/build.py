@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
@@ -34,7 +35,7 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.checks import check_experiment
+from isotrain.training.checks import check_experiment, check_plan
 from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing import (
@@ -89,18 +90,19 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     task: Task = made(cfg.task)
     changes = _changes(cfg, task)
     encoder, adapters = _encoder(cfg, start)
-    data = _data(cfg, task, changes, encoder)
-    n_devices = n_processes(cfg.trainer)
-    steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(n_devices))
-
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
+
+    data = _data(cfg, task, changes, encoder)
+    world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
+    steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
     plan: Plan = (
         {0: adapters}
         if adapters is not None
         else made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
     )
+    check_plan(plan, encoder)
     plan = within_steps(up_to_level(plan, encoder, level), n_steps)
     set_trainable(encoder, ever_trained(plan))
     freeze_above(model, level)
@@ -115,7 +117,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         layer_decay=cfg.training.layer_decay,
         prefill_batches=cfg.training.prefill_batches,
         refit_rows=cfg.training.refit_rows,
-        output_every_steps=cfg.monitor.every_steps,
+        output_every_steps=cfg.monitor.every_steps if cfg.metric else 0,
     )
 
     metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
@@ -131,10 +133,10 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         CollapseMonitor(folder),
         *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
     ]
-    trainer = _trainer(cfg, folder, callbacks, n_steps)
+    trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
 
     trained_by = "freezing" if adapters is None else "peft"
-    check_experiment(cfg, module, data, plan, trained_by, n_steps, n_devices)
+    check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
     return Experiment(
         module,
         data,
@@ -236,7 +238,11 @@ def _monitor(
 
 
 def _trainer(
-    cfg: DictConfig, folder: Path, callbacks: Sequence[Callback], n_steps: float
+    cfg: DictConfig,
+    folder: Path,
+    callbacks: Sequence[Callback],
+    n_steps: float,
+    world_size: int,
 ) -> pl.Trainer:
     """The trainer and its callbacks; a progress bar where somebody watches."""
     # the layers' buffers are left to the layers
@@ -248,7 +254,7 @@ def _trainer(
         log_every_n_steps=int(min(every, n_steps)) or every,  # a short run logs its last step
         plugins=[AtomicFiles()],
         default_root_dir=str(folder),
-        strategy="auto" if n_processes(cfg.trainer) == 1 else of_several,
+        strategy="auto" if world_size == 1 else of_several,
         logger=False,
         callbacks=[*callbacks, *([Progress(refresh_rate=1)] if watched else [])],
         enable_progress_bar=watched,
@@ -263,10 +269,9 @@ def _trainer(
 def made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, made outside of Hydra; a ValueError names a node with wrong keys."""
     path, target = node._get_full_key(""), node["_target_"]
-    make = instantiate(node, _partial_=True, _convert_="all")
     try:
-        part = make(**arguments)
-    except TypeError as error:
+        part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
+    except (TypeError, InstantiationException) as error:
         raise ValueError(
             f"{path} cannot be made: {error}; give the keys that {target} takes"
         ) from error

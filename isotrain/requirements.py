@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from inspect import isclass
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,6 +19,7 @@ from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
 from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
+from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import DataSet
 
 PACKAGES = {  # that a logger needs, one of them, and what installs it
@@ -73,7 +75,8 @@ def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
     command = [sys.executable, "-m", "isotrain.requirements"]
     done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"the parts cannot be imported: {done.stderr.strip()}")
+        why = redacted(done.stderr.strip().rpartition("\n")[2])
+        return [Late([f"the parts cannot be imported: {why}"], None, None) for _ in configs]
     return [Late(*found) for found in json.loads(done.stdout.splitlines()[-1])]
 
 
@@ -108,6 +111,8 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 def data_mistakes(cfg: DictConfig) -> list[str]:
     """Data sets of the task that the source has not; nothing is read."""
     task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
+    if not isclass(source):
+        return [f"source must be a class, got {_target(cfg, 'source')}"]
     keys = OmegaConf.to_container(cfg.source, resolve=True)
     assert isinstance(keys, dict)
     try:

@@ -58,7 +58,7 @@ def run(
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
-            or weights that are not there; nothing is written then.
+            or weights that are not there; no run folder is written then.
         NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
@@ -138,7 +138,7 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
     """The scores of a run that finished before, shown again."""
     if folder.is_first:
         show(folder, ())
-    return dict(folder.record["scores"])
+    return dict(folder.record["scores"]) if folder.is_first else {}
 
 
 def _resume_point(folder: RunFolder) -> dict[str, Any] | None:

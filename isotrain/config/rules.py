@@ -167,7 +167,7 @@ def untouched_tokens(content: Content, parts: Parts) -> Iterator[str]:
 
 def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
     """Labels are protected where an example has one embedding, which owns its label."""
-    if not (content["isotropy"].get("protect") or {}).get("labels"):
+    if not _protects_labels(content):
         return
     several = {  # what gives several rows to an example, and the way out
         f"site={content['site']}": ([*content["site"]] != ["pooled"], "site=[pooled]"),
@@ -180,6 +180,11 @@ def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
                 "isotropy.protect.labels=true needs one row an example, which owns its label, "
                 f"and {given} gives several; use {way_out}, or isotropy.protect.labels=false"
             )
+
+
+def _protects_labels(content: Content) -> bool:
+    protect = content["isotropy"].get("protect")
+    return isinstance(protect, Mapping) and bool(protect.get("labels"))
 
 
 def target_words(_content: Content, parts: Parts) -> Iterator[str]:
@@ -210,7 +215,7 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
             asked[f"objective={name} reads labels"] = "use objective=[simcse]"
         if node.get("positive_labels") is not None:
             asked[f"objective.{name}.positive_labels chooses pairs by their label"] = "leave it out"
-    if (content["isotropy"].get("protect") or {}).get("labels"):
+    if _protects_labels(content):
         asked["isotropy.protect.labels=true reads labels"] = "use isotropy.protect.labels=false"
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if content["data"].get(key):

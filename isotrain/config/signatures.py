@@ -5,11 +5,12 @@ Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, isfunction, signature
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from isotrain.arguments import fits, refusal
 from isotrain.config.targets import OF_HYDRA, is_allowed, is_of_library, not_allowed
@@ -73,9 +74,16 @@ def load(target: str) -> Any:
     is_home = home == module
     if is_of_library(target):  # a library gives its names from other modules of its own
         is_home = home.partition(".")[0] == module.partition(".")[0]
+    if found is None and not is_of_library(target):
+        public = [n for n, x in vars(sys.modules[module]).items() if _is_part(x, module)]
+        raise ValueError(f"_target_={target}: {module} has no {name}; {nearest(name, public)}")
     if not is_home or not (isclass(found) or isfunction(found)):
         raise ValueError(not_allowed(target))
     return found
+
+
+def _is_part(x: Any, module: str) -> bool:
+    return (isclass(x) or isfunction(x)) and x.__module__ == module and x.__name__[0] != "_"
 
 
 def constant(part: Any, name: str) -> Any:
@@ -121,7 +129,9 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
             mistakes.append(f"{path}.{key} is set by isotrain itself; leave it out")
         elif key not in named and not takes_any:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
-        elif problem := refusal(hint := hints.get(key, Any), value := node[key]):
+        elif problem := _wrong_part(_hint(key, hints, named), node[key]):
+            mistakes.append(f"{path}.{key} {problem}")
+        elif problem := refusal(hint := _hint(key, hints, named), value := node[key]):
             is_one = isinstance(value, str) and not fits(hint, value) and fits(hint, [value])
             mistakes.append(
                 f"{path}.{key} is a list; write '{path}.{key}=[{value}]'"
@@ -131,6 +141,28 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
     required = {name for name, p in named.items() if p.default is p.empty}
     lacking = sorted(required - supplied - set(node))
     return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
+
+
+def _wrong_part(hint: Any, value: Any) -> str | None:
+    """Why a node in the place of a class of isotrain makes none of that class; or None."""
+    options = get_args(hint) or (hint,)
+    classes = tuple(c for c in options if isclass(c) and c.__module__.startswith("isotrain."))
+    if not classes or not isinstance(value, dict):
+        return None
+    names = " or ".join(f"{c.__module__}.{c.__name__}" for c in classes)
+    if not isinstance(target := value.get("_target_"), str):
+        return f"must be a part with _target_={names}"
+    part = load(target)
+    return (
+        None if isclass(part) and issubclass(part, classes) else f"must be a {names}, got {target}"
+    )
+
+
+def _hint(key: str, hints: dict[str, Any], parameters: dict[str, Parameter]) -> Any:
+    """The annotation of a parameter; without one, the type of a default that is plain."""
+    if key not in parameters or parameters[key].annotation is not Parameter.empty:
+        return hints.get(key, Any)
+    return {bool: bool, int: float, float: float, str: str}.get(type(parameters[key].default), Any)
 
 
 def _hints(part: Any) -> dict[str, Any]:

@@ -148,6 +148,12 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
         later = path.partition(".")[0] in (*PARTIAL, "metric")
         if bool(node.get("_partial_", False)) != later:
             mistakes.append(f"{path}._partial_ must be {'true' if later else 'left out'}")
+    for path, node in targets(content):
+        if _is_within_a_part(path) and not path.startswith("metric."):
+            mistakes += [
+                f"{path}.{key}: a part within a part has arguments alone; leave it out"
+                for key in sorted({"_args_", "_partial_", "_recursive_", "_convert_"} & set(node))
+            ]
     return mistakes
 
 
@@ -165,8 +171,14 @@ def target_mistakes(content: dict[str, Any]) -> list[str]:
     return [
         f"{path}.{not_allowed(node['_target_'])}"
         for path, node in targets(content)
-        if node["_target_"] and not is_allowed(str(node["_target_"]))  # an empty one has no shape
+        if (node["_target_"] or _is_within_a_part(path))  # else it is told as no part
+        and not is_allowed(str(node["_target_"]))
     ]
+
+
+def _is_within_a_part(path: str) -> bool:
+    group, *names = path.split(".")
+    return len(names) > (group in ("objective", "logger", "metric"))
 
 
 def number_mistakes(content: Mapping[str, Any], bounds: Mapping[str, Bounds]) -> list[str]:

@@ -93,12 +93,6 @@ class WholeBatch:
         return _gathered(x_ND, self._sizes)[self._order]
 
 
-def gather_in_order(x_ND: Tensor, places_N: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of all processes in the order of their places, and which of them are the own."""
-    whole = WholeBatch(places_N)
-    return whole.gather(x_ND), whole.own_N
-
-
 def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
     """How many rows each process has, and where this one's stand among them."""
     if n_processes() == 1:

@@ -163,12 +163,13 @@ class IsotropicModel(nn.Module):
         """
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
-        if n_processes() == 1 or not self.training:
+        if n_processes() == 1 or not (self.training and layer.changes_rows):
             after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
             return SiteRows(before_ND, after_ND, ids_N, labels_N)
         whole = WholeBatch(places().to(ids_N.device))
         with nullcontext() if self.sync else torch.no_grad():  # else it is for the queue alone
-            all_ND, all_N = whole.gather(before_ND), whole.gather(labels_N)
+            all_ND = whole.gather(before_ND)
+            all_N = whole.gather(labels_N) if layer.reads_labels else labels_N
         if self.sync:
             after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
         else:

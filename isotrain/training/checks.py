@@ -58,7 +58,6 @@ def check_experiment(
     model, task, objectives = module.model, module.task, module.extra.objectives
     encoder, n_blocks = model.encoder, model.encoder.n_blocks
     n_vectors = model.pooling.n_vectors(task.n_sequences, task.n_spans)
-    check_plan(plan, encoder)
     check_first_token(model.pooling, encoder)
     check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
     check_views(objectives, encoder)
@@ -85,6 +84,8 @@ def check_plan(plan: Plan, encoder: Encoder) -> None:
     Raises:
         ValueError: nothing said of step 0, a step before it, or a name that the encoder lacks.
     """
+    if not isinstance(plan, dict):
+        raise ValueError(f"a freezing gives a dict of steps and parameter names, got {plan!r}")
     unknown = ever_trained(plan) - levels(encoder).keys()
     if 0 not in plan or min(plan) < 0 or unknown:
         raise ValueError(

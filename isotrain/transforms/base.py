@@ -31,7 +31,7 @@ class RowTransform(nn.Module):
     [[0.5]]
     """
 
-    has_statistics: bool = False  # whether `fit` has anything to freeze
+    has_statistics: bool = False  # whether `fit` freezes anything; true where it is overridden
     reads_labels: bool = False  # whether statistics depend on labels
     changes_rows: bool = True  # False: the output is the input, and is measured once
     stats: TrainStats = "batch"  # what training statistics are of; start = of the first `fit`
@@ -42,6 +42,8 @@ class RowTransform(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_misspelt(cls, RowTransform)
+        if "fit" in vars(cls) and "has_statistics" not in vars(cls):
+            cls.has_statistics = True
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -89,8 +89,6 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     [[-4.0]]
     """
 
-    has_statistics = True
-
     of_clusters = False  # whether `estimate` takes `n_own`: the last rows that are the batch's
     is_fitted: Tensor
 
@@ -109,8 +107,9 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
                 "stats=start freezes one map for training and evaluation, and eval_stats=batch "
                 "would not apply it; use eval_stats=frozen or refit"
             )
-        self.stats, self.eval_stats, self.reads_labels = stats, eval_stats, reads_labels
-        self.queue = RowQueue(queue_rows, width, has_labels=reads_labels)
+        self.stats, self.eval_stats = stats, eval_stats
+        self.reads_labels = reads_labels or type(self).reads_labels
+        self.queue = RowQueue(queue_rows, width, has_labels=self.reads_labels)
         self._empty = empty
         self._names: list[str] = []
         self.add_statistics(**empty._asdict())

@@ -79,4 +79,4 @@ def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, dev
 def test_several_processes_are_joined(composed, small, tmp_path, devices, kind):
     cfg = composed(*small, "trainer.accelerator=cpu")
     cfg.trainer.devices = devices
-    assert type(_trainer(cfg, tmp_path, [], n_steps=10).strategy) is kind
+    assert type(_trainer(cfg, tmp_path, [], n_steps=10, world_size=devices).strategy) is kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -242,7 +243,7 @@ def test_every_shipped_target_can_be_loaded_and_its_annotations_read():
     ],
 )
 def test_what_a_module_does_not_define_itself_is_not_loaded(target):
-    with pytest.raises(ValueError, match=f"_target_={target} is not allowed"):
+    with pytest.raises(ValueError, match=rf"_target_={target}(: .* has no| is not allowed)"):
         load(target)
 
 
@@ -323,3 +324,35 @@ def test_a_number_that_is_not_finite_is_refused(value):
     told = f"objective.cosreg.weight must be a finite number, got {value}"
     assert argument_mistakes("objective.cosreg", node) == [told]
     assert argument_mistakes("objective.cosreg", node | {"weight": -1e300}) == []
+
+
+def test_without_annotation_the_type_of_a_plain_default_judges(package, monkeypatch):
+    module = package(
+        "class Mine:\n    def __init__(self, share=0.5, on=True, name='a', any=None): ..."
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    target = {"_target_": f"{module}.mine"}
+    assert argument_mistakes("x", target | {"share": 1, "on": False, "name": "b", "any": 3}) == []
+    found = argument_mistakes("x", target | {"share": "big", "on": "maybe", "name": 3})
+    assert [mistake.split(" must")[0] for mistake in found] == ["x.share", "x.on", "x.name"]
+
+
+def test_a_name_that_a_module_lacks_has_its_nearest():
+    with pytest.raises(ValueError, match=r"zca has no ZCAA; did you mean ZCA\?"):
+        load("isotrain.transforms.zca.ZCAA")
+
+
+@pytest.mark.parametrize(
+    ("removal", "told"),
+    [
+        ({"_target_": "isotrain.geometry.spared.Protection"}, "must be a .*Removal, got"),
+        ({"mode": "clip"}, "must be a part with _target_="),
+        ({"_target_": "isotrain.geometry.cluster_removal.Removal"}, None),
+    ],
+)
+def test_a_part_within_a_part_is_of_the_annotated_class(removal, told):
+    node = {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "removal": removal}
+    found = argument_mistakes("isotropy", node)
+    assert bool(found) == (told is not None)
+    if told:
+        assert re.search(told, found[0])

@@ -6,6 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.arguments import Bounds
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import compose_run
 from isotrain.config.validate import (
     missing_keys,
     number_mistakes,
@@ -76,3 +78,16 @@ def test_targets_that_are_not_allowed():
 def test_numbers_within_their_limits(content, told):
     bounds = {"seed": Bounds(0), "data.size": Bounds(1, 8)}
     assert number_mistakes(content, bounds) == told
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("+isotropy.removal._args_=[cluster]", "isotropy.removal._args_: a part within a part"),
+        ("+isotropy.removal._partial_=true", "isotropy.removal._partial_: a part within a part"),
+        ("isotropy.removal._target_=null", "isotropy.removal._target_=None is not allowed"),
+    ],
+)
+def test_a_part_within_a_part_has_a_target_and_arguments_alone(override, told):
+    mistakes = mistakes_in(compose_run(["encoder=tiny", "isotropy=cluster_pca", override]))
+    assert [mistake[: len(told)] for mistake in mistakes] == [told]

@@ -7,8 +7,8 @@ import torch
 from torch import distributed
 
 from isotrain.model.distributed import (
+    WholeBatch,
     batch_places,
-    gather_in_order,
     gather_rows,
     sum_over_processes,
 )
@@ -39,8 +39,9 @@ def dealt(rank):
     whole = torch.arange(2 * 5 * 3.0).reshape(2, 5, 3)
     own = whole[:, rank::2]
     places = batch_places(own.shape[1], 2, 3).flatten()
-    found, which = gather_in_order(own.reshape(-1, 1), places)
-    return found.flatten(), torch.equal(found[which], own.reshape(-1, 1))
+    whole_batch = WholeBatch(places)
+    found = whole_batch.gather(own.reshape(-1, 1))
+    return found.flatten(), torch.equal(found[whole_batch.own_N], own.reshape(-1, 1))
 
 
 def empty_and_integer(rank):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from isotrain.transforms.base import RowTransform
+from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.identity import Identity
 from isotrain.transforms.zca import ZCA
 
@@ -74,3 +75,25 @@ def test_one_map_for_training_and_evaluation_is_fitted_once():
     layer = ZCA(2)
     layer.fit(torch.eye(2))
     assert layer.needs_fit()  # the queue moves on
+
+
+def test_a_layer_that_overrides_fit_has_statistics():
+    class Mine(RowTransform):
+        def fit(self, x_ND=None, labels_N=None):
+            pass
+
+    class Said(Mine):
+        has_statistics = False
+
+    assert Mine(width=1).has_statistics
+    assert not Said(width=1).has_statistics
+
+
+def test_labels_may_be_asked_for_in_the_class():
+    class Mine(ClusterPCA):
+        reads_labels = True
+
+    layer = Mine(width=2, n_clusters=1, n_components=0)
+    assert layer.reads_labels
+    with pytest.raises(ValueError, match="labels"):
+        layer(torch.randn(4, 2))
