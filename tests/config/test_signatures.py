@@ -327,9 +327,7 @@ def test_a_number_that_is_not_finite_is_refused(value):
 
 
 def test_without_annotation_the_type_of_a_plain_default_judges(package, monkeypatch):
-    module = package(
-        "class Mine:\n    def __init__(self, share=0.5, on=True, name='a', any=None): ..."
-    )
+    module = package("def mine(share=0.5, on=True, name='a', any=None): ...")
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     target = {"_target_": f"{module}.mine"}
     assert argument_mistakes("x", target | {"share": 1, "on": False, "name": "b", "any": 3}) == []
