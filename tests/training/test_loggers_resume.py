@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
@@ -42,6 +43,7 @@ def test_every_row_once(composed, small, tmp_path, monkeypatch):
             patch.setattr(FineTuning, "training_step", stopping(how, at))
             with pytest.raises((RuntimeError, SIGTERMException)):
                 run(cfg, "arm", show=show_run)
+        time.sleep(1.1)  # TensorBoard orders its files by the second, then by numbers as text
     run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     rows = read_rows(folder / "metrics.jsonl")
