@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import json
 import os
@@ -56,7 +57,12 @@ def eventually():
     return wait_until
 
 
+GO_ON = []  # the file of `--go-on`
+
+
 def pytest_configure(config):
+    if config.getoption("--go-on"):
+        GO_ON.append(passed_file(config))
     if config.getoption("--hypothesis-seed") is not None:
         settings.load_profile("drawn")
 
@@ -65,11 +71,45 @@ def pytest_addoption(parser):
     parser.addoption(
         "--sample", type=int, metavar="N", help="N tests, of as many files, drawn by the commit"
     )
+    parser.addoption(
+        "--go-on", action="store_true", help="leave out what has passed at this state of the code"
+    )
+
+
+def passed_file(config):
+    """Where `--go-on` notes the tests that passed: a file for every state of the checkout."""
+    state = hashlib.sha256()
+    for command in (["git", "rev-parse", "HEAD"], ["git", "diff", "HEAD"]):
+        state.update(subprocess.run(command, capture_output=True, check=True).stdout)
+    return config.rootpath / ".campaign" / f"{state.hexdigest()[:16]}.txt"
+
+
+def pytest_runtest_logreport(report):
+    """Note a test that passed, once for all worker processes."""
+    if (
+        report.when == "call"
+        and report.passed
+        and GO_ON
+        and "PYTEST_XDIST_WORKER" not in os.environ
+    ):
+        GO_ON[0].parent.mkdir(exist_ok=True)
+        with GO_ON[0].open("a", encoding="utf-8") as file:
+            file.write(report.nodeid + "\n")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Nothing left to go on with is no failure."""
+    if GO_ON and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.hookimpl(trylast=True)  # behind -m, which selects what is drawn from
 def pytest_collection_modifyitems(config, items):
-    """Draw a sample. Tests of the real data sets need their folder; nothing else is skipped."""
+    """Draw a sample, or go on. Tests of the real data need their folder; no other is skipped."""
+    if GO_ON and GO_ON[0].is_file():
+        passed = set(GO_ON[0].read_text(encoding="utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     n = config.getoption("--sample")
     if n is not None and n < len(items):
         commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True)
