@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.kmeans import kmeans, nearest_centroid
+from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
-from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
 
 Method = Literal["kmeans", "spherical", "gmm"]
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.following import following
 from isotrain.geometry.kmeans import cluster_means
 from isotrain.geometry.levels import bulk_level, capped_basis
 from isotrain.geometry.linalg import leading_directions_of_each, random_directions
 from isotrain.geometry.removal import removal_matrix
 from isotrain.geometry.rows import has_scatter, have_scatter
+from isotrain.geometry.straight_through import straight_through
 
 Centre = Literal["none", "global", "cluster", "shrink"]
 Directions = Literal["principal", "random"]
@@ -90,8 +90,8 @@ def fit_cluster_removal(
 ) -> ClusterRemoval:
     """Means and directions of given clusters; `fit_cluster_pca` has the rules."""
     n = len(x_ND)
-    all_ND = following(x_ND, n_own)
-    own_ND = all_ND if n_clusters == 1 else following(x_ND, n_own, assignment_N, n_clusters)
+    all_ND = straight_through(x_ND, n_own)
+    own_ND = all_ND if n_clusters == 1 else straight_through(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
     mean_D = all_ND.mean(dim=0)
     counts = [int(count) for count in count_K.tolist()]

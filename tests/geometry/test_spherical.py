@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
+from isotrain.geometry.kmeans import kmeans, nearest_direction, spherical_kmeans
 
 light = settings(max_examples=25)
 
