@@ -224,11 +224,7 @@ class Cloud:
 
 
 def to_one(largest: float) -> float:
-    """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0.
-
-    >>> to_one(5.0), to_one(0.0)
-    (0.125, 1.0)
-    """
+    """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0."""
     return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
 
 

@@ -124,8 +124,9 @@ def fit_cluster_pca(
         lost.matrix_KDD,
     )
     if protect is not None and spared is not None:
-        after_ND = apply_cluster_pca(without(all_ND, spared), stats, cluster_N)
+        # In this order: gradients are summed in that of the forward pass.
         coordinate_NJ = spared_coordinates(all_ND, spared)
+        after_ND = apply_cluster_pca(without(all_ND, spared), stats, cluster_N)
         kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, protect.level)
         stats = stats._replace(
             spared_mean_D=spared.mean_D,

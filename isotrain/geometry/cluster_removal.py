@@ -1,6 +1,6 @@
-"""What the rows of each cluster lose: a mean, and dominant directions.
+"""What the embeddings of a cluster lose: a mean, and dominant directions.
 
-N rows, D width, K clusters, R directions of a cluster.
+N embeddings, D width, K clusters, R directions of a cluster.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROJECT = Removal()
 
 
 class ClusterRemoval(NamedTuple):
-    """What is subtracted from the rows of a cluster, and what is taken out of them then."""
+    """What is subtracted from the embeddings of a cluster, and then taken out of them."""
 
     centre_KD: Tensor
     direction_KDR: Tensor  # orthonormal columns; zero columns past the cap
@@ -108,13 +108,11 @@ def fit_cluster_removal(
     offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
     bases = _directions(clouds, falls_back, offset_KD, n_components, exact)
     sizes = [n if falls else count for count, falls in zip(counts, falls_back, strict=True)]
-    direction_KDR = torch.stack(
-        [
-            capped_basis(basis_DS, removal.rho, size * effective_rows / n)
-            for basis_DS, size in zip(bases, sizes, strict=True)
-        ]
-    )
-    direction_KDR = direction_KDR * scattered
+    capped = [
+        capped_basis(basis_DS, removal.rho, size * effective_rows / n)
+        for basis_DS, size in zip(bases, sizes, strict=True)
+    ]
+    direction_KDR = torch.stack(capped) * scattered
     if removal.directions == "random":  # as many as there are leading ones
         drawn_KDR = random_directions(own_ND, n_clusters, n_components, generator)
         direction_KDR = drawn_KDR * (direction_KDR.abs().sum(dim=1, keepdim=True) > 0)
@@ -135,10 +133,10 @@ def fit_cluster_removal(
     follows = removal.grad == "full" and own_ND.requires_grad and n_components > 0
     if follows or removal.mode == "clip" or removal.centre == "shrink":
         # The clouds again, with a gradient where it is asked for.
-        places = torch.split(order_N, counts)
+        member_C = torch.split(order_N, counts)
         owned = [
-            all_ND - mean_D if falls_back[c] else own_ND[places[c]] - mean_KD[c]
-            for c in range(n_clusters)
+            all_ND - mean_D if falls else own_ND[member_C[c]] - mean_KD[c]
+            for c, falls in enumerate(falls_back)
         ]
         owned = [x_CD.detach() for x_CD in owned] if removal.grad == "detach" else owned
         lost = _shrunk(lost, owned, mean_D, removal, follows)
@@ -150,13 +148,10 @@ def fit_cluster_removal(
 def _directions(
     clouds: list[Tensor], falls_back: list[bool], offset_KD: Tensor, n_components: int, exact: bool
 ) -> list[Tensor]:
-    """One leading direction more than is removed, of each cluster or, in its place, of all rows.
-
-    The last one tells whether anything would be left.
-    """
+    """One direction more than is removed, of each cluster or else of all: is anything left?"""
     alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
     rest_ND = None
-    if any(falls_back):  # then the first basis is that of all rows
+    if any(falls_back):  # then the first basis is that of all embeddings
         small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
         rest_ND = torch.cat([*small, offset_KD])
     wanted = n_components + 1 if n_components > 0 else 0

@@ -25,9 +25,6 @@ def column_moments(x_ND: Tensor) -> tuple[Tensor, Tensor, bool, dict[str, Tensor
     """Mean and variance (over N) of each dimension, whether there is any variance, and a counter.
 
     Both carry a gradient. Equal embeddings have no variance, nor does one: they are counted.
-
-    >>> column_moments(torch.tensor([[1.0], [3.0]]))[:3]
-    (tensor([2.]), tensor([1.]), True)
     """
     mean_D = x_ND.mean(dim=0)
     variance_D = (x_ND - mean_D).square().mean(dim=0)
