@@ -23,9 +23,6 @@ class Assignment:
             softmax(−d/softness), d its squared distance to the centroid over the mean of those to
             the own one (`memberships`).
         n_iterations: rounds of k-means (or EM) at most per training step.
-
-    Raises:
-        ValueError: an illegal number or name.
     """
 
     @checked
@@ -66,10 +63,6 @@ def fit_anchors(
     with diagonal covariances (`gmm`, which starts from k-means; an embedding belongs to the
     component most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster
     takes all. The anchors of softness 0 serve softness 0 alone.
-
-    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
-    >>> fit_anchors(x, 2, generator=torch.Generator().manual_seed(0))[1].sum().item()
-    2
     """
     options = {"generator": generator, "init": init, "n_iterations": assign.n_iterations}
     none_ZD = x_ND.new_zeros(0, x_ND.shape[1])

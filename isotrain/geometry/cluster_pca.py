@@ -175,11 +175,7 @@ def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor
         member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     else:
         anchors = Anchors(
-            stats.anchor_KD,
-            stats.variance_KD,
-            stats.log_weight_K,
-            stats.unit,
-            stats.assign.method,
+            stats.anchor_KD, stats.variance_KD, stats.log_weight_K, stats.unit, stats.assign.method
         )
         member_NK = memberships(x_ND, anchors, stats.assign.softness)
     y_ND = x_ND - member_NK @ stats.centre_KD

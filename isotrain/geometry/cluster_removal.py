@@ -1,7 +1,4 @@
-"""What the embeddings of a cluster lose: a mean, and dominant directions.
-
-N embeddings, D width, K clusters, R directions of a cluster.
-"""
+"""What a cluster loses: mean and directions. N embeddings, D width, K clusters, R directions."""
 
 from __future__ import annotations
 
@@ -40,9 +37,6 @@ class Removal:
             levels and variances, or also directions (one [D, D] eigenproblem per cluster).
         strength: y = x + strength·(result − x), in [0, 1].
         warmup_steps: optimizer steps over which the strength rises from 0.
-
-    Raises:
-        ValueError: an illegal number or name.
     """
 
     @checked

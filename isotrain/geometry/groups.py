@@ -1,7 +1,4 @@
-"""Embeddings in groups: the occurrences of a word, the tokens of a sentence.
-
-N embeddings, D dimensions, G groups, S sets of n embeddings each.
-"""
+"""Embeddings in groups: of a word, of a sentence. N embeddings, D width, G groups, S sets of n."""
 
 from __future__ import annotations
 
@@ -126,10 +123,6 @@ def sample_groups(groups: Groups, chosen_G: Tensor, n: int, seed: int) -> Tensor
     """Positions `[S, n]` of n distinct members of each chosen group (a mask), of n or more.
 
     Drawn by hashing positions: another order of the embeddings gives another sample.
-
-    >>> groups = check_groups(torch.eye(4), torch.tensor([3, 8, 3, 8]))
-    >>> sample_groups(groups, groups.count_G > 1, 2, seed=0).sort().values.tolist()
-    [[0, 2], [1, 3]]
     """
     order_N = hashed_order(len(groups.index_N), seed, groups.index_N.device)
     order_N = order_N[groups.index_N[order_N].argsort(stable=True)]

@@ -94,11 +94,6 @@ def spherical_kmeans(
     >>> spherical_kmeans(x, 2, init=x[:2]).assignment_N.tolist()
     [0, 1, 0, 1]
     """
-    if x.ndim != 2 or x.numel() == 0:
-        raise ValueError(
-            f"spherical_kmeans needs embeddings [N, D] with N > 0 and D > 0, got shape "
-            f"{tuple(x.shape)}; flatten them, and leave out empty batches"
-        )
     unit_ND = unit_rows(x)
     directed_ND = unit_ND[unit_ND.any(dim=1)]
     start = kmeans(  # no iterations: the checks and the start

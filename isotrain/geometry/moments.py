@@ -50,19 +50,8 @@ class Moments(NamedTuple):
 
 def no_rows(width: int) -> Moments:
     """The moments of no embeddings: what adding up starts from."""
-    zero = torch.zeros((), dtype=torch.float64)
-    zero_D = zero.expand(width).clone()
-    return Moments(
-        n=zero,
-        mean_D=zero_D,
-        scatter_DD=torch.zeros(width, width, dtype=torch.float64),
-        cube_D=zero_D,
-        fourth_D=zero_D,
-        norm_cube_D=zero_D,
-        norm_fourth=zero,
-        unit_sum_D=zero_D,
-        unit_square_D=zero_D,
-    )
+    zero, zero_D, zero_DD = (torch.zeros([width] * k, dtype=torch.float64) for k in range(3))
+    return Moments(zero, zero_D, zero_DD, zero_D, zero_D, zero_D, zero, zero_D, zero_D)
 
 
 def merged(first: Moments, *others: Moments) -> Moments:

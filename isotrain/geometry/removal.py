@@ -1,7 +1,4 @@
-"""Removal of principal directions, with the exact gradient of the directions.
-
-N embeddings, D dimensions, T = min(N, D), R removed directions, B = T − R others.
-"""
+"""Removal of R principal directions, with their gradient. T = min(N, D), B = T − R others."""
 
 from __future__ import annotations
 

@@ -96,11 +96,7 @@ def take_rows(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
 
 
 def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
-    """A copy of `hidden` with `rows` where `mask` is true.
-
-    >>> put_rows(torch.zeros(1, 2, 1), torch.tensor([[False, True]]), torch.ones(1, 1)).tolist()
-    [[[0.0], [1.0]]]
-    """
+    """A copy of `hidden` with `rows` where `mask` is true."""
     places_N = mask_AT.flatten().nonzero().flatten()
     flat_RD = hidden_ATD.flatten(0, 1).index_copy(0, places_N, rows_ND.to(hidden_ATD.dtype))
     return flat_RD.reshape(hidden_ATD.shape)

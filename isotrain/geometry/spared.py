@@ -25,9 +25,6 @@ class Protection:
         labels: the between-class directions too (4 at most; scores are cut into five classes).
         level: standard deviation of what comes back, in units of the bulk's.
         scale: multiply results so that their rms distance from their mean is that of the input.
-
-    Raises:
-        ValueError: an illegal number.
     """
 
     @checked
@@ -61,10 +58,6 @@ def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> 
     Between-class directions are the principal ones of the class means, weighted by the size of
     each class: C − 1 of them for C classes, 4 at most. Scores (labels of a floating type) are cut
     into five classes at their quantiles. The mean carries a gradient, directions do not.
-
-    >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> fit_spared(x, 1).direction_DJ.abs().tolist()
-    [[1.0], [0.0]]
     """
     mean_D = x_ND.mean(dim=0)
     x_ND = x_ND.detach()
@@ -97,10 +90,6 @@ def kept_share(
     level·√(b/λ_j), λ_j the variance along direction j and b the mean variance per dimension of
     `after`, the result without them. Where nothing else varies, all is kept.
     Differentiable.
-
-    >>> after_ND = torch.tensor([[0.0, 1.0], [0.0, -1.0]])
-    >>> kept_share(after_ND, torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [0.0]])).tolist()
-    [0.5]
     """
     n_left = (after_ND.shape[1] - direction_DJ.square().sum().round()).clamp_min(1)
     centred_ND = after_ND - after_ND.mean(dim=0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues `[D]` of a second-moment matrix, falling, and the rank the rows allow."""
+    """Eigenvalues `[D]` of a second-moment matrix, falling, and the largest rank that N allows."""
 
     value_D: Tensor
     most: int

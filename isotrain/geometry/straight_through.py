@@ -1,7 +1,4 @@
-"""Statistics of a queue and a batch with the gradient of the batch's statistics.
-
-N embeddings, of which the last B are the batch, D width, K clusters.
-"""
+"""Statistics with the gradient of the batch alone. N embeddings, the last B are the batch's."""
 
 from __future__ import annotations
 

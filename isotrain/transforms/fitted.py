@@ -1,7 +1,4 @@
-"""Layers with statistics: estimated in training, from batch and queue; frozen for evaluation.
-
-N embeddings, D width, M embeddings in the queue.
-"""
+"""Layers with statistics of batch and queue. N embeddings, D width, M embeddings in the queue."""
 
 from __future__ import annotations
 
@@ -39,11 +36,10 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
 
     In training mode the statistics come from the batch (`stats="batch"`) or from the batch and a
-    queue of recent embeddings (`stats="queue"`). With a queue, the gradient of statistics is that
-    of the batch's alone (`straight_through`), since the queue will follow the batches: an encoder
-    that is rewarded for moving what the layer takes away later runs ahead of it. With
-    `stats="start"` training and evaluation apply one map, of the first `fit` or of given
-    embeddings.
+    queue of recent embeddings (`stats="queue"`). With a queue they have the gradient of the batch's
+    alone (`straight_through`), since the queue will follow the batches: an encoder that is rewarded
+    for moving what the layer takes away later runs ahead of it. With `stats="start"` training and
+    evaluation apply one map, of the first `fit`.
 
     In evaluation mode they are frozen by `fit` (`eval_stats="frozen"`: a result does not depend on
     its batch-mates; `"refit"`: the same, and the trainer fits on the whole training set, not on the
@@ -54,8 +50,8 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
     A layer with `reads_labels` takes labels (`[N]`, integers for classes, floating for scores) as
     second argument of `forward` in training, of `observe` and of `fit`; `estimate` gets them as
-    `labels_N`. One that is `of_clusters` makes statistics follow the batch itself, and its
-    `estimate` gets `n_own`.
+    `labels_N`. One that is `of_clusters` applies `straight_through` itself: its `estimate` gets
+    `n_own`.
 
     Args:
         width: D.
@@ -267,15 +263,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
 
 class LinearTransform(FittedTransform[WhiteningStats]):
-    """One map for all embeddings: (x − centre) @ matrix, `[N, D]`; a subclass gives `estimate`.
-
-    >>> class Halved(LinearTransform):
-    ...     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
-    ...         return WhiteningStats(x_ND.mean(dim=0), torch.eye(1) / 2, {})
-    >>> layer = Halved(width=1, stats="batch", eval_stats="frozen", queue_rows=2)
-    >>> layer(torch.tensor([[1.0], [5.0]])).tolist()
-    [[-1.0], [1.0]]
-    """
+    """One map for all embeddings: (x − centre) @ matrix, `[N, D]`; a subclass gives `estimate`."""
 
     centre_D: Tensor
     matrix_DD: Tensor

@@ -1,7 +1,4 @@
-"""A ring buffer of recent embeddings, for statistics that one batch is too small for.
-
-M capacity, D width, N embeddings of a push.
-"""
+"""A ring buffer of recent embeddings. M capacity, D width, N embeddings of a push."""
 
 from __future__ import annotations
 

@@ -171,12 +171,10 @@ def test_training_then_frozen_evaluation_that_survives_a_state_dict(stats):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"dims": [8]}, "from 0 to width − 1 = 7, got 8"),
-        ({"dims": [-1]}, "got -1"),
-        ({"dims": [True]}, "got True"),
-        ({"dims": [1.0]}, "got 1.0"),
-        ({"dims": "308"}, "got '3'"),
-        ({"dims": range(8)}, "leave one of 8 dimensions"),
+        ({"dims": [8]}, r"some, not all, of 0 to width − 1 = 7, got \[8\]"),
+        ({"dims": [-1]}, "got .-1"),
+        ({"dims": "308"}, "got .'3'"),
+        ({"dims": range(8)}, "not all"),
         ({"mode": "drop"}, "mode must be clip or zero"),
         ({"clip_sd": 0.0}, "clip_sd must be above 0"),
         ({"threshold": 1.0}, "threshold must be at least 2"),
