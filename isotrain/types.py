@@ -67,6 +67,7 @@ class SiteRows(NamedTuple):
     ids: Tensor  # [N] unique id of each row
     labels: Tensor  # [N] label of the example that the row comes from
     whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
+    keys: Tensor | None = None  # [N] if they are still to be gathered: sorts those of all processes
 
 
 @dataclass(frozen=True)

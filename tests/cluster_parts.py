@@ -11,11 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from isotrain.geometry.assignment import Anchors, Assignment, fit_anchors
-from isotrain.geometry.cluster_pca import (
-    ClusterPCAStats,
-    fit_cluster_pca,
-    fit_protected_cluster_pca,
-)
+from isotrain.geometry.cluster_pca import ClusterPCAStats, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Removal
 from isotrain.geometry.spared import Protection
 from isotrain.transforms.cluster_pca import ClusterPCA
@@ -53,11 +49,9 @@ def layer_with(width: int, *sizes: int, **options: Any) -> ClusterPCA:
 
 
 def fit_with(x: Tensor, n_clusters: int, n_components: int, **options: Any) -> ClusterPCAStats:
-    """`fit_cluster_pca`, or `fit_protected_cluster_pca` where something is protected."""
+    """`fit_cluster_pca`, with protection where it is asked for or there are labels."""
     options = {"protect": options.get("labels_N") is not None, **options}
-    parts = parts_of(options)
-    fit = fit_protected_cluster_pca if "protect" in parts else fit_cluster_pca
-    return fit(x, n_clusters, n_components, **parts, **options)
+    return fit_cluster_pca(x, n_clusters, n_components, **parts_of(options), **options)
 
 
 def anchors_with(x: Tensor, n_clusters: int, method: str, **options: Any) -> tuple[Anchors, Tensor]:

@@ -1,4 +1,4 @@
-"""Which cluster a row belongs to, or how much of each. N rows, D width, K clusters."""
+"""Which cluster an embedding belongs to, or how much of each. N embeddings, K clusters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.kmeans import kmeans, nearest_centroid
+from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
-from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
 
 Method = Literal["kmeans", "spherical", "gmm"]
 
@@ -24,9 +23,6 @@ class Assignment:
             softmax(−d/softness), d its squared distance to the centroid over the mean of those to
             the own one (`memberships`).
         n_iterations: rounds of k-means (or EM) at most per training step.
-
-    Raises:
-        ValueError: an illegal number or name.
     """
 
     @checked
@@ -43,7 +39,7 @@ KMEANS = Assignment()
 
 
 class Anchors(NamedTuple):
-    """What a row is compared with: centroids, unit centroids, or a mixture of Gaussians."""
+    """What an embedding is compared with: centroids, unit centroids, or a mixture of Gaussians."""
 
     anchor_KD: Tensor
     variance_KD: Tensor  # of a mixture; [0, D] otherwise
@@ -61,16 +57,12 @@ def fit_anchors(
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
 ) -> tuple[Anchors, Tensor]:
-    """The anchors of K clusters, and the cluster `[N]` of each row.
+    """The anchors of K clusters, and the cluster `[N]` of each embedding.
 
     k-means by Euclidean distance (`kmeans`), by cosine (`spherical`), or a mixture of Gaussians
-    with diagonal covariances (`gmm`, which starts from k-means; a row belongs to the component
-    most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster asks for
-    nothing: all rows are in it. The anchors of softness 0 serve softness 0 alone.
-
-    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
-    >>> fit_anchors(x, 2, generator=torch.Generator().manual_seed(0))[1].sum().item()
-    2
+    with diagonal covariances (`gmm`, which starts from k-means; an embedding belongs to the
+    component most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster
+    takes all. The anchors of softness 0 serve softness 0 alone.
     """
     options = {"generator": generator, "init": init, "n_iterations": assign.n_iterations}
     none_ZD = x_ND.new_zeros(0, x_ND.shape[1])
@@ -85,19 +77,13 @@ def fit_anchors(
         return anchors, found.assignment_N
     energy_NK = _energy(x_ND, anchors)
     unit = energy_NK.gather(1, found.assignment_N[:, None]).mean()
-    # With every row on its anchor, only the rounding of an energy is left, of either sign.
+    # With every embedding on its anchor, only the rounding of an energy is left, of either sign.
     rounding = 4 * torch.finfo(x_ND.dtype).eps * energy_NK.max()
     return anchors._replace(unit=torch.maximum(unit, rounding)), found.assignment_N
 
 
 def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:
-    """The cluster `[N]` of each row.
-
-    >>> none = torch.zeros(0, 1)
-    >>> anchors = Anchors(torch.tensor([[0.0], [1.0]]), none, none[:, 0], torch.ones(()), "kmeans")
-    >>> nearest(torch.tensor([[0.9]]), anchors).tolist()
-    [1]
-    """
+    """The cluster `[N]` of each embedding."""
     if anchors.method == "gmm":
         return _energy(x_ND.detach(), anchors).argmin(dim=1)
     find = nearest_direction if anchors.method == "spherical" else nearest_centroid
@@ -105,17 +91,12 @@ def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:
 
 
 def memberships(x_ND: Tensor, anchors: Anchors, softness: float) -> Tensor:
-    """How much of each row belongs to each cluster, `[N, K]`; rows sum to 1.
+    """How much of each embedding belongs to each cluster, `[N, K]`; sums to 1 over clusters.
 
     softmax(−e/(softness·ē)) with e the squared distance (of unit vectors, for `spherical`) to an
-    anchor and ē the mean of the fitted rows' e to their own; for `gmm`, e = −ln(weight·density)
+    anchor and ē the mean e of fitted embeddings to their own; for `gmm`, e = −ln(weight·density)
     and ē = 1, so that 1 gives the posterior. Softness 0 is the nearest anchor alone. The gradient
     runs through the distances.
-
-    >>> none = torch.zeros(0, 1)
-    >>> anchors = Anchors(torch.tensor([[0.0], [2.0]]), none, none[:, 0], torch.ones(()), "kmeans")
-    >>> memberships(torch.tensor([[1.0]]), anchors, softness=1.0).tolist()
-    [[0.5, 0.5]]
     """
     n_clusters = len(anchors.anchor_KD)
     if softness == 0.0 or n_clusters == 1:

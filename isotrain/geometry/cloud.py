@@ -1,7 +1,4 @@
-"""A cloud that several metrics measure: what they share is computed once.
-
-N rows, D dimensions, S the smaller of N and D.
-"""
+"""A point cloud that several metrics measure. N embeddings, D dimensions, S the smaller one."""
 
 from __future__ import annotations
 
@@ -32,16 +29,15 @@ Metric = TypeVar("Metric", bound=Callable[..., Any])
 
 
 class Cloud:
-    """Checked rows with their moments and spectra in float64, each computed when first asked for.
+    """Checked embeddings with their moments and spectra in float64, computed when first asked for.
 
     A metric starts with `Cloud.of(x)`, so it takes a tensor or a cloud; metrics given the same
-    cloud compute nothing twice. Rows are read in blocks: many float32 rows are never copied to
-    float64 as a whole. Where entries pass 1e±60, moments are those of rows times a power of two
-    (`unit`), so that fourth powers stay in range. Keeps the graph of rows that require gradients.
+    cloud compute nothing twice. It is read in blocks, and never copied to float64 as a whole.
+    Where entries pass 1e±60, moments are those of x times a power of two (`unit`), so that fourth
+    powers stay in range. Keeps the graph of an `x` that requires a gradient.
 
     Raises:
-        ValueError: not `[N, D]`, fewer than `min_rows` rows, or a NaN or infinity (its row is
-            named).
+        ValueError: not `[N, D]`, fewer than `min_rows` embeddings, or a NaN or infinity.
 
     >>> Cloud(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).centred.value_D.tolist()
     [2.0, 0.0]
@@ -82,7 +78,7 @@ class Cloud:
 
     @classmethod
     def from_moments(cls, moments: Moments) -> Cloud:
-        """A cloud known by its moments: whatever has to see single rows is refused."""
+        """A cloud known by its moments; what needs single embeddings raises."""
         cloud = cls.__new__(cls)
         cloud.n, cloud.d = int(moments.n), len(moments.mean_D)
         cloud.mean_D, cloud.scatter_DD = moments.mean_D, moments.scatter_DD
@@ -101,34 +97,29 @@ class Cloud:
 
     @cached_property
     def rows(self) -> Tensor:
-        """The rows in float64, as they were given."""
-        if self.x is None:
-            raise ValueError(
-                "this metric has to see the rows, and a stream keeps their moments alone; "
-                "give it the rows, or a stream with max_rows"
-            )
-        return self.x.double() if self.x.requires_grad else self.x.detach().double()
+        """The embeddings in float64, as they were given."""
+        return self._given.double()
 
     @cached_property
     def has_scatter(self) -> bool:
-        """Whether the rows differ by more than rounding."""
+        """Whether the embeddings differ by more than rounding."""
         assert self.x is not None
         return has_scatter(self.x[:8].detach().double()) or has_scatter(self.rows.detach())
 
     @cached_property
     def mean_D(self) -> Tensor:
-        """Mean row."""
+        """Mean of the embeddings."""
         given = self._given if self.unit == 1.0 else self._given.double() * self.unit
         return given.mean(dim=0, dtype=torch.float64)
 
     @cached_property
     def scatter_DD(self) -> Tensor:
-        """Σ y yᵀ over centred rows y."""
+        """Σ y yᵀ over centred embeddings y."""
         return self.product()
 
     @cached_property
     def gram_SS(self) -> Tensor:
-        """Products of centred rows on the smaller side: both have the same spectrum."""
+        """Products of centred embeddings on the smaller side: both have the same spectrum."""
         if self.x is None or self.n >= self.d:
             return self.scatter_DD
         centred_ND = self.rows * self.unit - self.mean_D
@@ -165,13 +156,13 @@ class Cloud:
 
     @cached_property
     def unit_sums(self) -> UnitSums:
-        """First and second moments of unit rows, by coordinate."""
+        """First and second moments of unit vectors, by coordinate."""
         blocks = (block_BD.double() for block_BD in torch.split(self._given, self._sum_rows))
         return unit_sums(blocks)
 
     @property
     def moments(self) -> Moments:
-        """Everything that follows from sums, to be merged with that of further rows."""
+        """Everything that follows from sums, to be merged with that of further embeddings."""
         if self.unit != 1.0:
             raise ValueError(
                 "moments of entries beyond 1e±60 leave the range of float64; scale the rows"
@@ -181,10 +172,9 @@ class Cloud:
         return Moments(n, self.mean_D, self.scatter_DD, *shape[1:], *unit)
 
     def product(self, precision: torch.dtype = torch.float64) -> Tensor:
-        """Σ y yᵀ `[D, D]` over centred rows y, the products taken in `precision`.
+        """Σ y yᵀ `[D, D]` over centred embeddings y: products in `precision`, sums in float64.
 
-        Sums over blocks are float64 in any case. Only the blocks on and above the diagonal are
-        computed.
+        Only the blocks on and above the diagonal are computed.
         """
         d, exact = self.d, precision == torch.float64
         product_DD = self.mean_D.new_zeros(d, d)
@@ -209,7 +199,10 @@ class Cloud:
     @property
     def _given(self) -> Tensor:
         if self.x is None:
-            raise ValueError("a cloud known by its moments has no rows")
+            raise ValueError(
+                "this metric has to see the rows, and a stream keeps their moments alone; "
+                "give it the rows, or a stream with max_rows"
+            )
         return self.x if self.x.requires_grad else self.x.detach()
 
     @property
@@ -217,18 +210,14 @@ class Cloud:
         return max(16, SUM_ENTRIES // self.d)
 
     def _centred_blocks(self, n_rows: int) -> Iterator[Tensor]:
-        """Blocks of centred rows in float64, times `unit`."""
+        """Blocks of centred embeddings in float64, times `unit`."""
         for block_BD in torch.split(self._given, n_rows):
             rows_BD = block_BD if self.unit == 1.0 else block_BD.double() * self.unit
             yield rows_BD - self.mean_D
 
 
 def to_one(largest: float) -> float:
-    """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0.
-
-    >>> to_one(5.0), to_one(0.0)
-    (0.125, 1.0)
-    """
+    """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0."""
     return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
 
 
@@ -238,8 +227,6 @@ _shared: ContextVar[Cloud | None] = ContextVar("shared", default=None)
 @contextmanager
 def shared(x: Tensor) -> Iterator[Cloud]:
     """Inside the block `Cloud.of(x)` is one cloud for all metrics that get this very tensor.
-
-    Within another block of the same tensor it is the cloud of that one.
 
     >>> x = torch.eye(3)
     >>> with shared(x) as cloud:
@@ -257,6 +244,6 @@ def shared(x: Tensor) -> Iterator[Cloud]:
 
 
 def from_moments(metric: Metric) -> Metric:
-    """Marks a metric of the moments alone: a stream computes it without keeping rows."""
+    """Marks a metric of the moments alone: a stream computes it without keeping embeddings."""
     metric.from_moments = True  # type: ignore[attr-defined]
     return metric

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from isotrain.geometry.assignment import KMEANS, Anchors, Assignment, fit_anchors, memberships
 from isotrain.geometry.cluster_removal import PROJECT, Removal, fit_cluster_removal
-from isotrain.geometry.following import following
 from isotrain.geometry.levels import rms_distance
 from isotrain.geometry.spared import (
     Protection,
@@ -22,6 +21,7 @@ from isotrain.geometry.spared import (
     spared_coordinates,
     without,
 )
+from isotrain.geometry.straight_through import straight_through
 
 
 class ClusterPCAStats(NamedTuple):
@@ -31,17 +31,17 @@ class ClusterPCAStats(NamedTuple):
     centre_KD: Tensor  # what is subtracted from the embeddings of a cluster
     direction_KDR: Tensor  # orthonormal columns that are removed; zero columns past the cap
     counters: dict[str, Tensor]
-    removed_KR: Tensor | None = None  # share of each direction that is taken out; None = all
-    spared_mean_D: Tensor | None = None  # of the protected directions
+    removed_KR: Tensor  # share of each direction that is taken out
+    variance_KD: Tensor  # of the anchors of a mixture, with their weights; [0, D] otherwise
+    log_weight_K: Tensor
+    unit: Tensor  # what softness is relative to
+    assign: Assignment
+    assignment_N: Tensor | None = None  # of the embeddings it was fitted on
+    matrix_KDD: Tensor | None = None  # what removal takes, with a gradient, in place of directions
+    spared_mean_D: Tensor | None = None  # of the protected directions; None without protection
     spared_DJ: Tensor | None = None
     kept_J: Tensor | None = None  # share of each that comes back
     scale: Tensor | None = None  # what results are multiplied by; None = 1
-    variance_KD: Tensor | None = None  # of the anchors of a mixture, with their weights
-    log_weight_K: Tensor | None = None
-    unit: Tensor | None = None  # what softness is relative to
-    assign: Assignment = KMEANS
-    assignment_N: Tensor | None = None  # of the embeddings it was fitted on
-    matrix_KDD: Tensor | None = None  # what removal takes, with a gradient, in place of directions
 
 
 def fit_cluster_pca(
@@ -50,7 +50,9 @@ def fit_cluster_pca(
     n_components: int,
     assign: Assignment = KMEANS,
     removal: Removal = PROJECT,
+    protect: Protection | None = None,
     *,
+    labels_N: Tensor | None = None,
     effective_rows: int | None = None,
     generator: torch.Generator | None = None,
     init: Tensor | None = None,
@@ -66,15 +68,22 @@ def fit_cluster_pca(
     often. `Assignment` and `Removal` have the variants. The bulk level of a cloud is its mean
     variance per dimension outside of the removed directions.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts.
-    `effective_rows` counts as N in these rules (cluster shares stay as they are): statistics
-    fitted on a long queue then remove as many directions as the batches of training did.
-    Directions of large clusters are iterated to a residual of 1e-3, unless `exact`.
+    `protect` sets directions of all embeddings aside: leading ones, and the between-class ones of
+    the labels where they are given. No step sees them, and they come back at the end, shrunk to
+    the bulk level of the result. With `protect.scale` the result gets the rms distance from its
+    mean that the embeddings had.
 
-    Means carry a gradient, and what `removal.grad` adds; assignments never do. The last `n_own`
-    embeddings (all, by default) are the batch's, which statistics move with: see `following`.
+    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (centroids
+    without the protected directions). `effective_rows` counts as N in these rules (cluster shares
+    stay as they are): statistics fitted on a long queue then remove as many directions as the
+    batches of training did. Directions of large clusters are iterated to a residual of 1e-3,
+    unless `exact`.
 
-    Rajaee and Pilehvar 2021, section 3; the caps and the fallback are ours.
+    Means carry a gradient, and what `removal.grad` adds; assignments, protected directions and the
+    scale never do. The last `n_own` embeddings (all, by default) are the batch's, which statistics
+    move with: see `straight_through`.
+
+    Rajaee and Pilehvar 2021, section 3; the caps, the fallback and protection are ours.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> stats = fit_cluster_pca(torch.randn(64, 4, generator=g), 2, 1, generator=g)
@@ -82,11 +91,16 @@ def fit_cluster_pca(
     torch.Size([2, 4, 1])
     """
     n_own = len(x_ND) if n_own is None else n_own
+    spared, rest_ND = None, x_ND
+    if protect is not None and (protect.n_leading or labels_N is not None):
+        all_ND = straight_through(x_ND, n_own)
+        spared = fit_spared(all_ND, protect.n_leading, labels_N)
+        rest_ND = without(x_ND, spared)
     anchors, cluster_N = fit_anchors(
-        x_ND.detach(), n_clusters, assign, generator=generator, init=init
+        rest_ND.detach(), n_clusters, assign, generator=generator, init=init
     )
     lost = fit_cluster_removal(
-        x_ND,
+        rest_ND,
         cluster_N,
         n_clusters,
         n_components,
@@ -96,78 +110,32 @@ def fit_cluster_pca(
         generator=generator,
         exact=exact,
     )
-    return ClusterPCAStats(
+    stats = ClusterPCAStats(
         anchors.anchor_KD,
         lost.centre_KD,
         lost.direction_KDR,
         lost.counters,
         lost.removed_KR,
-        variance_KD=anchors.variance_KD,
-        log_weight_K=anchors.log_weight_K,
-        unit=anchors.unit,
-        assign=assign,
-        assignment_N=cluster_N,
-        matrix_KDD=lost.matrix_KDD,
-    )
-
-
-def fit_protected_cluster_pca(
-    x_ND: Tensor,
-    n_clusters: int,
-    n_components: int,
-    protect: Protection,
-    assign: Assignment = KMEANS,
-    removal: Removal = PROJECT,
-    *,
-    labels_N: Tensor | None = None,
-    effective_rows: int | None = None,
-    generator: torch.Generator | None = None,
-    init: Tensor | None = None,
-    exact: bool = False,
-    n_own: int | None = None,
-) -> ClusterPCAStats:
-    """`fit_cluster_pca` of what remains when protected directions of all embeddings are set aside.
-
-    They come back at the end, shrunk to the bulk level of the result, and no step before sees
-    them (`Protection` says which they are). `init` are centroids of embeddings without them. With
-    `protect.scale` the result gets the rms distance from its mean that the embeddings had. The
-    protected directions carry no gradient, nor does the scale.
-
-    >>> g = torch.Generator().manual_seed(0)
-    >>> x = torch.randn(64, 4, generator=g)
-    >>> fit_protected_cluster_pca(x, 2, 1, Protection(n_leading=1), generator=g).kept_J.shape
-    torch.Size([1])
-    """
-    n_own = len(x_ND) if n_own is None else n_own
-    spared, rest_ND, all_ND = None, x_ND, x_ND
-    if protect.n_leading or labels_N is not None:
-        all_ND = following(x_ND, n_own)
-        spared = fit_spared(all_ND, protect.n_leading, labels_N)
-        rest_ND = without(x_ND, spared)
-    stats = fit_cluster_pca(
-        rest_ND,
-        n_clusters,
-        n_components,
+        anchors.variance_KD,
+        anchors.log_weight_K,
+        anchors.unit,
         assign,
-        removal,
-        effective_rows=effective_rows,
-        generator=generator,
-        init=init,
-        exact=exact,
-        n_own=n_own,
+        cluster_N,
+        lost.matrix_KDD,
     )
-    if spared is not None:
+    if protect is not None and spared is not None:
+        # In this order: gradients are summed in that of the forward pass.
         coordinate_NJ = spared_coordinates(all_ND, spared)
-        after_ND = apply_cluster_pca(without(all_ND, spared), stats, stats.assignment_N)
+        after_ND = apply_cluster_pca(without(all_ND, spared), stats, cluster_N)
         kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, protect.level)
         stats = stats._replace(
             spared_mean_D=spared.mean_D,
             spared_DJ=spared.direction_DJ,
             kept_J=kept_J.detach() if removal.grad == "detach" else kept_J,
         )
-    if protect.scale:
+    if protect is not None and protect.scale:
         with torch.no_grad():
-            after = rms_distance(apply_cluster_pca(x_ND, stats, stats.assignment_N))
+            after = rms_distance(apply_cluster_pca(x_ND, stats, cluster_N))
             scale = rms_distance(x_ND) / torch.where(after > 0, after, 1.0)
             stats = stats._replace(scale=torch.where(after > 0, scale, 1.0))
     return stats
@@ -184,8 +152,8 @@ def apply_cluster_pca(
     act on the right of the embeddings, so that with detached V the gradient is the projection
     itself.
 
-    >>> stats = ClusterPCAStats(torch.zeros(1, 2), torch.zeros(1, 2),
-    ...                         torch.tensor([[[1.0], [0.0]]]), {})
+    >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
+    >>> stats = fit_cluster_pca(x, n_clusters=1, n_components=1, removal=Removal(rho=1.0))
     >>> apply_cluster_pca(torch.tensor([[3.0, 4.0]]), stats).tolist()
     [[0.0, 4.0]]
     """
@@ -206,13 +174,8 @@ def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor
     if assignment_N is not None and stats.assign.softness == 0.0:
         member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     else:
-        none_ZD = stats.anchor_KD[:0]
         anchors = Anchors(
-            stats.anchor_KD,
-            none_ZD if stats.variance_KD is None else stats.variance_KD,
-            none_ZD[:, 0] if stats.log_weight_K is None else stats.log_weight_K,
-            x_ND.new_ones(()) if stats.unit is None else stats.unit,
-            stats.assign.method,
+            stats.anchor_KD, stats.variance_KD, stats.log_weight_K, stats.unit, stats.assign.method
         )
         member_NK = memberships(x_ND, anchors, stats.assign.softness)
     y_ND = x_ND - member_NK @ stats.centre_KD
@@ -223,7 +186,5 @@ def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor
         return y_ND - taken_KND.sum(dim=0)
     # All clusters' directions side by side; each embedding keeps the coefficients of its own.
     basis_DF = stats.direction_KDR.transpose(0, 1).reshape(width, n_clusters * n_components)
-    own_NF = member_NK.repeat_interleave(n_components, dim=1)
-    if stats.removed_KR is not None:
-        own_NF = own_NF * stats.removed_KR.flatten()
+    own_NF = member_NK.repeat_interleave(n_components, dim=1) * stats.removed_KR.flatten()
     return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T

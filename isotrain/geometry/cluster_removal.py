@@ -1,7 +1,4 @@
-"""What the rows of each cluster lose: a mean, and dominant directions.
-
-N rows, D width, K clusters, R directions of a cluster.
-"""
+"""What a cluster loses: mean and directions. N embeddings, D width, K clusters, R directions."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.following import following
 from isotrain.geometry.kmeans import cluster_means
 from isotrain.geometry.levels import bulk_level, capped_basis
 from isotrain.geometry.linalg import leading_directions_of_each, random_directions
 from isotrain.geometry.removal import removal_matrix
 from isotrain.geometry.rows import has_scatter, have_scatter
+from isotrain.geometry.straight_through import straight_through
 
 Centre = Literal["none", "global", "cluster", "shrink"]
 Directions = Literal["principal", "random"]
@@ -40,9 +37,6 @@ class Removal:
             levels and variances, or also directions (one [D, D] eigenproblem per cluster).
         strength: y = x + strength·(result − x), in [0, 1].
         warmup_steps: optimizer steps over which the strength rises from 0.
-
-    Raises:
-        ValueError: an illegal number or name.
     """
 
     @checked
@@ -67,7 +61,7 @@ PROJECT = Removal()
 
 
 class ClusterRemoval(NamedTuple):
-    """What is subtracted from the rows of a cluster, and what is taken out of them then."""
+    """What is subtracted from the embeddings of a cluster, and then taken out of them."""
 
     centre_KD: Tensor
     direction_KDR: Tensor  # orthonormal columns; zero columns past the cap
@@ -90,8 +84,8 @@ def fit_cluster_removal(
 ) -> ClusterRemoval:
     """Means and directions of given clusters; `fit_cluster_pca` has the rules."""
     n = len(x_ND)
-    all_ND = following(x_ND, n_own)
-    own_ND = all_ND if n_clusters == 1 else following(x_ND, n_own, assignment_N, n_clusters)
+    all_ND = straight_through(x_ND, n_own)
+    own_ND = all_ND if n_clusters == 1 else straight_through(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
     mean_D = all_ND.mean(dim=0)
     counts = [int(count) for count in count_K.tolist()]
@@ -108,13 +102,11 @@ def fit_cluster_removal(
     offset_KD = count_K.sqrt()[:, None] * (mean_KD - mean_D).detach()
     bases = _directions(clouds, falls_back, offset_KD, n_components, exact)
     sizes = [n if falls else count for count, falls in zip(counts, falls_back, strict=True)]
-    direction_KDR = torch.stack(
-        [
-            capped_basis(basis_DS, removal.rho, size * effective_rows / n)
-            for basis_DS, size in zip(bases, sizes, strict=True)
-        ]
-    )
-    direction_KDR = direction_KDR * scattered
+    capped = [
+        capped_basis(basis_DS, removal.rho, size * effective_rows / n)
+        for basis_DS, size in zip(bases, sizes, strict=True)
+    ]
+    direction_KDR = torch.stack(capped) * scattered
     if removal.directions == "random":  # as many as there are leading ones
         drawn_KDR = random_directions(own_ND, n_clusters, n_components, generator)
         direction_KDR = drawn_KDR * (direction_KDR.abs().sum(dim=1, keepdim=True) > 0)
@@ -135,10 +127,10 @@ def fit_cluster_removal(
     follows = removal.grad == "full" and own_ND.requires_grad and n_components > 0
     if follows or removal.mode == "clip" or removal.centre == "shrink":
         # The clouds again, with a gradient where it is asked for.
-        places = torch.split(order_N, counts)
+        member_C = torch.split(order_N, counts)
         owned = [
-            all_ND - mean_D if falls_back[c] else own_ND[places[c]] - mean_KD[c]
-            for c in range(n_clusters)
+            all_ND - mean_D if falls else own_ND[member_C[c]] - mean_KD[c]
+            for c, falls in enumerate(falls_back)
         ]
         owned = [x_CD.detach() for x_CD in owned] if removal.grad == "detach" else owned
         lost = _shrunk(lost, owned, mean_D, removal, follows)
@@ -150,13 +142,10 @@ def fit_cluster_removal(
 def _directions(
     clouds: list[Tensor], falls_back: list[bool], offset_KD: Tensor, n_components: int, exact: bool
 ) -> list[Tensor]:
-    """One leading direction more than is removed, of each cluster or, in its place, of all rows.
-
-    The last one tells whether anything would be left.
-    """
+    """One direction more than is removed, of each cluster or else of all: is anything left?"""
     alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
     rest_ND = None
-    if any(falls_back):  # then the first basis is that of all rows
+    if any(falls_back):  # then the first basis is that of all embeddings
         small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
         rest_ND = torch.cat([*small, offset_KD])
     wanted = n_components + 1 if n_components > 0 else 0

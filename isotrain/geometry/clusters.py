@@ -16,14 +16,14 @@ N_ITERATIONS = 100
 
 
 class Clusters(NamedTuple):
-    """The cluster 0..n_clusters−1 of each row; none is empty."""
+    """The cluster 0..n_clusters−1 of each embedding; none is empty."""
 
     assignment_N: Tensor
     n_clusters: int
 
 
 class Part(NamedTuple):
-    """Positions of the rows of a cluster and those rows, centred."""
+    """Positions of the members of a cluster, and the members, centred."""
 
     position_n: Tensor
     x_nD: Tensor
@@ -32,16 +32,16 @@ class Part(NamedTuple):
 def choose_clusters(
     x_ND: Tensor, k_max: int = 15, threshold: float = 0.1, max_rows: int = 2000, seed: int = 0
 ) -> Clusters:
-    """K-means of all rows with the k in 2..`k_max` of the best mean silhouette, or one cluster.
+    """K-means with the k in 2..`k_max` of the best mean silhouette, or one cluster.
 
-    One cluster if the best silhouette is below `threshold`. At most `max_rows` rows, drawn by
-    hashing their positions with `seed`, give the silhouette and the start of k-means on all rows:
-    the best of five runs on them. Another order of rows gives other starts. No gradient.
+    One cluster if the best silhouette is below `threshold`. A sample of at most `max_rows`, drawn
+    by hashing positions with `seed`, gives the silhouette and the start of k-means on all: the
+    best of five runs on the sample. Another order gives other starts. No gradient.
 
     Raises:
         ValueError: `k_max` below 1 or `max_rows` below 3.
 
-    Cai et al. 2021 (20,000 sampled rows there).
+    Cai et al. 2021 (samples of 20,000 there).
 
     >>> x = torch.tensor([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
     >>> choose_clusters(x).n_clusters
@@ -80,11 +80,7 @@ def _inertia(x_ND: Tensor, found: KMeans) -> float:
 
 
 def centre_rows(x_ND: Tensor) -> Tensor:
-    """Rows less their mean; a row that is the mean, but for rounding, becomes exactly zero.
-
-    >>> centre_rows(torch.full((3, 1), 0.1)).tolist()
-    [[0.0], [0.0], [0.0]]
-    """
+    """Embeddings less their mean; one that is the mean, but for rounding, becomes exactly zero."""
     shifted_ND = x_ND - x_ND[:1]
     centred_ND = shifted_ND - shifted_ND.mean(dim=0)
     rounding = 8.0 * torch.finfo(x_ND.dtype).eps * x_ND.detach().abs().amax()
@@ -96,13 +92,7 @@ def adjusted_parts(
 ) -> list[Part]:
     """The cloud as it is (`none`), centred (`centre`), or centred inside each cluster (`cluster`).
 
-    The options are those of `choose_clusters`.
-
-    Raises:
-        ValueError: another `adjust`, or what `choose_clusters` raises.
-
-    >>> [part.x_nD.tolist() for part in adjusted_parts(torch.eye(2), "centre", 15, 0.1, 2000, 0)]
-    [[[0.5, -0.5], [-0.5, 0.5]]]
+    Options and errors as `choose_clusters`.
     """
     if adjust not in ("none", "centre", "cluster"):
         raise ValueError(f"adjust must be none, centre or cluster, got {adjust!r}")
@@ -119,12 +109,7 @@ def adjusted_parts(
 def over_clusters(
     values: list[Tensor], baselines: list[Tensor], n_groups: int, n_clusters: int
 ) -> dict[str, Tensor]:
-    """Unweighted means over clusters of value and baseline, their difference, and the counts.
-
-    >>> found = over_clusters([torch.tensor(0.5)], [torch.tensor(0.25)], 4, 2)
-    >>> found["adjusted"].item(), found["n_clusters"].item()
-    (0.25, 2.0)
-    """
+    """Unweighted means over clusters of value and baseline, their difference, and the counts."""
     value, baseline = torch.stack(values).mean(), torch.stack(baselines).mean()
     return {
         "value": value,
@@ -141,15 +126,15 @@ MANY = 1 / 16  # share of near pairs in a block above which all of it is
 
 
 def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
-    """Silhouette `[N]` of each row, float64, in [−1, 1]; 1 = far from every other cluster.
+    """Silhouette `[N]` of each embedding, float64, in [−1, 1]; 1 = far from all other clusters.
 
-    (b − a)/max(a, b), with a the mean Euclidean distance to the other rows of the own cluster
-    and b the least mean distance to the rows of another one. A cluster of one row, and a row
-    that equals all others, has 0. Unchanged by rotation, translation, scale and row order.
-    O(N²·D), in blocks of 32 MiB whatever N is. No gradient.
+    (b − a)/max(a, b), with a the mean Euclidean distance to the others of the own cluster and b
+    the least mean distance to those of another one. A cluster of one, and an embedding that
+    equals all others, has 0. Unchanged by rotation, translation, scale and order. O(N²·D), in
+    blocks of 32 MiB whatever N is. No gradient.
 
     Raises:
-        ValueError: not one whole number per row, or not 2 to N − 1 distinct ones.
+        ValueError: not one whole number per embedding, or not 2 to N − 1 distinct ones.
 
     Rousseeuw 1987; agrees with sklearn.metrics.silhouette_samples.
 
@@ -185,10 +170,10 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
 
 
 def _distances(x_ND: Tensor, first: int, size: int) -> Tensor:
-    """Distances `[N, B]` of all centred rows to `size` of them, by products.
+    """Distances `[N, B]` of all centred embeddings to `size` of them, by products.
 
-    ‖x‖² + ‖y‖² − 2x·y loses the digits of a near pair, so those are computed from x − y: by
-    gathering their rows, a few MiB at a time, or where many are near, with all the others.
+    ‖x‖² + ‖y‖² − 2x·y loses the digits of a near pair, so those are computed from x − y: a few
+    MiB at a time, or where many are near, with all the others.
     """
     square_N = x_ND.square().sum(dim=1)
     block_BD, square_B = x_ND[first : first + size], square_N[first : first + size]

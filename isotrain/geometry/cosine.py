@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def unit_rows(x_ND: Tensor) -> Tensor:
-    """Rows scaled to length 1; a zero row stays zero.
+    """Embeddings scaled to length 1; a zero vector stays zero.
 
     The largest entry is divided out first, so that lengths neither overflow nor underflow.
 
@@ -21,19 +21,16 @@ def unit_rows(x_ND: Tensor) -> Tensor:
 
 
 def sum_pairwise_cosines(x_ND: Tensor) -> Tensor:
-    """Sum of the cosines of all ordered pairs of distinct rows, in O(N·D).
+    """Sum of the cosines of all ordered pairs of distinct embeddings, in O(N·D).
 
-    ‖Σ u_i‖² − Σ ‖u_i‖² with u_i the unit rows. Differentiable; a zero row has cosine 0.
-
-    >>> sum_pairwise_cosines(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).item()
-    2.0
+    ‖Σ u_i‖² − Σ ‖u_i‖² with u_i the unit vectors. Differentiable; a zero vector has cosine 0.
     """
     unit_ND = unit_rows(x_ND)
     return unit_ND.sum(dim=0).square().sum() - unit_ND.square().sum()
 
 
 def mean_pairwise_cosine(x_ND: Tensor) -> Tensor:
-    """Mean cosine over all ordered pairs of distinct rows, `sum_pairwise_cosines` / (N(N−1)).
+    """Mean cosine over all ordered pairs of distinct embeddings, in O(N·D).
 
     >>> mean_pairwise_cosine(torch.eye(3)).item()
     0.0
@@ -42,9 +39,9 @@ def mean_pairwise_cosine(x_ND: Tensor) -> Tensor:
 
 
 def mean_distance_power(x_ND: Tensor, y_ND: Tensor, alpha: float) -> Tensor:
-    """mean_i ‖u_i − v_i‖^alpha with u_i and v_i the unit rows, in [0, 2^alpha].
+    """mean_i ‖u_i − v_i‖^alpha with u_i and v_i the unit vectors, in [0, 2^alpha].
 
-    Differentiable; the gradient of a pair at distance 0 is 0, also where alpha < 2. A zero row
+    Differentiable; the gradient of a pair at distance 0 is 0, also where alpha < 2. A zero vector
     stays zero, at distance 1 of any direction.
 
     >>> mean_distance_power(torch.tensor([[2.0, 0.0]]), torch.tensor([[-1.0, 0.0]]), 2.0).item()

@@ -1,7 +1,4 @@
-"""Rows in groups: the occurrences of a word, the tokens of a sentence.
-
-N rows, D dimensions, G groups, S sets of n rows each.
-"""
+"""Embeddings in groups: of a word, of a sentence. N embeddings, D width, G groups, S sets of n."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from isotrain.geometry.rows import hash_ids
 
 
 class Groups(NamedTuple):
-    """Group ids in ascending order, the place of each row's group among them, rows per group."""
+    """Group ids in ascending order, the number of each embedding's group, group sizes."""
 
     id_G: Tensor
     index_N: Tensor
@@ -23,7 +20,7 @@ class Groups(NamedTuple):
 
 
 class GroupValues(NamedTuple):
-    """Group ids in ascending order, rows per group, and one value per group."""
+    """Group ids in ascending order, group sizes, and one value per group."""
 
     id_G: Tensor
     count_G: Tensor
@@ -31,13 +28,10 @@ class GroupValues(NamedTuple):
 
 
 def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
-    """The groups of the rows of `x`, which any integers may name.
+    """The groups of embeddings, named by any integers.
 
     Raises:
-        ValueError: not one integer per row.
-
-    >>> check_groups(torch.eye(3), torch.tensor([9, -1, 9])).count_G.tolist()
-    [1, 2]
+        ValueError: not one integer per embedding.
     """
     if groups_N.is_floating_point() or groups_N.is_complex() or groups_N.dtype == torch.bool:
         raise ValueError(
@@ -45,7 +39,7 @@ def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
         )
     if groups_N.shape != x_ND.shape[:1]:
         raise ValueError(
-            f"groups need one integer per row, shape ({len(x_ND)},), got {tuple(groups_N.shape)}"
+            f"groups: one integer per embedding, shape ({len(x_ND)},), got {tuple(groups_N.shape)}"
         )
     return Groups(
         *torch.unique(groups_N.long().to(x_ND.device), return_inverse=True, return_counts=True)
@@ -55,13 +49,10 @@ def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
 def large_groups(
     groups: Groups, min_count: int, fix: str = "lower min_count or give more rows per group"
 ) -> Tensor:
-    """Mask `[G]` of the groups with at least `min_count` rows; `fix` closes the error.
+    """Mask `[G]` of the groups with at least `min_count` members; `fix` closes the error.
 
     Raises:
         ValueError: no group has so many (the largest one is named).
-
-    >>> large_groups(check_groups(torch.eye(3), torch.tensor([9, -1, 9])), 2).tolist()
-    [False, True]
     """
     large_G = groups.count_G >= min_count
     if not bool(large_G.any()):
@@ -74,24 +65,19 @@ def large_groups(
 
 
 def group_sums(x_ND: Tensor, groups: Groups) -> Tensor:
-    """Sum `[G, D]` of the rows of each group. Differentiable.
-
-    >>> x = torch.tensor([[1.0], [2.0], [3.0]])
-    >>> group_sums(x, check_groups(x, torch.tensor([0, 1, 0]))).tolist()
-    [[4.0], [2.0]]
-    """
+    """Sum `[G, D]` of each group. Differentiable."""
     zero_GD = x_ND.new_zeros(len(groups.count_G), x_ND.shape[1])
     return zero_GD.index_add(0, groups.index_N, x_ND)
 
 
 def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> GroupValues:
-    """Mean cosine over all pairs of distinct rows inside each group of at least `min_count` rows.
+    """Mean cosine over all pairs inside each group of at least `min_count` embeddings.
 
-    (‖Σ u_i‖² − Σ ‖u_i‖²)/(n(n−1)) with u_i the unit rows: exact, in O(N·D). Differentiable; a
-    zero row has cosine 0.
+    (‖Σ u_i‖² − Σ ‖u_i‖²)/(n(n−1)) with u_i the unit vectors: exact, in O(N·D). Differentiable; a
+    zero vector has cosine 0.
 
     Raises:
-        ValueError: not one integer per row, `min_count` below 2, or no group with so many rows.
+        ValueError: not one integer per embedding, `min_count` below 2, or no group so large.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> group_mean_cosine(x, torch.tensor([5, 5, 7, 7])).value_G.tolist()
@@ -110,10 +96,10 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Gro
 
 
 def mean_cosine_between(x_ND: Tensor, groups_N: Tensor) -> Tensor:
-    """Mean cosine over all pairs of rows of different groups, in O(N·D). Differentiable.
+    """Mean cosine over all pairs of different groups, in O(N·D). Differentiable.
 
     Raises:
-        ValueError: not one integer per row, or a single group.
+        ValueError: not one integer per embedding, or a single group.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> mean_cosine_between(x, torch.tensor([5, 5, 7, 7])).item()
@@ -128,24 +114,15 @@ def mean_cosine_between(x_ND: Tensor, groups_N: Tensor) -> Tensor:
 
 
 def hashed_order(n: int, seed: int, device: torch.device | None = None) -> Tensor:
-    """The positions 0..n−1 in a pseudo-random order, the same on every machine and device.
-
-    >>> hashed_order(5, seed=0).sort().values.tolist()
-    [0, 1, 2, 3, 4]
-    """
+    """The positions 0..n−1 in a pseudo-random order, the same on every machine and device."""
     stream = hash_ids(torch.tensor(seed)).to(device)
     return hash_ids(torch.arange(n, device=device) ^ stream).argsort()
 
 
 def sample_groups(groups: Groups, chosen_G: Tensor, n: int, seed: int) -> Tensor:
-    """Positions `[S, n]` of n distinct rows of each chosen group (a mask), each with n or more.
+    """Positions `[S, n]` of n distinct members of each chosen group (a mask), of n or more.
 
-    Drawn by hashing the position of a row: no matter what the groups are called and what the
-    rows hold, but another order of rows gives another sample.
-
-    >>> groups = check_groups(torch.eye(4), torch.tensor([3, 8, 3, 8]))
-    >>> sample_groups(groups, groups.count_G > 1, 2, seed=0).sort().values.tolist()
-    [[0, 2], [1, 3]]
+    Drawn by hashing positions: another order of the embeddings gives another sample.
     """
     order_N = hashed_order(len(groups.index_N), seed, groups.index_N.device)
     order_N = order_N[groups.index_N[order_N].argsort(stable=True)]
@@ -154,10 +131,10 @@ def sample_groups(groups: Groups, chosen_G: Tensor, n: int, seed: int) -> Tensor
 
 
 def first_direction_share(x_SnD: Tensor, center: bool = False) -> Tensor:
-    """σ₁²/Σσ² `[S]` of each set of n rows; `center` subtracts the mean of each set first.
+    """σ₁²/Σσ² `[S]` of each set of n embeddings; `center` subtracts the mean of each set first.
 
     The eigenvalues come from the smaller Gram side, n × n or D × D. Differentiable. A set with
-    nothing to explain (rows that are zero, or equal and centred) gives 1: one vector is enough.
+    nothing to explain (all zero, or equal and centred) gives 1: one vector is enough.
 
     >>> first_direction_share(torch.tensor([[[3.0, 0.0], [0.0, 1.0]]])).item()
     0.8999999761581421
@@ -176,9 +153,6 @@ def summary(value_G: Tensor, baseline: Tensor) -> dict[str, Tensor]:
     """Mean over groups, baseline, difference, number of groups, standard error of the mean.
 
     One group has no standard error: the key is left out.
-
-    >>> {k: v.item() for k, v in summary(torch.tensor([0.5]), torch.tensor(0.25)).items()}
-    {'value': 0.5, 'baseline': 0.25, 'adjusted': 0.25, 'n_groups': 1.0}
     """
     value, n = value_G.mean(), len(value_G)
     found = {"value": value, "baseline": baseline, "adjusted": value - baseline}

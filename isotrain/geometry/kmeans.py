@@ -1,4 +1,4 @@
-"""Lloyd's k-means by matrix products. N rows, D dimensions, K clusters."""
+"""Lloyd's k-means by matrix products, and of directions. N embeddings, D dimensions, K clusters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isotrain.geometry.cosine import unit_rows
+
 
 class KMeans(NamedTuple):
-    """Centroids, the nearest centroid of each row, and the rows of each cluster."""
+    """Centroids, the nearest centroid of each embedding, and the sizes of the clusters."""
 
     centroid_KD: Tensor
     assignment_N: Tensor
@@ -25,15 +27,15 @@ def kmeans(
     init: Tensor | None = None,
     n_iterations: int = 10,
 ) -> KMeans:
-    """Clusters of the rows of `x [N, D]` that locally minimise Σ ‖x_i − c_{a(i)}‖².
+    """Clusters of `x [N, D]` that locally minimise Σ ‖x_i − c_{a(i)}‖².
 
-    Starts from `init [K, D]` if given, else by k-means++ drawn from `generator`; stops when no row
-    changes cluster. The returned assignment belongs to the returned centroids. An empty
+    Starts from `init [K, D]` if given, else by k-means++ drawn from `generator`; stops when no
+    embedding changes cluster. The returned assignment belongs to the returned centroids. An empty
     cluster keeps its centroid, and N < K leaves K − N clusters empty. No gradient.
 
     Raises:
-        ValueError: no rows, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, or
-            neither `generator` nor `init` (the global random state is never read).
+        ValueError: no embeddings, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, or
+            neither `generator` nor `init` for K > 1 (the global random state is never read).
 
     Lloyd 1982; Arthur and Vassilvitskii 2007 for the start, in its greedy form.
 
@@ -42,7 +44,7 @@ def kmeans(
     [2, 2]
     """
     if x.ndim != 2 or len(x) == 0:
-        raise ValueError(f"kmeans needs rows [N, D] with N > 0, got shape {tuple(x.shape)}")
+        raise ValueError(f"kmeans needs embeddings [N, D], N > 0, got shape {tuple(x.shape)}")
     if n_clusters < 1:
         raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
     if init is not None and init.shape != (n_clusters, x.shape[1]):
@@ -72,15 +74,51 @@ def kmeans(
     return KMeans(centroid_KD + offset_D, assignment_N, count_K)
 
 
+@torch.no_grad()
+def spherical_kmeans(
+    x: Tensor,
+    n_clusters: int,
+    *,
+    generator: torch.Generator | None = None,
+    init: Tensor | None = None,
+    n_iterations: int = 10,
+) -> KMeans:
+    """Clusters of `x [N, D]` that locally maximise Σ cos(x_i, c_{a(i)}), ‖c‖ = 1.
+
+    As `kmeans`, on unit vectors and with its errors. A zero vector has cosine 0 with all centroids,
+    goes to cluster 0 and is never a centroid. A cluster that is empty, or whose unit vectors sum
+    to zero, keeps its centroid; that is zero only if all embeddings are zero, or cancel under
+    K = 1. No gradient.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [9.0, 0.1], [0.1, 0.5]])
+    >>> spherical_kmeans(x, 2, init=x[:2]).assignment_N.tolist()
+    [0, 1, 0, 1]
+    """
+    unit_ND = unit_rows(x)
+    directed_ND = unit_ND[unit_ND.any(dim=1)]
+    start = kmeans(  # no iterations: the checks and the start
+        directed_ND if len(directed_ND) else unit_ND,
+        n_clusters,
+        generator=generator,
+        init=init,
+        n_iterations=0,
+    )
+    centroid_KD = unit_rows(start.centroid_KD)
+    assignment_N = _nearest_unit(unit_ND, centroid_KD)
+    for _ in range(n_iterations):
+        mean_KD, _ = cluster_means(unit_ND, assignment_N, n_clusters)
+        centroid_KD = torch.where(mean_KD.any(dim=1, keepdim=True), unit_rows(mean_KD), centroid_KD)
+        previous_N, assignment_N = assignment_N, _nearest_unit(unit_ND, centroid_KD)
+        if torch.equal(previous_N, assignment_N):
+            break
+    count_K = torch.nn.functional.one_hot(assignment_N, n_clusters).sum(dim=0)
+    return KMeans(centroid_KD, assignment_N, count_K)
+
+
 def reseed_empty(x_ND: Tensor, found: KMeans, generator: torch.Generator) -> Tensor:
     """Centroids `[K, D]` with those of empty clusters drawn anew, by greedy k-means++.
 
-    A cluster whose rows have moved away would stay empty for good under a warm start.
-
-    >>> x = torch.tensor([[0.0], [1.0]])
-    >>> found = KMeans(torch.tensor([[0.0], [9.0]]), torch.tensor([0, 0]), torch.tensor([2, 0]))
-    >>> reseed_empty(x, found, torch.Generator().manual_seed(0)).tolist()
-    [[0.0], [1.0]]
+    A cluster whose embeddings have moved away would stay empty for good under a warm start.
     """
     empty_K = found.count_K == 0
     if not bool(empty_K.any()):
@@ -92,25 +130,29 @@ def reseed_empty(x_ND: Tensor, found: KMeans, generator: torch.Generator) -> Ten
 
 
 def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
-    """Index `[N]` of the centroid closest to each row; the lower index wins a tie.
-
-    >>> nearest_centroid(torch.tensor([[0.9], [0.2]]), torch.tensor([[0.0], [1.0]])).tolist()
-    [1, 0]
-    """
+    """Index `[N]` of the centroid closest to each embedding; the lower index wins a tie."""
     offset_D = centroid_KD.mean(dim=0)
     equal_KK = (centroid_KD[:, None] == centroid_KD[None]).all(dim=-1)
     first_K = equal_KK.int().argmax(dim=1)  # BLAS rounds equal columns differently
     return first_K[_nearest(x_ND.detach() - offset_D, centroid_KD - offset_D)]
 
 
-def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
-    """Mean `[K, D]` and row count `[K]` of each cluster; the mean of an empty one is zero.
+def nearest_direction(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
+    """Index `[N]` of the centroid with the largest cosine to each embedding; 0 for a zero vector.
 
-    Differentiable in `x`.
-
-    >>> cluster_means(torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]), 2)[0].tolist()
-    [[0.0], [2.0]]
+    Found as the nearest unit vector, ‖u − c‖² = 2 − 2 cos, which in a narrow cone keeps digits that
+    the cosine loses. The lower index wins a tie between equal directions. A zero centroid has no
+    direction; it stands for a cosine of ½ with every embedding.
     """
+    return _nearest_unit(unit_rows(x_ND), unit_rows(centroid_KD))
+
+
+def _nearest_unit(unit_ND: Tensor, centroid_KD: Tensor) -> Tensor:
+    return nearest_centroid(unit_ND, centroid_KD) * unit_ND.any(dim=1)
+
+
+def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+    """Mean `[K, D]`, with a gradient, and size `[K]` of each cluster; of an empty one, zeros."""
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     count_K = member_NK.sum(dim=0)
     return (member_NK.T @ x_ND) / count_K.clamp_min(1.0)[:, None], count_K
@@ -126,8 +168,8 @@ def _plus_plus(
 ) -> Tensor:
     """`n_more` further centroids by greedy k-means++.
 
-    Of a few rows drawn with odds in proportion to their squared distance, the one that lowers
-    the sum of distances most: single far-off rows do not take a cluster each.
+    Of a few candidates drawn with odds in proportion to their squared distance, the one that lowers
+    the sum of distances most: single far-off embeddings do not take a cluster each.
     """
     n = len(x_ND)
     n_candidates = 2 + int(math.log(max(1, len(centroid_KD) + n_more)))
@@ -139,7 +181,7 @@ def _plus_plus(
     for _ in range(n_more):
         # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
         odds_N = distance_N.cpu().double()
-        if not centroids or not bool(odds_N.sum() > 0):  # nothing to tell rows apart by
+        if not centroids or not bool(odds_N.sum() > 0):  # all at distance 0
             odds_N = torch.ones(n, dtype=torch.float64)
         drawn = torch.multinomial(odds_N, n_candidates, replacement=True, generator=generator)
         candidate_CD = x_ND[drawn.to(x_ND.device)]

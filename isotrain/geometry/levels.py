@@ -1,7 +1,4 @@
-"""How far dominant directions stand above the rest of a cloud.
-
-N rows, D dimensions, R directions, S = R + 1.
-"""
+"""Variance of dominant directions beside the rest. N embeddings, D dimensions, S = R + 1."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ def bulk_level(
     """`level` times the root of a cloud's bulk level, and the share of directions above that.
 
     The bulk level is the mean variance of the D − R dimensions outside of the orthonormal
-    `direction` (zero columns do not count), so that few rows have that of many. Direction i with
+    `direction` (zero columns do not count), so that it does not depend on N. Direction i with
     variance λ_i has the standard deviation level·√bulk once the share 1 − level·√(bulk/λ_i) of
-    its coordinate is taken away; a weaker one has nothing above it. Differentiable in the rows.
+    its coordinate is taken away; a weaker one has nothing above it. Differentiable.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> level, share_R = bulk_level(x, torch.tensor([[1.0], [0.0]]))
@@ -40,20 +37,12 @@ def bulk_level(
 
 
 def root(x: Tensor) -> Tensor:
-    """√x with gradient 0, not infinity, where x is 0.
-
-    >>> root(torch.tensor([4.0, 0.0])).tolist()
-    [2.0, 0.0]
-    """
+    """√x with gradient 0, not infinity, where x is 0."""
     return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
 def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
-    """The first R of R + 1 columns: floor(rho·(N − 1)) at most, and one less than the rank.
-
-    >>> capped_basis(torch.eye(4), rho=0.5, n_rows=3).sum(dim=0).tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """The first R of R + 1 columns: floor(rho·(N − 1)) at most, and one less than the rank."""
     n_components = max(0, basis_DS.shape[1] - 1)
     cap = math.floor(rho * (n_rows - 1) + 1e-9)
     most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: nothing waits
@@ -62,21 +51,13 @@ def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
 
 
 def rms_distance(x_ND: Tensor) -> Tensor:
-    """Root of the mean squared distance of rows from their mean. Differentiable.
-
-    >>> rms_distance(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).item()
-    1.0
-    """
+    """Root of the mean squared distance of embeddings from their mean. Differentiable."""
     return root((x_ND - x_ND.mean(dim=0)).square().sum(dim=1).mean())
 
 
 @torch.no_grad()
 def energy_kept(before_ND: Tensor, after_ND: Tensor) -> Tensor:
-    """Scatter of the finite rows after over that before, about their means; 1 without scatter.
-
-    >>> energy_kept(torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [-1.0]])).item()
-    0.25
-    """
+    """Scatter of finite embeddings after over that before, about their means; 1 without any."""
     finite_NE = finite_rows(torch.cat([before_ND, after_ND], dim=1))
     pair = finite_NE.tensor_split([before_ND.shape[1]], dim=1)
     before, after = (rms_distance(x_ND).square() for x_ND in pair)

@@ -1,4 +1,4 @@
-"""Leading principal directions. G clouds, N rows, D dimensions, R directions."""
+"""Leading principal directions. G clouds, N embeddings, D dimensions, R directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESIDUAL = 1e-3  # of each eigenpair, relative to its eigenvalue
 
 
 def leading_directions(centred_ND: Tensor, n_directions: int) -> Tensor:
-    """Orthonormal `[D, R]` basis of the leading principal directions of centred rows.
+    """Orthonormal `[D, R]` basis of the leading principal directions of a centred cloud.
 
     The exact eigenproblem of the smaller side: the Gram matrix `[N, N]` for N ≤ D, the
     covariance `[D, D]` otherwise. A direction whose eigenvalue is within rounding of zero, and
@@ -47,24 +47,18 @@ def leading_directions_of_each(
     """`leading_directions` of several centred clouds, large ones by iteration unless `exact`.
 
     With `rest_ND` the list starts with the directions of everything together: scatter
-    Σ X_gᵀX_g + RᵀR. With R the rows of further clouds and the offsets √n_g·(m_g − m) of all
-    their means, that is the scatter of the union of clouds.
+    Σ X_gᵀX_g + RᵀR. With R further clouds and the offsets √n_g·(m_g − m) of all means, that is
+    the scatter of the union.
 
     Clouds whose smaller side exceeds 128 iterate together on their scatter matrices (subspace
-    iteration), until
-    the first `n_settled` eigenpairs (all by default) have a residual ‖Cv − λv‖ ≤ 1e-3·λ; a cloud
-    that has not settled after 36 rounds is solved exactly. On tokens of a trained encoder (K = 8
-    clusters, R = 3) 12 rounds do; the projector is then within 0.3 % and the removed energy
-    within 1e-6 of the exact one.
-
-    >>> [v.shape for v in leading_directions_of_each([torch.eye(3) - 1 / 3], 1)]
-    [torch.Size([3, 1])]
+    iteration), until the first `n_settled` eigenpairs (all by default) have a residual
+    ‖Cv − λv‖ ≤ 1e-3·λ; a cloud that has not settled after 36 rounds is solved exactly. On tokens of
+    a trained encoder (K = 8 clusters, R = 3) 12 rounds do; the projector is then within 0.3 % and
+    the removed energy within 1e-6 of the exact one.
     """
     if n_directions == 0:
-        return [
-            x.new_zeros(x.shape[1], 0)
-            for x in ([*clouds] if rest_ND is None else [rest_ND, *clouds])
-        ]
+        everything = [] if rest_ND is None else [rest_ND]
+        return [x.new_zeros(x.shape[1], 0) for x in (*everything, *clouds)]
     small = EXACT_BELOW if n_directions + OVERSAMPLING <= EXACT_BELOW // 2 else math.inf
     large = [g for g, x in enumerate(clouds) if min(x.shape) > small and not exact]
     union = [] if rest_ND is None else [-1]

@@ -1,4 +1,4 @@
-"""Gaussian mixtures with diagonal covariances, by EM. N rows, D dimensions, K components.
+"""Gaussian mixtures with diagonal covariances, by EM. N embeddings, D dimensions, K components.
 
 A component k has weight π_k, mean m_k and variances v_k; its density is N(x; m_k, diag v_k).
 """
@@ -14,8 +14,9 @@ from torch import Tensor
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.rows import has_scatter
 
-EMPTY = 1e-6  # rows: a component with less responsibility mass has nothing to be estimated from
-SETTLED = 1e-4  # nat per row: EM stops at a smaller gain of the mean log-likelihood
+EMPTY = 1e-6  # a component with a smaller sum of responsibilities has nothing to be estimated from
+SETTLED = 1e-4  # nat per embedding: EM stops at a smaller gain of the mean log-likelihood
+FLOOR = 1e-3  # added to every variance, in units of the mean variance of all embeddings
 
 
 class Mixture(NamedTuple):
@@ -27,17 +28,11 @@ class Mixture(NamedTuple):
 
 
 def log_joint(x_ND: Tensor, mixture: Mixture) -> Tensor:
-    """log π_k + log N(x_i; m_k, diag v_k) of each row and component, `[N, K]`, in nat.
+    """log π_k + log N(x_i; m_k, diag v_k) of each embedding and component, `[N, K]`, in nat.
 
-    Its softmax over k are the responsibilities, its logsumexp the log-likelihood of a row.
+    Its softmax over k are the responsibilities, its logsumexp the log-likelihoods `[N]`.
     Σ_d (x − m)²/v is expanded into two matrix products, from the mean of the heaviest component,
-    since that sum loses digits far from the origin. A row's result does not depend on the other
-    rows. Differentiable.
-
-    >>> standard = Mixture(torch.zeros(1, 2), torch.ones(1, 2), torch.zeros(1))
-    >>> joint_NK = log_joint(torch.tensor([[0.0, 0.0], [2.0, 0.0]]), standard)
-    >>> (joint_NK + math.log(2.0 * math.pi)).round(decimals=5).tolist()
-    [[0.0], [-2.0]]
+    since that sum loses digits far from the origin. Differentiable.
     """
     offset_D = mixture.mean_KD[mixture.log_weight_K.argmax()]  # an empty one may lie anywhere
     centred_ND = x_ND - offset_D
@@ -54,24 +49,17 @@ def fit_mixture(
     generator: torch.Generator | None = None,
     init: Mixture | Tensor | None = None,
     n_iterations: int = 10,
-    floor: float = 1e-3,
 ) -> Mixture:
     """A mixture of `n_clusters` components that locally maximises Σ_i log Σ_k π_k N(x_i; m_k, v_k).
 
     At most `n_iterations` rounds of EM from `init` if that is a mixture, else from the clusters of
     k-means, which starts from centroids `init` or is drawn from `generator`; ends when a round
-    gains less than 1e-4 nat per row. `floor` times the mean variance of all rows over all
-    dimensions is added to every variance (floor alone, where the rows have no scatter), so the fit
-    does not depend on the unit of `x`.
+    gains less than 1e-4 nat per embedding. 1e-3 times the mean variance over all dimensions is
+    added to every variance (1e-3 alone without scatter), so the fit does not depend on the unit
+    of `x`. A component whose responsibilities sum to less than 1e-6 keeps its mean, takes the
+    variances of all embeddings, and is counted as one.
 
-    A component whose responsibilities sum to less than 1e-6 of a row keeps its mean, takes the
-    variances of all rows, and is counted as one row. `x` holds finite float32 or float64 rows,
-    N ≥ 1; N < K is legal. No gradient.
-
-    Raises:
-        ValueError: no rows, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, neither
-            `generator` nor `init` for K > 1 (the global random state is never read), or a floor
-            that is not positive and finite.
+    `x`: finite float32 or float64, N ≥ 1; N < K is legal. No gradient. Errors as `kmeans`.
 
     Rajaei and Sheikhi 2020 centre such components in place of k-means clusters.
 
@@ -80,8 +68,6 @@ def fit_mixture(
     >>> found.log_weight_K.exp().sort().values
     tensor([0.3333, 0.6667])
     """
-    if not 0.0 < floor < math.inf:
-        raise ValueError(f"floor must be positive and finite, got {floor}; 1e-3 is the default")
     # With a mixture this only checks the arguments.
     start = kmeans(
         x_ND,
@@ -94,9 +80,9 @@ def fit_mixture(
     centred_ND = x_ND - offset_D
     square_ND = centred_ND.square()
     variance_D = square_ND.mean(dim=0)
-    added = floor * float(variance_D.mean())
+    added = FLOOR * float(variance_D.mean())
     if not has_scatter(x_ND) or added < torch.finfo(x_ND.dtype).tiny:
-        added = floor
+        added = FLOOR
 
     def maximised(responsibility_NK: Tensor, mean_KD: Tensor) -> Mixture:
         mass_K = responsibility_NK.sum(dim=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from isotrain.geometry.rows import finite_rows
 
 
 class ShapeSums(NamedTuple):
-    """Sums over centred rows y: y², y³ and y⁴ by coordinate, ‖y‖²·y, and ‖y‖⁴."""
+    """Sums over centred embeddings y: y², y³ and y⁴ by coordinate, ‖y‖²·y, and ‖y‖⁴."""
 
     square_D: Tensor
     cube_D: Tensor
@@ -24,14 +24,14 @@ class ShapeSums(NamedTuple):
 
 
 class UnitSums(NamedTuple):
-    """Sums over unit rows u: u, and u² by coordinate. A zero row adds nothing."""
+    """Sums over unit vectors u: u, and u² by coordinate. A zero vector adds nothing."""
 
     sum_D: Tensor
     square_D: Tensor
 
 
 class Moments(NamedTuple):
-    """Sums over N rows x_i in float64; y_i = x_i − mean, u_i = x_i/‖x_i‖.
+    """Sums over N embeddings x_i in float64; y_i = x_i − mean, u_i = x_i/‖x_i‖.
 
     Centred sums instead of raw ones: with a mean of norm 16,000 and a variance of 1, Σxxᵀ keeps
     eight digits of the variance, Σyyᵀ all of them. O(D²) memory, whatever N is.
@@ -49,28 +49,13 @@ class Moments(NamedTuple):
 
 
 def no_rows(width: int) -> Moments:
-    """The moments of no rows at all: what adding up starts from.
-
-    >>> no_rows(2).n.item()
-    0.0
-    """
-    zero = torch.zeros((), dtype=torch.float64)
-    zero_D = zero.expand(width).clone()
-    return Moments(
-        n=zero,
-        mean_D=zero_D,
-        scatter_DD=torch.zeros(width, width, dtype=torch.float64),
-        cube_D=zero_D,
-        fourth_D=zero_D,
-        norm_cube_D=zero_D,
-        norm_fourth=zero,
-        unit_sum_D=zero_D,
-        unit_square_D=zero_D,
-    )
+    """The moments of no embeddings: what adding up starts from."""
+    zero, zero_D, zero_DD = (torch.zeros([width] * k, dtype=torch.float64) for k in range(3))
+    return Moments(zero, zero_D, zero_DD, zero_D, zero_D, zero_D, zero, zero_D, zero_D)
 
 
 def merged(first: Moments, *others: Moments) -> Moments:
-    """The moments of all rows together.
+    """The moments of all embeddings together.
 
     Every part is moved to the common mean by the binomial expansion of Σ(y + δ)^k, Σy = 0.
 
@@ -82,11 +67,12 @@ def merged(first: Moments, *others: Moments) -> Moments:
     anchor = max(parts, key=lambda part: float(part.n)).mean_D  # equal means stay as they are
     pulls = [part.n * (part.mean_D - anchor) for part in parts]
     mean_D = anchor + sum(pulls[1:], pulls[0]) / n.clamp_min(1.0)
-    return reduce(_added, (_moved(part, mean_D) for part in parts))
+    total: Moments = reduce(_added, (_moved(part, mean_D) for part in parts))
+    return total._replace(mean_D=mean_D)
 
 
 def _moved(part: Moments, mean_D: Tensor) -> Moments:
-    """The same rows, their sums taken about another point."""
+    """The same sums, taken about another point."""
     delta_D, n = part.mean_D - mean_D, part.n
     square_D = part.scatter_DD.diagonal()
     far, trace = delta_D.square().sum(), square_D.sum()
@@ -108,70 +94,50 @@ def _moved(part: Moments, mean_D: Tensor) -> Moments:
     )
 
 
-def _added(a: Moments, b: Moments) -> Moments:
-    """Sums about the same mean."""
-    total = Moments(*(left + right for left, right in zip(a, b, strict=True)))
-    return total._replace(mean_D=a.mean_D)
+def _added(a: Any, b: Any) -> Any:
+    return type(a)(*(left + right for left, right in zip(a, b, strict=True)))
 
 
 def rounding_of(mean_D: Tensor, n: int) -> Tensor:
-    """Σ y² of each coordinate that rounding alone leaves of n equal rows, at most.
-
-    >>> bool(rounding_of(torch.tensor([1.0]), 100) < 1e-24)
-    True
-    """
+    """Σ y² of each coordinate that rounding alone leaves of n equal embeddings, at most."""
     return n * (8.0 * torch.finfo(torch.float64).eps * mean_D).square()
 
 
 def shape_sums(blocks: Iterable[Tensor]) -> ShapeSums:
-    """The sums over blocks of centred rows `[B, D]`.
-
-    >>> shape_sums([torch.tensor([[1.0], [2.0]]), torch.tensor([[-3.0]])]).cube_D.tolist()
-    [-18.0]
-    """
-    return ShapeSums(*_summed(_shape_terms, blocks))
-
-
-def unit_sums(blocks: Iterable[Tensor]) -> UnitSums:
-    """The sums over blocks of rows `[B, D]` that are scaled to length 1.
-
-    >>> unit_sums([torch.tensor([[2.0, 0.0], [0.0, 0.0]])]).sum_D.tolist()
-    [1.0, 0.0]
-    """
-    return UnitSums(*_summed(_unit_terms, blocks))
-
-
-def _summed(terms: Callable[[Tensor], list[Tensor]], blocks: Iterable[Tensor]) -> list[Tensor]:
-    total: list[Tensor] = []
-    for block in blocks:
-        part = terms(block)
-        total = [a + b for a, b in zip(total, part, strict=True)] if total else part
+    """The sums over blocks of centred embeddings `[B, D]`."""
+    total: ShapeSums = reduce(_added, map(_shape_terms, blocks))
     return total
 
 
-def _shape_terms(y_BD: Tensor) -> list[Tensor]:
+def unit_sums(blocks: Iterable[Tensor]) -> UnitSums:
+    """The sums over blocks of embeddings `[B, D]`, scaled to length 1."""
+    total: UnitSums = reduce(_added, map(_unit_terms, blocks))
+    return total
+
+
+def _shape_terms(y_BD: Tensor) -> ShapeSums:
     square_BD = y_BD.square()
     norm_B = square_BD.sum(dim=1)
-    return [
+    return ShapeSums(
         square_BD.sum(dim=0),
         (square_BD * y_BD).sum(dim=0),
         square_BD.square().sum(dim=0),
         norm_B @ y_BD,
         norm_B @ norm_B,
-    ]
+    )
 
 
-def _unit_terms(x_BD: Tensor) -> list[Tensor]:
+def _unit_terms(x_BD: Tensor) -> UnitSums:
     square_BD = x_BD.square()
     length_B = square_BD.sum(dim=1)  # squared
     if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
         unit_BD = unit_rows(x_BD)
-        return [unit_BD.sum(dim=0), unit_BD.square().sum(dim=0)]
-    return [length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD]
+        return UnitSums(unit_BD.sum(dim=0), unit_BD.square().sum(dim=0))
+    return UnitSums(length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD)
 
 
 class RunningCovariance:
-    """Number, mean and scatter of the finite rows added so far, in float64.
+    """Number, mean and scatter of the finite embeddings added so far, in float64.
 
     Sums are taken about the mean, so that a mean far from 0 costs no digits.
 
@@ -189,7 +155,7 @@ class RunningCovariance:
 
     @torch.no_grad()
     def add(self, x_ND: Tensor) -> None:
-        """Take in the rows without a NaN or infinity."""
+        """Take in the embeddings without a NaN or infinity."""
         x_ND = finite_rows(x_ND.detach()).double()
         if len(x_ND) == 0:
             return
@@ -201,5 +167,5 @@ class RunningCovariance:
         self.n = n
 
     def covariance(self) -> Tensor:
-        """Σ(x − m)(x − m)ᵀ/(N − 1) `[D, D]`; zeros for fewer than two rows."""
+        """Σ(x − m)(x − m)ᵀ/(N − 1) `[D, D]`; zeros for N < 2."""
         return self.scatter_DD / max(self.n - 1, 1)

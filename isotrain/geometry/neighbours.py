@@ -1,7 +1,7 @@
 """Exact nearest neighbours by matrix products.
 
-N rows, D dimensions, Q queries, B of a block, F of them at a time, O of them left open, C
-candidates, K neighbours.
+N embeddings, D dimensions, Q queries, B of a block, F of them at a time, O of them left open,
+C candidates, K neighbours.
 """
 
 from __future__ import annotations
@@ -16,26 +16,24 @@ GATHER_BYTES = 1 << 22  # of candidates gathered at a time: they stay in the cac
 
 
 class Neighbours(NamedTuple):
-    """Distances, ascending, and row numbers of the nearest neighbours of each query."""
+    """Distances, ascending, and indices of the nearest neighbours of each query."""
 
     distance_QK: Tensor
     index_QK: Tensor
 
 
 def nearest_neighbours(x_ND: Tensor, n_neighbors: int, query_Q: Tensor | None = None) -> Neighbours:
-    """The `n_neighbors` rows nearest to each row named in `query_Q` (all rows by default).
+    """The `n_neighbors` embeddings nearest to each of index `query_Q` (all by default), Euclidean.
 
-    Euclidean, searched among all rows but the query itself. That one is left out by its number,
-    so a duplicate of the query is a neighbour at distance 0.
+    The query is left out by its index, so a duplicate of it is a neighbour at distance 0. The
+    distances are exact to float64 rounding; at equal distance the choice is free. No gradient.
 
-    Exact: candidates are chosen by the products ‖x_i‖² − 2 x_q·x_i of centred rows in float32,
-    shrunk by a bound on their rounding, so that no row left out can be nearer than the worst
+    Candidates are chosen by the products ‖x_i‖² − 2 x_q·x_i of centred embeddings in float32,
+    shrunk by a bound on their rounding, so that none left out can be nearer than the worst
     candidate seems to be. The distances of the candidates are then computed from differences in
-    float64. A query whose last neighbour is not within that bound (rows in clusters far tighter
-    than the cloud) is measured against all rows by differences. The distances are those of the
-    true neighbours to float64 rounding; among rows at equal distance the choice is free. No
-    gradient. Beyond the result it holds at most four copies of the cloud in float64, and blocks
-    of 8 MB.
+    float64. A query whose last neighbour is not within that bound (in clusters far tighter than
+    the cloud) is measured against all by differences. Beyond the result it holds at most four
+    copies of the cloud in float64, and blocks of 8 MB.
 
     Raises:
         ValueError: `n_neighbors` is not in [1, N − 1].

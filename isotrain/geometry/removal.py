@@ -1,7 +1,4 @@
-"""What removal takes from rows, with the exact gradient of its directions.
-
-N rows, D dimensions, T = min(N, D), R removed directions, B = T − R others.
-"""
+"""Removal of R principal directions, with their gradient. T = min(N, D), B = T − R others."""
 
 from __future__ import annotations
 
@@ -17,27 +14,24 @@ from isotrain.geometry.levels import bulk_level
 def removal_matrix(
     centred_ND: Tensor, n_removed: int, clip: bool = False, level: float = 1.0
 ) -> Tensor:
-    """The symmetric matrix M `[D, D]` that removal takes from rows: y = z − z @ M.
+    """The symmetric matrix M `[D, D]` of a removal y = z − z @ M.
 
-    M = V·diag(r)·Vᵀ, V the `n_removed` leading principal directions of the centred rows X; those
+    M = V·diag(r)·Vᵀ, V the `n_removed` leading principal directions of a centred cloud X; those
     whose eigenvalue λ of XᵀX is within rounding of zero do not count. Projection has r = 1;
     `clip` has r_i = 1 − level·√(b/λ_i), at least 0, with b the bulk level of `bulk_level`.
 
-    The gradient to the rows goes through V, λ and b, once (no double backward); that of their
-    mean is the caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
+    The gradient to X goes through V, λ and b, once (no double backward); that of the mean is the
+    caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
     Daleckii and Krein, f being r on the removed directions and 0 elsewhere. Only a gap g between
     a removed and another direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype
     (2.4e-5 in float32, 3.7e-11 in float64), so equal eigenvalues give a finite gradient where
     that of `torch.linalg.eigh` is NaN. The damping is below rounding for gaps over 0.5 % of λ_1
     in float32; at a tie between a removed and another direction M jumps and has no derivative.
 
-    M does not depend on the scale of the rows, so that rounding counts as scatter: where
-    `has_scatter` says that rows are equal, remove nothing. Call it outside of autocast.
+    M does not depend on the scale of X, so that rounding counts as scatter: where `has_scatter`
+    says that there is none, remove nothing. Call it outside of autocast.
 
-    `centred_ND`: finite float32 or float64 rows that sum to zero; the result has their dtype.
-
-    Raises:
-        ValueError: rows that are not `[N, D]`, or a negative `n_removed`.
+    `centred_ND`: finite float32 or float64, of sum zero; the result has its dtype.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> removal_matrix(x, 1).diagonal().tolist()
@@ -45,10 +39,6 @@ def removal_matrix(
     >>> removal_matrix(x, 1, clip=True).diagonal().tolist()
     [0.75, 0.0]
     """
-    if centred_ND.ndim != 2:
-        raise ValueError(f"rows must be [N, D], got shape {tuple(centred_ND.shape)}; flatten them")
-    if n_removed < 0:
-        raise ValueError(f"n_removed must be at least 0, got {n_removed}; 0 removes nothing")
     matrix_DD: Tensor = _Removal.apply(centred_ND, n_removed, clip, level)  # type: ignore[no-untyped-call]
     return matrix_DD
 
@@ -67,7 +57,7 @@ class _Removal(torch.autograd.Function):
             root_DT = vector_DT * value_T.clamp_min(0.0).sqrt()
         value_T, root_DT = value_T.flip(0), root_DT.flip(1)
         precision = torch.finfo(x_ND.dtype)
-        # λ_1, and 0 without rows. Directions within rounding of zero as in leading_directions.
+        # λ_1, and 0 if N = 0. Directions within rounding of zero as in leading_directions.
         largest = value_T[:1].sum().clamp_min(precision.tiny)
         real_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
         n_real = int(real_T[:n_removed].sum())
@@ -101,7 +91,7 @@ class _Removal(torch.autograd.Function):
         within_RR = torch.where(above_R & above_R[:, None], smooth_RR, clamped_RR)
         half_DR = (half_DR + basis_DR @ (0.5 * within_RR * inner_RR)) / largest
         # Through the mean eigenvalue outside, b/level²: dr_i/db = −1/(2·√(b·λ_i)).
-        moved_R = above_R & (kept_R > 0)  # at b = 0 the rows outside are 0, and so is their part
+        moved_R = above_R & (kept_R > 0)  # at b = 0 coordinates outside are 0, and so is their part
         slope_R = torch.where(moved_R, -1.0 / torch.where(moved_R, kept_R, 1.0), 0.0) / level_R
         slope_R = ctx.level**2 * slope_R
         slope = (slope_R * inner_RR.diagonal()).sum() / largest / max(1, d - n_real)

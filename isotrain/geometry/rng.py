@@ -1,4 +1,4 @@
-"""Random numbers that belong to one part of a run, whichever other parts there are."""
+"""RNG streams: each part of a run has its own, whichever other parts there are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import torch
 
 @contextmanager
 def own_draws(seed: int, part: str) -> Iterator[None]:
-    """A block in which torch draws on the CPU from the part's own stream.
+    """A block in which torch draws on the CPU from the part's own RNG stream.
 
-    That stream is a function of the seed and the part's name; behind the block, the global one
-    goes on from where it was.
+    It is a function of seed and name; after the block, the global stream goes on where it was.
 
     >>> from torch import rand
     >>> def drawn(seed, part):

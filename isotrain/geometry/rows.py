@@ -1,6 +1,6 @@
-"""Rows of a cloud: choosing them out of a padded batch, putting them back, naming them.
+"""Embeddings of a padded batch: ids, take and put; finiteness, scatter and shape of a cloud.
 
-A = Q·B sequences, T tokens, D hidden, N rows.
+A = Q·B sequences, T tokens, D hidden, N embeddings.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places p
 
 
 def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
-    """Ids `[Q·B, T]` that name (row of the data set, sequence, position) uniquely.
+    """Ids `[Q·B, T]` that name (example, sequence, position) uniquely, whatever the padding.
 
-    The sequence number and position share the low 20 bits, so the id of a token does not
-    depend on its batch-mates' padding: position t of sequence q is q · 2^16 + t.
+    The low 20 bits are q · 2^16 + t for position t of sequence q.
 
     Raises:
         ValueError: more than 65,536 positions or 16 sequences.
@@ -50,16 +49,12 @@ def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
 
 
 def index_of(ids: Tensor) -> Tensor:
-    """The row of the data set that each id names.
-
-    >>> index_of(row_ids(torch.tensor([3]), 2, 2)).tolist()
-    [[3, 3], [3, 3]]
-    """
+    """The index in the data set of the example that each id names."""
     return ids // POSITIONS
 
 
 def places_of(ids_N: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Where in a batch the rows of some ids stand: sequence `[N]` among Q·B, and position `[N]`.
+    """Where in a batch the embeddings of some ids are: sequence `[N]` of Q·B, and position `[N]`.
 
     >>> ids = row_ids(torch.tensor([8, 3]), 2, 4)
     >>> places_of(ids[3, 1:3], torch.tensor([8, 3]))
@@ -72,11 +67,7 @@ def places_of(ids_N: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sentence_of(ids: Tensor) -> Tensor:
-    """A number for the sequence that each id lies in, equal for all its tokens.
-
-    >>> sentence_of(row_ids(torch.tensor([3]), 2, 2)).tolist()
-    [[48, 48], [49, 49]]
-    """
+    """The number of the sequence that each id lies in, equal for all its tokens."""
     return ids >> 16
 
 
@@ -100,60 +91,38 @@ def _shift(x: Tensor, n: int) -> Tensor:
 
 
 def take_rows(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
-    """The rows `[N, D]` of `hidden` where `mask` is true.
-
-    By index, several times faster with its gradient than by a boolean mask.
-
-    >>> take_rows(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[False, True]])).tolist()
-    [[2.0]]
-    """
+    """The embeddings `[N, D]` where `mask` is true; by index, whose gradient is faster."""
     return hidden_ATD.flatten(0, 1).index_select(0, mask_AT.flatten().nonzero().flatten())
 
 
 def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
-    """A copy of `hidden` with `rows` in the places where `mask` is true.
-
-    >>> put_rows(torch.zeros(1, 2, 1), torch.tensor([[False, True]]), torch.ones(1, 1)).tolist()
-    [[[0.0], [1.0]]]
-    """
+    """A copy of `hidden` with `rows` where `mask` is true."""
     places_N = mask_AT.flatten().nonzero().flatten()
     flat_RD = hidden_ATD.flatten(0, 1).index_copy(0, places_N, rows_ND.to(hidden_ATD.dtype))
     return flat_RD.reshape(hidden_ATD.shape)
 
 
 def wide(x: Tensor) -> Tensor:
-    """`x` in float32 at least: half precision is promoted, float64 stays.
-
-    >>> wide(torch.ones(1, dtype=torch.bfloat16)).dtype
-    torch.float32
-    """
+    """`x` in float32 at least: half precision is promoted, float64 stays."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def finite_rows(x_ND: Tensor) -> Tensor:
-    """The rows without a NaN or infinity.
-
-    >>> finite_rows(torch.tensor([[1.0], [float("nan")]])).tolist()
-    [[1.0]]
-    """
+    """The embeddings without a NaN or infinity."""
     finite_N = torch.isfinite(x_ND.detach().sum(dim=1))  # no sum is finite with a NaN in it
     return x_ND if bool(finite_N.all()) else x_ND[torch.isfinite(x_ND).all(dim=1)]
 
 
 def rounding_of(*clouds: Tensor) -> Tensor:
-    """How large a difference of such numbers may be and still be rounding.
-
-    >>> rounding_of(torch.ones(1, 1)).item() < 1e-5
-    True
-    """
+    """How large a difference of such numbers may be and still be rounding."""
     largest = torch.stack([x.detach().abs().amax() for x in clouds if x.numel()]).amax()
     return 64.0 * torch.finfo(largest.dtype).eps * largest
 
 
 def has_scatter(x_ND: Tensor) -> bool:
-    """Whether the rows differ by more than rounding.
+    """Whether the embeddings differ by more than rounding.
 
-    Measured by the extremes of each column: a mean is itself rounded.
+    Measured by the extremes of each dimension: a mean is itself rounded.
 
     >>> has_scatter(torch.ones(9, 2)), has_scatter(torch.eye(2))
     (False, True)
@@ -162,13 +131,9 @@ def has_scatter(x_ND: Tensor) -> bool:
 
 
 def have_scatter(clouds: Sequence[Tensor]) -> list[bool]:
-    """`has_scatter` of each cloud, with one wait for all of them.
-
-    >>> have_scatter([torch.ones(9, 2), torch.eye(2)])
-    [False, True]
-    """
+    """`has_scatter` of each cloud, with one wait for all of them."""
     found = [False] * len(clouds)
-    for n_first in (8, None):  # a few rows nearly always settle it
+    for n_first in (8, None):  # a few nearly always settle it
         if unsettled := [g for g, x in enumerate(clouds) if len(x) > 1 and not found[g]]:
             spread = torch.stack([_spreads(clouds[g][:n_first]) for g in unsettled]).tolist()
             for g, is_spread in zip(unsettled, spread, strict=True):
@@ -183,10 +148,7 @@ def _spreads(x_ND: Tensor) -> Tensor:
 
 
 def check_shape(x: Shaped, min_rows: int = 2) -> None:
-    """Refuses what is not `[N, D]` with enough rows.
-
-    >>> check_shape(torch.eye(2))
-    """
+    """Raise a ValueError for what is not `[N, D]` with enough embeddings."""
     if len(x.shape) != 2:
         raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
     n, d = x.shape
@@ -197,10 +159,7 @@ def check_shape(x: Shaped, min_rows: int = 2) -> None:
 
 
 def check_finite(x_ND: Tensor) -> None:
-    """Refuses a NaN or infinity, and names its row.
-
-    >>> check_finite(torch.eye(2))
-    """
+    """Raise a ValueError for a NaN or infinity, with the number of its embedding."""
     bad = (~torch.isfinite(x_ND)).any(dim=1)
     if bool(bad.any()):
         raise ValueError(
@@ -210,15 +169,7 @@ def check_finite(x_ND: Tensor) -> None:
 
 
 def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:
-    """`x` in float64, after the checks that every measurement of a cloud shares.
-
-    Raises:
-        ValueError: not `[N, D]`, fewer than `min_rows` rows, or a NaN or infinity (its row is
-            named).
-
-    >>> check_cloud(torch.eye(2)).dtype
-    torch.float64
-    """
+    """`x` in float64, after `check_shape` and `check_finite`."""
     check_shape(x, min_rows)
     x = x.double() if x.requires_grad else x.detach().double()
     check_finite(x)

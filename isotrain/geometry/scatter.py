@@ -1,4 +1,4 @@
-"""Classes of rows: their numbers, their folds, their scatter. N rows, D dimensions, C classes."""
+"""Classes: their numbers, folds and scatter. N embeddings, D dimensions, C classes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
     """Labels as class numbers 0…C−1 `[N]` int64, in the order of the labels.
 
     Raises:
-        ValueError: not one label per row, labels that are not whole numbers, or fewer than two
-            classes.
+        ValueError: not one label per embedding, labels that are not whole numbers, or fewer than
+            two classes.
 
     >>> class_ids(torch.tensor([7, -1, 7]), 3).tolist()
     [1, 0, 1]
     """
     if labels_N.shape != (n_rows,):
         raise ValueError(
-            f"labels must be [N] = [{n_rows}], one class number per row, "
+            f"labels must be [N] = [{n_rows}], one class number per embedding, "
             f"got shape {tuple(labels_N.shape)}"
         )
     if labels_N.is_floating_point():
@@ -49,12 +49,7 @@ def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
 def label_classes(labels_N: Tensor) -> Tensor:
     """Class numbers 0…C−1 `[N]` of labels: themselves, or of scores the slice at their quantiles.
 
-    Labels of a floating type are scores, cut into five slices of about as many rows each.
-
-    >>> label_classes(torch.tensor([7, -1, 7])).tolist()
-    [1, 0, 1]
-    >>> label_classes(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])).tolist()
-    [0, 1, 2, 3, 4]
+    Labels of a floating type are scores, cut into five slices of about equal size.
     """
     if labels_N.is_floating_point():
         share_S = torch.arange(1, N_SLICES, device=labels_N.device, dtype=labels_N.dtype) / N_SLICES
@@ -64,13 +59,13 @@ def label_classes(labels_N: Tensor) -> Tensor:
 
 
 def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
-    """Fold 0…F−1 of each row `[N]`, the classes dealt out evenly.
+    """Fold 0…F−1 of each embedding `[N]`, stratified by class.
 
-    The rows of a class follow a hash of (seed, position), so folds depend on the order of the
-    rows, and classes go in their order. Folds differ by at most one row, in each class and in all.
+    Members of a class follow a hash of (seed, position), and classes go in their order. The sizes
+    of folds differ by at most one, in each class and in all.
 
     Raises:
-        ValueError: fewer than two folds, or a class with fewer rows than folds.
+        ValueError: fewer than two folds, or a class smaller than their number.
 
     >>> stratified_folds(torch.tensor([0, 0, 1, 1]), 2).view(2, 2).sum(dim=1).tolist()
     [1, 1]
@@ -89,23 +84,19 @@ def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
 
 
 class ClassScatter(NamedTuple):
-    """Scatter of rows by class: S_B = BᵀB between, tr S_W within, tr S_T = tr S_B + tr S_W."""
+    """Scatter by class: S_B = BᵀB between, tr S_W within, tr S_T = tr S_B + tr S_W."""
 
     between_CD: Tensor  # B: √n_c · (m_c − m)
     between: Tensor  # tr S_B
     within: Tensor  # tr S_W
-    centred_ND: Tensor  # the rows less their mean
+    centred_ND: Tensor  # the embeddings less their mean
 
 
 def class_scatter(x_ND: Tensor, class_N: Tensor) -> ClassScatter:
-    """Scatter of the rows about their class means, and of these about the mean of all rows.
+    """Scatter about the class means, and of these about the mean of all. Differentiable.
 
     What is within rounding of zero is zero: the between part of classes with equal means, the
-    within part of classes of equal rows. Differentiable.
-
-    >>> s = class_scatter(torch.tensor([[0.0], [2.0], [6.0], [8.0]]), torch.tensor([0, 0, 1, 1]))
-    >>> round(s.between.item(), 3), round(s.within.item(), 3)
-    (36.0, 4.0)
+    within part of classes of equal embeddings.
     """
     count_C = torch.bincount(class_N).to(x_ND.dtype)
     centred_ND = x_ND - x_ND.mean(dim=0)

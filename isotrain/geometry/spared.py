@@ -1,7 +1,4 @@
-"""Directions of a whole cloud that are shrunk and never deleted.
-
-N rows, D dimensions, J spared directions.
-"""
+"""Protected directions of a cloud: shrunk, never deleted. N embeddings, D dimensions, J of them."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import rounding_of
 from isotrain.geometry.scatter import N_SLICES, class_scatter, label_classes
 
-N_BETWEEN = N_SLICES - 1  # between-class directions spared, at most
+N_BETWEEN = N_SLICES - 1  # between-class directions protected, at most
 
 
 class Protection:
@@ -28,9 +25,6 @@ class Protection:
         labels: the between-class directions too (4 at most; scores are cut into five classes).
         level: standard deviation of what comes back, in units of the bulk's.
         scale: multiply results so that their rms distance from their mean is that of the input.
-
-    Raises:
-        ValueError: an illegal number.
     """
 
     @checked
@@ -52,22 +46,18 @@ LEADING = Protection(n_leading=3)
 
 
 class Spared(NamedTuple):
-    """A point and orthonormal directions; zero columns spare nothing."""
+    """A point and orthonormal protected directions; zero columns protect nothing."""
 
     mean_D: Tensor
     direction_DJ: Tensor
 
 
 def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> Spared:
-    """The between-class directions of labelled rows, then the leading ones of what remains.
+    """The between-class directions of the labels, then the leading ones of what remains.
 
-    Between-class directions are the principal ones of the class means, weighted by the rows of
+    Between-class directions are the principal ones of the class means, weighted by the size of
     each class: C − 1 of them for C classes, 4 at most. Scores (labels of a floating type) are cut
     into five classes at their quantiles. The mean carries a gradient, directions do not.
-
-    >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> fit_spared(x, 1).direction_DJ.abs().tolist()
-    [[1.0], [0.0]]
     """
     mean_D = x_ND.mean(dim=0)
     x_ND = x_ND.detach()
@@ -83,37 +73,23 @@ def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> 
 
 
 def spared_coordinates(x_ND: Tensor, spared: Spared) -> Tensor:
-    """How far the rows lie along each spared direction, `[N, J]`.
-
-    >>> spared = Spared(torch.ones(2), torch.tensor([[1.0], [0.0]]))
-    >>> spared_coordinates(torch.tensor([[4.0, 1.0]]), spared).tolist()
-    [[3.0]]
-    """
+    """Coordinates along the protected directions, `[N, J]`."""
     return (x_ND - spared.mean_D) @ spared.direction_DJ
 
 
 def without(x_ND: Tensor, spared: Spared) -> Tensor:
-    """The rows without their spread along the spared directions, which all have the mean's.
-
-    >>> spared = Spared(torch.ones(2), torch.tensor([[1.0], [0.0]]))
-    >>> without(torch.tensor([[4.0, 3.0]]), spared).tolist()
-    [[1.0, 3.0]]
-    """
+    """The embeddings with the mean's coordinates along the protected directions."""
     return x_ND - spared_coordinates(x_ND, spared) @ spared.direction_DJ.T
 
 
 def kept_share(
     after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor, level: float = 1.0
 ) -> Tensor:
-    """The share `[J]` of each spared direction that brings it to the bulk level, at most 1.
+    """The share `[J]` of each protected direction that brings it to the bulk level, at most 1.
 
-    level·√(b/λ_j), λ_j the variance along direction j and b the mean variance of the other rows'
-    dimensions, `after` what was done to them. Where nothing else varies, all is kept.
+    level·√(b/λ_j), λ_j the variance along direction j and b the mean variance per dimension of
+    `after`, the result without them. Where nothing else varies, all is kept.
     Differentiable.
-
-    >>> after_ND = torch.tensor([[0.0, 1.0], [0.0, -1.0]])
-    >>> kept_share(after_ND, torch.tensor([[2.0], [-2.0]]), torch.tensor([[1.0], [0.0]])).tolist()
-    [0.5]
     """
     n_left = (after_ND.shape[1] - direction_DJ.square().sum().round()).clamp_min(1)
     centred_ND = after_ND - after_ND.mean(dim=0)

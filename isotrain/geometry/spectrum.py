@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues `[D]` of a second-moment matrix, falling, and the rank the rows allow."""
+    """Eigenvalues `[D]` of a second-moment matrix, falling, and the largest rank that N allows."""
 
     value_D: Tensor
     most: int
@@ -37,11 +37,7 @@ def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Spectrum:
 
 
 def shares(weight_D: Tensor) -> Tensor:
-    """Non-negative numbers divided by their sum; all zero where the sum is.
-
-    >>> shares(torch.tensor([3.0, 1.0])).tolist()
-    [0.75, 0.25]
-    """
+    """Non-negative numbers divided by their sum; all zero where the sum is."""
     total = weight_D.sum()
     return weight_D / torch.where(total > 0, total, 1.0)
 

@@ -1,7 +1,4 @@
-"""Mean Gaussian potential of row pairs, in log space.
-
-N rows, D dimensions, P pairs, R rows not yet paired, B of a block.
-"""
+"""Mean Gaussian potential of pairs, in log space. N embeddings, P pairs, R unpaired, B a block."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ BLOCK_BYTES = 1 << 23  # of the largest array of a block
 
 
 def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
-    """ln mean_{i<j} exp(−t‖x_i − x_j‖²) over all pairs of rows, exact, in blocks.
+    """ln mean_{i<j} exp(−t‖x_i − x_j‖²) over all pairs of embeddings, exact, in blocks.
 
-    Squared distances come from products, with an error of about eps·‖x‖²: meant for rows of unit
-    length. Differentiable; blocks are computed again in the backward pass, so the memory of a
+    Squared distances come from products, with an error of about eps·‖x‖²: meant for unit vectors.
+    Differentiable; blocks are computed again in the backward pass, so the memory of a
     gradient does not grow with N² either. Keeps the dtype.
 
     >>> round(log_mean_potential(torch.tensor([[1.0], [-1.0]]), 2.0).item(), 6)
@@ -29,7 +26,7 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     """
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
-    starts = range(0, n - 1, size)  # the last row alone has no pair left
+    starts = range(0, n - 1, size)  # the last one has no pair left
     if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
         parts = [
             checkpoint(_log_sum, x_ND[s:], size, t, use_reentrant=False, preserve_rng_state=False)
@@ -43,12 +40,12 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
 def sampled_log_mean_potential(
     x_ND: Tensor, t: float, n_pairs: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """`log_mean_potential` of `n_pairs` drawn pairs of rows, and its standard error.
+    """`log_mean_potential` of `n_pairs` drawn pairs, and its standard error.
 
     Pairs i ≠ j are drawn evenly, with replacement, by `generator`, which lives on the CPU. The
-    error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given rows,
+    error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given cloud,
     whose pairs are sampled. Differentiable in `x`, once; differences are computed again in the
-    backward pass, so a gradient too holds a few numbers per pair, and the rows of one block.
+    backward pass, so a gradient too holds a few numbers per pair, and one block.
 
     >>> x = torch.eye(3, dtype=torch.float64)
     >>> value, error = sampled_log_mean_potential(x, 2.0, 10, torch.Generator().manual_seed(0))
@@ -58,7 +55,7 @@ def sampled_log_mean_potential(
     n = len(x_ND)
     first_P = torch.randint(n, (n_pairs,), generator=generator)
     second_P = torch.randint(n - 1, (n_pairs,), generator=generator)
-    second_P = second_P + (second_P >= first_P)  # any row but the first
+    second_P = second_P + (second_P >= first_P)  # any but the first
     pair_2P = torch.stack([first_P, second_P]).to(x_ND.device)
     squared_P: Tensor = _SquaredDistances.apply(x_ND, pair_2P)  # type: ignore[no-untyped-call]
     exponent_P = -t * squared_P
@@ -70,7 +67,7 @@ def sampled_log_mean_potential(
 
 
 class _SquaredDistances(torch.autograd.Function):
-    """‖x_i − x_j‖² of pairs of rows, in blocks both ways.
+    """‖x_i − x_j‖² of pairs, in blocks both ways.
 
     By hand: checkpointed blocks each add an [N, D] gradient, and their small results, kept between
     large passing ones, leave the heap as large as all differences.
@@ -96,13 +93,13 @@ class _SquaredDistances(torch.autograd.Function):
 
 
 def _blocks(x_ND: Tensor, value_P: Tensor, pair_2P: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Values and pairs, as many at a time as rows fill a block."""
+    """Values and pairs, as many at a time as fill a block."""
     size = max(1, BLOCK_BYTES // (x_ND.shape[1] * x_ND.element_size()))
     return zip(torch.split(value_P, size), torch.split(pair_2P, size, dim=1), strict=True)
 
 
 def _log_sum(rest_RD: Tensor, size: int, t: float) -> Tensor:
-    """ln Σ exp(−t‖x_i − x_j‖²) over the first `size` rows i and all rows j > i."""
+    """ln Σ exp(−t‖x_i − x_j‖²) over the first `size` i and all j > i."""
     squared_R = rest_RD.square().sum(dim=1)
     product_BR = rest_RD[:size] @ rest_RD.T
     distance_BR = squared_R[:size, None] + squared_R - 2.0 * product_BR

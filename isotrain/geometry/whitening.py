@@ -1,7 +1,7 @@
 """Whitening maps, and the inverse square roots of covariances that they are made of.
 
-G groups of S dimensions, N rows, D width. C = XᵀX/(N − 1) of centred rows, its eigenvalues λ with
-mean λ̄ = tr C/D. A root takes centred rows `[G, N, S]` and a floor, added to every eigenvalue.
+G groups of S dimensions, N embeddings, D width. C = XᵀX/(N − 1) of centred X, its eigenvalues λ
+with mean λ̄ = tr C/D. A root takes centred X `[G, N, S]` and a floor, added to every eigenvalue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Root = Callable[[Tensor, Tensor], Tensor]
 
 
 class WhiteningStats(NamedTuple):
-    """A map that whitens rows, and what was counted when it was found."""
+    """A whitening map, and what was counted when it was found."""
 
     centre_D: Tensor
     matrix_DD: Tensor
@@ -27,24 +27,12 @@ class WhiteningStats(NamedTuple):
 
 
 def apply_whitening(x_ND: Tensor, stats: WhiteningStats) -> Tensor:
-    """Whitened rows (x − centre) @ matrix, `[N, D]`.
-
-    >>> stats = WhiteningStats(torch.ones(2), torch.tensor([[0.0, 0.0], [2.0, 0.0]]), {})
-    >>> apply_whitening(torch.tensor([[1.0, 2.0]]), stats).tolist()
-    [[2.0, 0.0]]
-    """
+    """Whitened embeddings (x − centre) @ matrix, `[N, D]`."""
     return (x_ND - stats.centre_D) @ stats.matrix_DD
 
 
 def whole_groups(width: int, group_size: int | None) -> int:
-    """The number of dimensions per group: `group_size`, or the width where that is smaller.
-
-    Raises:
-        ValueError: a group size that does not divide the width.
-
-    >>> whole_groups(768, 64), whole_groups(16, 64), whole_groups(16, None)
-    (64, 16, 16)
-    """
+    """`group_size`, or the width where that is smaller; a ValueError where it does not divide."""
     if group_size is None or group_size >= width:
         return width
     if width % group_size:
@@ -64,16 +52,12 @@ def whitening_map(
     group_size: int | None = None,
     differentiable: bool = False,
 ) -> WhiteningStats:
-    """The mean of the rows, the matrix that whitens what is left, and the counters.
+    """The mean of the embeddings, the matrix that whitens what is left, and the counters.
 
     `root` gets each group of `group_size` neighbouring dimensions, and the floor ε·λ̄ with the
     λ̄ of all D dimensions; covariances between groups are left out. With `keep_scale` the matrix
-    is multiplied by √λ̄. A cloud without scatter (one row, equal rows) gets the identity and is
-    counted. The mean carries a gradient, the matrix only if `differentiable`.
-
-    >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> torch.allclose(whitening_map(x, 0.0, True, inverse_root).matrix_DD, torch.eye(2))
-    True
+    is multiplied by √λ̄. A cloud without scatter (one embedding, or equal ones) gets the
+    identity and is counted. The mean carries a gradient, the matrix only if `differentiable`.
     """
     n, d = x_ND.shape
     passes = not has_scatter(x_ND.detach())
@@ -95,12 +79,12 @@ def whitening_map(
 
 
 def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
-    """(C + floor·1)^−1/2 `[G, S, S]` of centred rows: symmetric, positive.
+    """(C + floor·1)^−1/2 `[G, S, S]` by the exact eigenproblem: symmetric, positive.
 
-    By the exact eigenproblem of the smaller side, `[N, N]` for N ≤ S, where null directions have
-    the factor floor^−1/2. With floor 0 directions whose eigenvalue is within rounding of zero
-    have the factor 0 (the pseudo-inverse). Give it detached rows: the backward of `eigh` is not
-    finite for repeated eigenvalues.
+    Of the smaller side, `[N, N]` for N ≤ S, where null directions have the factor floor^−1/2. With
+    floor 0 directions whose eigenvalue is within rounding of zero have the factor 0 (the
+    pseudo-inverse). Give it detached X: the backward of `eigh` is not finite for repeated
+    eigenvalues.
 
     >>> x = torch.tensor([[[1.0], [-1.0]]])
     >>> round(inverse_root(x, torch.tensor(0.25)).item(), 5)  # C = 2
@@ -131,7 +115,7 @@ def _positive(value: Tensor, floor: Tensor, size: int) -> Tensor:
 
 
 def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tensor:
-    """(C + floor·1)^−1/2 `[G, S, S]` of centred rows by matrix products alone. Differentiable.
+    """(C + floor·1)^−1/2 `[G, S, S]` by matrix products alone. Differentiable.
 
     The coupled Newton–Schulz iteration from Y = A, Z = 1 with A = (C + floor·1)/‖C + floor·1‖_F:
     M = (3·1 − Z Y)/2, Y ← Y M, Z ← M Z; then Z → A^−1/2. The smallest eigenvalue of A grows by
@@ -155,8 +139,7 @@ def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tens
 def principal_root(x_1ND: Tensor, floor: Tensor, n_components: int) -> Tensor:
     """U diag((λ + floor)^−1/2) `[1, D, D]` of the leading directions, further columns 0.
 
-    Columns stand in falling order of λ; the largest entry of each is positive. Columns past the
-    rank of the rows are 0.
+    Columns are in falling order of λ, the largest entry of each positive; past the rank of X, 0.
 
     >>> x = torch.tensor([[[0.0, -1.0], [0.0, 1.0]]])
     >>> principal_root(x, torch.tensor(2.0), 2).abs().tolist()  # λ = 2, 0

@@ -6,7 +6,6 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -101,7 +100,14 @@ class IsotropicModel(nn.Module):
         """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
         for site, rows in output.site_rows.items():
             before_ND, labels_N = rows.whole or (rows.before, rows.labels)
-            self._remembered.setdefault(site, []).append((before_ND.detach(), labels_N))
+            before_ND = before_ND.detach()
+            if rows.keys is not None:  # not gathered yet: no statistics of the step needed it
+                whole = WholeBatch(rows.keys)
+                before_ND = whole.gather(before_ND)
+                labels_N = (
+                    whole.gather(labels_N) if self.transforms[site].reads_labels else labels_N
+                )
+            self._remembered.setdefault(site, []).append((before_ND, labels_N))
 
     @torch.no_grad()
     def observe(self) -> None:
@@ -166,12 +172,12 @@ class IsotropicModel(nn.Module):
         if n_processes() == 1 or not (self.training and layer.changes_rows):
             after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
             return SiteRows(before_ND, after_ND, ids_N, labels_N)
-        whole = WholeBatch(places().to(ids_N.device))
-        with nullcontext() if self.sync else torch.no_grad():  # else it is for the queue alone
-            all_ND = whole.gather(before_ND)
-            all_N = whole.gather(labels_N) if layer.reads_labels else labels_N
-        if self.sync:
-            after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
-        else:
+        keys_N = places().to(ids_N.device)
+        if not self.sync:
             after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
+            return SiteRows(before_ND, after_ND, ids_N, labels_N, keys=keys_N)
+        whole = WholeBatch(keys_N)
+        all_ND = whole.gather(before_ND)
+        all_N = whole.gather(labels_N) if layer.reads_labels else labels_N
+        after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
         return SiteRows(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))

@@ -7,7 +7,7 @@ the presets in `conf/isotropy/`. N embeddings, D width, K clusters, R directions
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -16,8 +16,8 @@ from isotrain.arguments import Bounds, checked
 from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import PROJECT, Removal
-from isotrain.geometry.kmeans import kmeans, reseed_empty
-from isotrain.geometry.spherical import spherical_kmeans
+from isotrain.geometry.kmeans import kmeans, reseed_empty, spherical_kmeans
+from isotrain.geometry.spared import Protection, fit_spared, without
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 
@@ -38,15 +38,12 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         n_components: R directions removed per cluster; 0 = centring only.
         assign: how embeddings are assigned to clusters; k-means by default.
         removal: what a cluster loses; its mean and leading directions, by default.
-        stats: batch | queue | start, the source of training statistics.
-        eval_stats: frozen | refit | batch.
-        queue_rows: how many recent embeddings are kept (queue_rows·D·4 bytes).
+        stats, eval_stats, queue_rows: as in `FittedTransform`.
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
 
     Raises:
         ValueError: an illegal number or name.
-        RuntimeError: frozen evaluation before `fit`.
 
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
 
@@ -56,7 +53,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """
 
     of_clusters = True
-    protects = False  # whether anything is set aside first
+    protect: Protection | None = None  # what is set aside first
     warm_KD: Tensor
 
     @checked
@@ -78,7 +75,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             )
         if stats == "queue" and n_clusters > queue_rows:
             raise ValueError(
-                f"n_clusters={n_clusters} is more than the rows they are formed of, "
+                f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
                 f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
             )
         n_mixture = n_clusters if assign.method == "gmm" and n_clusters > 1 else 0
@@ -87,45 +84,66 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             torch.zeros(n_clusters, width),
             torch.zeros(n_clusters, width, n_components),
             {},
-            removed_KR=torch.ones(n_clusters, n_components),
-            variance_KD=torch.ones(n_mixture, width),
-            log_weight_K=torch.zeros(n_mixture),
-            unit=torch.ones(()),
-            assign=assign,
+            torch.ones(n_clusters, n_components),
+            torch.ones(n_mixture, width),
+            torch.zeros(n_mixture),
+            torch.ones(()),
+            assign,
         )
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        n_protected = 0
+        if self.protect is not None:
+            n_protected = self.protect.n_directions()
+            empty = empty._replace(
+                spared_mean_D=torch.zeros(width),
+                spared_DJ=torch.zeros(width, n_protected),
+                kept_J=torch.ones(n_protected),
+                scale=torch.ones(()),
+            )
+        reads_labels = self.protect is not None and self.protect.labels
+        super().__init__(width, empty, stats, eval_stats, queue_rows, reads_labels)
         self.n_clusters, self.n_components, self.seed = n_clusters, n_components, seed
         self.assign, self.removal = assign, removal
         self.assign_frozen = Assignment(assign.method, assign.softness, MOST_ITERATIONS)
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.is_warm, self.n_steps = False, 0
-        if idle := self._idle_options():
+        if idle := self._idle_options(n_protected):
             warnings.warn(f"{', '.join(idle)}: without effect in this layer", stacklevel=4)
 
     def estimate(
-        self, rows_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
+        self,
+        x_ND: Tensor,
+        to_freeze: bool = False,
+        n_own: int | None = None,
+        labels_N: Tensor | None = None,
     ) -> ClusterPCAStats:
-        """Clusters, their means and dominant directions."""
+        """Clusters, their means and dominant directions, and what is protected."""
+        # Frozen statistics of batches have the caps of batches.
+        as_batches = to_freeze and self.stats == "batch"
         return fit_cluster_pca(
-            rows_ND,
+            x_ND,
             self.n_clusters,
             self.n_components,
             self.assign_frozen if to_freeze else self.assign,
             self.removal,
-            **self.start_of(rows_ND, to_freeze),
+            self.protect,
+            labels_N=labels_N,
+            effective_rows=(self.queue.batch_rows if as_batches else 0) or None,
+            generator=torch.Generator().manual_seed(self.seed),
+            init=self.warm_KD.to(x_ND.dtype) if self.is_warm else None,
+            exact=to_freeze,
             n_own=n_own,
         )
 
-    def transform(self, rows_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
+    def transform(self, x_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
         """Embeddings without the mean and the dominant directions of their cluster."""
         known = are_last and stats.assignment_N is not None
-        own_N = stats.assignment_N[-len(rows_ND) :] if known else None  # type: ignore[index]
-        result_ND = apply_cluster_pca(rows_ND, stats, own_N)
+        own_N = stats.assignment_N[-len(x_ND) :] if known else None  # type: ignore[index]
+        result_ND = apply_cluster_pca(x_ND, stats, own_N)
         at_once = self.removal.warmup_steps == 0  # nothing that a compiler has to leave for
         strength: float = self.removal.strength if at_once else self.strength_now()
         if strength == 1.0:
             return result_ND
-        return rows_ND + strength * (result_ND - rows_ND)
+        return x_ND + strength * (result_ND - x_ND)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def strength_now(self) -> float:
@@ -138,26 +156,18 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         super().observe(x_ND, labels_N)
         self.n_steps += self.training
 
-    def follow(self, rows_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Move the centroids that k-means starts from."""
+    def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
+        """Move the centroids that k-means starts from, of what is not protected."""
         if self.n_clusters == 1:
             return
+        if self.protect is not None and self.protect.n_directions() > 0:
+            x_MD = without(x_MD, fit_spared(x_MD, self.protect.n_leading, labels_M))
         generator = torch.Generator().manual_seed(self.seed)
-        warm_KD = self.warm_KD.to(rows_MD.dtype) if self.is_warm else None
-        find = spherical_kmeans if self.assign.method == "spherical" else kmeans
-        found = find(rows_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
-        self.warm_KD.copy_(reseed_empty(rows_MD, found, generator))
+        warm_KD = self.warm_KD.to(x_MD.dtype) if self.is_warm else None
+        cluster = spherical_kmeans if self.assign.method == "spherical" else kmeans
+        clusters = cluster(x_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
+        self.warm_KD.copy_(reseed_empty(x_MD, clusters, generator))
         self.is_warm = True
-
-    def start_of(self, rows_ND: Tensor, to_freeze: bool) -> dict[str, Any]:
-        """Where an estimate starts; frozen statistics of batches have the caps of batches."""
-        as_batches = to_freeze and self.stats == "batch"
-        return {
-            "effective_rows": (self.queue.batch_rows if as_batches else 0) or None,
-            "generator": torch.Generator().manual_seed(self.seed),
-            "init": self.warm_KD.to(rows_ND.dtype) if self.is_warm else None,
-            "exact": to_freeze,
-        }
 
     def get_extra_state(self) -> Tensor:
         """Whether there are centroids to start from, and the steps made, for a checkpoint."""
@@ -168,20 +178,15 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         is_warm, self.n_steps = state.tolist()
         self.is_warm = bool(is_warm)
 
-    def _idle_options(self) -> list[str]:
+    def _idle_options(self, n_protected: int) -> list[str]:
         """Options that act on nothing here: on clusters of one, or on directions of none."""
-        alone, r = self.n_clusters == 1, self.removal
-        removes = self.n_components > 0
+        alone, removes, r = self.n_clusters == 1, self.n_components > 0, self.removal
         shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)
-        principal = removes and r.directions == "principal"
-        follows = (
-            self.stats != "start"
-            and {
-                "detach": True,
-                "levels": shrinks or self.protects,
-                "full": principal,
-            }[r.grad]
-        )
+        follows = {
+            "detach": True,
+            "levels": shrinks or n_protected > 0,
+            "full": removes and r.directions == "principal",
+        }
         idle = {
             "assign.method": alone and self.assign.method == "spherical",
             "assign.softness": alone and self.assign.softness > 0,
@@ -189,6 +194,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             "removal.directions": not removes and r.directions == "random",
             "removal.rho": not removes and r.rho != PROJECT.rho,
             "removal.level": not shrinks and r.level != PROJECT.level,
-            "removal.grad": not follows and r.grad != PROJECT.grad,
+            "removal.grad": r.grad != PROJECT.grad
+            and not (follows[r.grad] and self.stats != "start"),
         }
         return [name for name, is_idle in idle.items() if is_idle]

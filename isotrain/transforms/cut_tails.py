@@ -1,4 +1,4 @@
-"""Outlier dimensions zeroed or clipped, as an isotropy layer. N rows, D width."""
+"""Outlier dimensions zeroed or clipped, as an isotropy layer. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -17,80 +17,26 @@ Mode = Literal["clip", "zero"]
 
 
 class CutTailsStats(NamedTuple):
-    """The dimensions `[D]` that `fit_cut_tails` finds and `apply_cut_tails` cuts."""
+    """Which dimensions are cut, and to what bound."""
 
-    cut_D: Tensor  # bool: the dimensions that are cut
+    cut_D: Tensor  # bool
     bound: Tensor  # 0-d: what their coordinates are clipped to, ±; 0 = zeroed
     counters: dict[str, Tensor]
-
-
-@torch.no_grad()
-def fit_cut_tails(
-    x_ND: Tensor,
-    *,
-    dims: Sequence[int] | None = None,
-    mode: Mode = "clip",
-    clip_sd: float = 3.0,
-    threshold: float = 3.0,
-    variance_factor: float = 5.0,
-) -> CutTailsStats:
-    """Which dimensions `[D]` are cut, and to what bound (in units of the rows), without gradient.
-
-    Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
-    entries) or a variance above variance_factor × the mean variance. The bound is 0 under
-    `zero`, else clip_sd·s, s² the mean square (about zero) over the dimensions that are not cut.
-    A cloud without scatter loses nothing, and its rows are counted.
-
-    `x [N, D]`: finite float32 or float64 rows, N ≥ 1, which is not checked.
-
-    Raises:
-        IndexError: a dimension that is not there.
-
-    Luo 2020 for `zero` and given `dims`; both rules and `clip` are ours.
-
-    >>> fit_cut_tails(torch.tensor([[1.0, 9.0], [-1.0, 7.0]]), dims=[1]).bound.item()
-    3.0
-    """
-    mean_D, variance_D, scattered = column_moments(x_ND)
-    square_D = mean_D.square() + variance_D
-    if dims is None:
-        is_far_D = mean_D.abs() > threshold * square_D.mean().sqrt()
-        cut_D = is_far_D | (variance_D > variance_factor * variance_D.mean())
-    else:
-        cut_D = torch.zeros_like(mean_D, dtype=torch.bool)
-        cut_D[list(dims)] = True
-    cut_D = cut_D & scattered
-    bound = clip_sd * square_D[~cut_D].mean().sqrt() * (mode == "clip")
-    passed = torch.tensor(0.0 if scattered else float(len(x_ND)))
-    counters = {"rows_passed_through": passed, "dims_cut": cut_D.sum().float()}
-    return CutTailsStats(cut_D, bound, counters)
-
-
-def apply_cut_tails(x_ND: Tensor, stats: CutTailsStats) -> Tensor:
-    """Rows whose coordinates in the cut dimensions are brought within ± the bound, `[N, D]`.
-
-    A coordinate at the bound or beyond it becomes the bound with its sign, and has no gradient; the
-    others are left bit for bit. `x [N, D]`: finite rows, which is not checked.
-
-    Luo 2020 for a bound of 0; any other is ours.
-
-    >>> stats = CutTailsStats(torch.tensor([False, True]), torch.tensor(2.0), {})
-    >>> apply_cut_tails(torch.tensor([[9.0, -9.0], [9.0, 1.0]]), stats).tolist()
-    [[9.0, -2.0], [9.0, 1.0]]
-    """
-    beyond_ND = stats.cut_D.bool() & (x_ND.abs() >= stats.bound)
-    return torch.where(beyond_ND, stats.bound * x_ND.detach().sign(), x_ND)
 
 
 class CutTails(FittedTransform[CutTailsStats]):
     """Isotropy layer `[N, D] -> [N, D]`: the tails, dimensions that dominate, are cut.
 
-    `fit_cut_tails` says which dimensions, and how far. The other dimensions are left bit for
-    bit; uniform scale goes through; a rotation changes everything. Gradient goes through every
-    coordinate that is left as it was, and is zero in those that are zeroed or clipped.
-    Which dimensions dominate depends on the checkpoint, so the default detects them; the queue
-    keeps small batches from detecting noise. At most one dimension in threshold² is found by its
-    mean, and none at D ≤ threshold².
+    Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
+    entries) or a variance above variance_factor × the mean variance. Their coordinates are brought
+    within ± the bound: 0 under `zero`, else clip_sd·s, s² the mean square (about zero) over the
+    dimensions that are not cut. A cloud without scatter loses nothing, and is counted.
+
+    All else is left bit for bit, with its gradient; a coordinate at the bound or beyond it has
+    none. Uniform scale goes through; a rotation changes everything. Which dimensions dominate
+    depends on the checkpoint, so the default detects them; the queue keeps small batches from
+    detecting noise. At most one dimension in threshold² is found by its mean, and none at
+    D ≤ threshold².
 
     Args:
         width: D.
@@ -99,15 +45,12 @@ class CutTails(FittedTransform[CutTailsStats]):
         clip_sd: bound under `clip`, in rms of the dimensions that are not cut.
         threshold: |mean| of a dimension, in rms over all entries, above which it is cut.
         variance_factor: variance, × the mean variance over dimensions, above which it is cut.
-        stats: batch | queue | start, the source of training statistics.
-        eval_stats: frozen | refit | batch.
-        queue_rows: how many recent rows are kept (queue_rows·D·4 bytes).
+        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
-        ValueError: an illegal number, name or dimension. RuntimeError: frozen evaluation before
-            `fit`.
+        ValueError: an illegal number, name or dimension.
 
-    Luo 2020 (zeroing, post hoc); detection by both rules and clipping are ours.
+    Luo 2020 (zeroing given dimensions, post hoc); detection by both rules and clipping are ours.
 
     >>> layer = CutTails(width=2, dims=[1], mode="zero", stats="batch")
     >>> layer(torch.tensor([[1.0, 9.0], [-1.0, 8.0]])).tolist()
@@ -130,36 +73,33 @@ class CutTails(FittedTransform[CutTailsStats]):
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,
     ) -> None:
-        if dims is not None:
-            _check_dims(dims, width)
+        if dims is not None and not set(dims) < set(range(width)):
+            raise ValueError(
+                f"dims must be some, not all, of 0 to width − 1 = {width - 1}, got {list(dims)}; "
+                "correct them, or leave dims=null to detect them"
+            )
         empty = CutTailsStats(torch.zeros(width, dtype=torch.bool), torch.tensor(0.0), {})
         super().__init__(width, empty, stats, eval_stats, queue_rows)
         self.dims = None if dims is None else list(dims)
         self.mode, self.clip_sd = mode, clip_sd
         self.threshold, self.variance_factor = threshold, variance_factor
 
-    def estimate(self, rows_ND: Tensor, to_freeze: bool = False) -> CutTailsStats:
-        """Dimensions to cut, and their bound."""
-        return fit_cut_tails(
-            rows_ND,
-            dims=self.dims,
-            mode=self.mode,
-            clip_sd=self.clip_sd,
-            threshold=self.threshold,
-            variance_factor=self.variance_factor,
-        )
+    @torch.no_grad()
+    def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> CutTailsStats:
+        """Dimensions to cut, and their bound, without gradient."""
+        mean_D, variance_D, scattered, counters = column_moments(x_ND)
+        square_D = mean_D.square() + variance_D
+        if self.dims is None:
+            is_far_D = mean_D.abs() > self.threshold * square_D.mean().sqrt()
+            cut_D = is_far_D | (variance_D > self.variance_factor * variance_D.mean())
+        else:
+            cut_D = torch.zeros_like(mean_D, dtype=torch.bool)
+            cut_D[self.dims] = True
+        cut_D = cut_D & scattered
+        bound = self.clip_sd * square_D[~cut_D].mean().sqrt() * (self.mode == "clip")
+        return CutTailsStats(cut_D, bound, counters | {"dims_cut": cut_D.sum().float()})
 
-    def transform(self, rows_ND: Tensor, stats: CutTailsStats, are_last: bool) -> Tensor:
-        """Rows without their tails."""
-        return apply_cut_tails(rows_ND, stats)
-
-
-def _check_dims(dims: Sequence[int], width: int) -> None:
-    for i in dims:
-        if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < width:
-            raise ValueError(
-                f"dims must be whole numbers from 0 to width − 1 = {width - 1}, got {i!r}; correct "
-                "it, or leave dims=null to detect them"
-            )
-    if len(set(dims)) >= width:
-        raise ValueError(f"dims must leave one of {width} dimensions, got all; list fewer")
+    def transform(self, x_ND: Tensor, stats: CutTailsStats, are_last: bool) -> Tensor:
+        """Embeddings whose coordinates in the cut dimensions are within ± the bound."""
+        beyond_ND = stats.cut_D.bool() & (x_ND.abs() >= stats.bound)
+        return torch.where(beyond_ND, stats.bound * x_ND.detach().sign(), x_ND)

@@ -1,7 +1,4 @@
-"""A ring buffer of recent embeddings, for statistics that one batch is too small for.
-
-M capacity, D width, N embeddings of a push.
-"""
+"""A ring buffer of recent embeddings. M capacity, D width, N embeddings of a push."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from isotrain.geometry.rows import finite_rows
 class RowQueue(nn.Module):
     """Recent finite embeddings, at most M, and their labels if asked; in a checkpoint.
 
-    One push fills at most an eighth of it (`1 / span`), with evenly spaced rows: a batch is one
-    length bucket, and the queue shall reach back several. Memory is M·D·4 bytes from the start.
-    Integer labels (classes) and floating ones (scores) keep their type. The counts are Python
-    numbers, since a tensor on a GPU would have to be waited for.
+    One push fills at most an eighth of it (`1 / span`), evenly spaced: a batch is one length
+    bucket, and the queue shall reach back several. Memory is M·D·4 bytes from the start. Integer
+    labels (classes) and floating ones (scores) keep their type. The counts are Python numbers,
+    since a tensor on a GPU would have to be waited for.
 
     >>> queue = RowQueue(capacity=8, width=1)
     >>> for step in range(9):
@@ -46,7 +43,7 @@ class RowQueue(nn.Module):
         self.register_buffer("labels_M", torch.zeros(capacity) if has_labels else None)
         self.n_filled = 0
         self.next_slot = 0
-        self.batch_rows = 0  # finite rows of the largest push
+        self.batch_rows = 0  # finite embeddings of the largest push
 
     def rows(self) -> Tensor:
         """The embeddings held now, `[≤ M, D]`, in no particular order."""
@@ -60,10 +57,9 @@ class RowQueue(nn.Module):
     def push(
         self, x_ND: Tensor, n_batch: int | None = None, labels_N: Tensor | None = None
     ) -> None:
-        """Add detached embeddings, the oldest leaving first.
+        """Add detached embeddings, the oldest leaving first; those with a NaN or infinity do not.
 
-        Those with a NaN or infinity are dropped. `n_batch`: rows of the largest batch that they
-        come from, if they come from several.
+        `n_batch`: size of the largest batch that they come from, if they come from several.
         """
         x_ND, labels_N = finite_labelled(x_ND.detach().to(self.rows_MD.dtype), labels_N)
         n, capacity = len(x_ND), len(self.rows_MD)
@@ -99,12 +95,7 @@ class RowQueue(nn.Module):
 
 
 def finite_labelled(x_ND: Tensor, labels_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The rows without a NaN or infinity in them or in their label, and their labels.
-
-    >>> x, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([torch.nan, 0.5])
-    >>> finite_labelled(x, labels)
-    (tensor([[2.]]), tensor([0.5000]))
-    """
+    """The embeddings that are finite, as is their label, and the labels."""
     if labels_N is None:
         return finite_rows(x_ND), None
     finite_N = torch.isfinite(x_ND.detach()).all(dim=1) & torch.isfinite(labels_N)

@@ -235,7 +235,7 @@ def test_evaluation_before_fit_raises(layer):
     layer.eval()
     if behind_one_map(layer):
         layer.is_fitted.fill_(False)
-        with pytest.raises(RuntimeError, match=r"fit\(rows\) first"):
+        with pytest.raises(RuntimeError, match=r"fit\(x\) first"):
             layer.train()(cloud(8))
         layer.eval()
     if layer.state_dict():

@@ -13,9 +13,8 @@ from sklearn.mixture import GaussianMixture
 
 from isotrain.geometry.assignment import Anchors, memberships, nearest
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.kmeans import kmeans
+from isotrain.geometry.kmeans import kmeans, spherical_kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture
-from isotrain.geometry.spherical import spherical_kmeans
 from tests.cluster_parts import anchors_with, fit_with, layer_with
 
 light = settings(max_examples=15)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
+from isotrain.geometry.kmeans import spherical_kmeans
 from isotrain.geometry.spared import N_BETWEEN, fit_spared, kept_share, spared_coordinates
-from isotrain.geometry.spherical import spherical_kmeans
 from tests.cluster_parts import fit_with
 
 light = settings(max_examples=25)

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.spherical import nearest_direction, spherical_kmeans
+from isotrain.geometry.kmeans import kmeans, nearest_direction, spherical_kmeans
 
 light = settings(max_examples=25)
 
@@ -228,9 +227,6 @@ def test_carries_no_gradient_and_leaves_its_input():
     ("x", "options", "words"),
     [
         (torch.zeros(0, 3), {"n_clusters": 1}, "N > 0"),
-        (torch.zeros(3, 0), {"n_clusters": 1}, "D > 0"),
-        (torch.zeros(3), {"n_clusters": 1}, r"\[N, D\]"),
-        (torch.zeros(2, 3, 4), {"n_clusters": 1}, r"\[N, D\]"),
         (torch.ones(3, 2), {"n_clusters": 0}, "n_clusters"),
         (torch.ones(3, 2), {"n_clusters": 2, "init": torch.zeros(2, 3)}, "init"),
         (torch.ones(3, 2), {"n_clusters": 2}, "generator"),

@@ -3,6 +3,8 @@
 G groups, S dimensions of a group, N rows, D width.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -116,6 +118,17 @@ def test_principal_root_has_numpys_directions_with_a_positive_largest_entry(n, d
     torch.testing.assert_close(leading[:, 0], found[:, 0])
     assert leading.shape == (d, d)
     assert not leading[:, 1:].any()
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (4, 9)])
+def test_full_whitening_of_fewer_embeddings_than_dimensions_has_no_infinite_factor(n, d):
+    x = cloud(n, d)
+    root = partial(principal_root, n_components=d)
+    mean_D, matrix_DD, _ = whitening_map(x, 0.0, False, root)
+    assert not matrix_DD[:, n - 1 :].any()  # past the rank; also no NaN, which would be true
+    y = (x - mean_D) @ matrix_DD
+    identity = torch.eye(n - 1, dtype=torch.float64)
+    torch.testing.assert_close(y.T[: n - 1] @ y[:, : n - 1] / (n - 1), identity)
 
 
 def test_apply_is_the_affine_map_of_its_statistics():

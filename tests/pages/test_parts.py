@@ -12,7 +12,7 @@ from isotrain.metrics.self_similarity import self_similarity
 from isotrain.objectives.base import mean_loss
 from isotrain.pages.parts import COUNTERS, NUMBER, counter_readings, part_readings
 from isotrain.training.monitor.measurement import site_measures
-from isotrain.transforms.cut_tails import fit_cut_tails
+from isotrain.transforms.cut_tails import CutTails
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
 
@@ -37,7 +37,7 @@ def test_counters_of_layers_and_objectives():
     found = {
         *site_measures(X, X / 2, labels, X),
         *fit_cluster_pca(X, 2, 1, generator=torch.Generator()).counters,
-        *fit_cut_tails(X).counters,
+        *CutTails(X.shape[1]).estimate(X).counters,
         *mean_loss(lambda x: x.sum(), [[X]], 1)[1],
     }
     assert found - set(COUNTERS) == set()

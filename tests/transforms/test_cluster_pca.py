@@ -17,7 +17,6 @@ from sklearn.decomposition import PCA
 from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.transforms.cluster_pca import (
     ClusterPCA,
-    ClusterPCAStats,
     apply_cluster_pca,
 )
 from tests.cluster_parts import fit_with, layer_with
@@ -468,9 +467,9 @@ def test_evaluation_before_fit_raises_and_names_the_fix():
 
 
 def test_fit_without_rows_raises_and_names_the_fix():
-    with pytest.raises(RuntimeError, match=r"observe\(rows\).*fit\(rows\)"):
+    with pytest.raises(RuntimeError, match=r"observe\(x\).*fit\(x\)"):
         ClusterPCA(4, 2, 1).fit()
-    with pytest.raises(RuntimeError, match="fit needs rows"):
+    with pytest.raises(RuntimeError, match="fit needs embeddings"):
         ClusterPCA(4, 2, 1).fit(torch.zeros(0, 4))
 
 
@@ -646,8 +645,7 @@ def test_frozen_gradient_is_the_projection():
 def test_gradcheck_of_apply():
     x = blobs(12, 4, 2, seed=32)
     stats = fit_with(x, 2, 1, generator=seeded(0))
-    fixed = ClusterPCAStats(*(t.detach() for t in stats[:3]), {})
-    assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, fixed), x.requires_grad_())
+    assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, stats), x.requires_grad_())
 
 
 @pytest.mark.parametrize("case", ["one_row", "equal_rows", "duplicates", "fewer_than_clusters"])

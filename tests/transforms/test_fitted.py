@@ -67,7 +67,7 @@ def test_evaluation_applies_what_was_frozen_and_estimates_nothing():
 
 def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
     layer = Shift(2, stats="start")
-    with pytest.raises(RuntimeError, match=r"call fit\(rows\) first"):
+    with pytest.raises(RuntimeError, match=r"call fit\(x\) first"):
         layer(ROWS)
     with torch.no_grad():  # how the trainer collects rows before it fits
         assert layer(ROWS).tolist() == CENTRED
@@ -86,36 +86,11 @@ def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
         Shift(2, stats="start", eval_stats="batch")
 
 
-class Mean(NamedTuple):
-    """Statistics without counters."""
-
-    mean: Tensor
-
-
-class Plain(FittedTransform[Mean]):
-    def __init__(self, width):
-        super().__init__(width, Mean(torch.zeros(width)), "queue", "frozen", 16)
-
-    def estimate(self, rows_ND, to_freeze=False):
-        return Mean(rows_ND.mean(dim=0))
-
-    def transform(self, rows_ND, stats, are_last):
-        return rows_ND - stats.mean
-
-
-def test_statistics_need_no_counters():
-    layer = Plain(2)
-    assert layer(ROWS).tolist() == CENTRED
-    assert set(layer.counters) == {"energy_kept"}
-    layer.fit(ROWS)
-    assert layer.eval()(ROWS).tolist() == CENTRED
-
-
 @pytest.mark.parametrize("x", [torch.ones(2, 3), torch.ones(2, 2, 2), torch.ones(2)])
 @pytest.mark.parametrize("method", ["forward", "observe", "fit"])
 def test_rows_of_another_shape_are_refused(x, method):
-    with pytest.raises(ValueError, match=r"rows must be \[N, 2\], got shape"):
-        getattr(Plain(2), method)(x)
+    with pytest.raises(ValueError, match=r"embeddings must be \[N, 2\], got shape"):
+        getattr(Shift(2), method)(x)
 
 
 def test_evaluation_may_take_the_batch():
@@ -149,7 +124,7 @@ def test_a_row_with_a_nan_is_left_out_and_a_cloud_of_them_passes():
     assert layer(lost) is lost
     layer.observe(lost)
     assert layer.followed == []
-    with pytest.raises(RuntimeError, match="fit needs rows"):
+    with pytest.raises(RuntimeError, match="fit needs embeddings"):
         layer.fit()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.whitening import apply_whitening
-from isotrain.transforms.group_whitening import GroupWhitening, fit_group_whitening
+from isotrain.transforms.group_whitening import GroupWhitening
 from isotrain.transforms.zca import ZCA
 
 light = settings(max_examples=25)
@@ -83,12 +83,13 @@ def test_a_batch_below_the_width_keeps_its_scale():
 @light
 def test_the_matrix_is_symmetric_positive_and_follows_the_order(n, size, seed):
     x = cloud(n, 6, seed)
-    order_D = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
-    stats = fit_group_whitening(x, order_D, 0.1, size)
+    layer = GroupWhitening(6, group_size=size, seed=seed)
+    order_D, stats = layer.order_D.clone(), layer.estimate(x)
     torch.testing.assert_close(stats.matrix_DD, stats.matrix_DD.T)
     assert float(torch.linalg.eigvalsh(stats.matrix_DD).min()) > 0.0
     # Dimensions permuted beforehand, in their own order: the same map.
-    turned = fit_group_whitening(x[:, order_D], torch.arange(6), 0.1, size)
+    layer.order_D.copy_(torch.arange(6))
+    turned = layer.estimate(x[:, order_D])
     expected = apply_whitening(x[:, order_D], turned)
     torch.testing.assert_close(apply_whitening(x, stats)[:, order_D], expected)
 

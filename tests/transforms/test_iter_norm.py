@@ -6,10 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.transforms.iter_norm import IterNorm, fit_iter_norm
-from isotrain.transforms.zca import ZCA, fit_zca
+from isotrain.transforms.iter_norm import IterNorm
+from isotrain.transforms.zca import ZCA
 
 light = settings(max_examples=25)
+
+
+def estimate(x, *args, **options):
+    """The layer's statistics of a cloud."""
+    return IterNorm(x.shape[1], *args, **options).estimate(x)
 
 
 def cloud(n, d, seed=0, mean=0.0, dtype=torch.float64, decay=0.8):
@@ -44,9 +49,9 @@ def test_a_steep_spectrum_in_float32_costs_no_more_than_the_eigenproblem_does(n,
 @pytest.mark.parametrize("decay", [1.0, 0.9, 0.5])
 def test_the_default_iterations_are_enough_for_any_spectrum(decay):
     x = cloud(32, 256, decay=decay)
-    found = fit_iter_norm(x).matrix_DD
-    whole = fit_iter_norm(x, group_size=256).matrix_DD
-    torch.testing.assert_close(whole, fit_zca(x).matrix_DD, atol=1e-8, rtol=0)
+    found = estimate(x).matrix_DD
+    whole = estimate(x, group_size=256).matrix_DD
+    torch.testing.assert_close(whole, ZCA(256).estimate(x).matrix_DD, atol=1e-8, rtol=0)
     assert bool(found.isfinite().all())
 
 
@@ -71,7 +76,7 @@ def test_little_epsilon_gives_the_identity_covariance():
 @given(st.integers(2, 20), st.sampled_from([1, 2, 3, 6]), st.integers(0, 10_000))
 @light
 def test_the_matrix_is_symmetric_positive_in_any_group_size(n, size, seed):
-    matrix_DD = fit_iter_norm(cloud(n, 6, seed), group_size=size).matrix_DD
+    matrix_DD = estimate(cloud(n, 6, seed), group_size=size).matrix_DD
     torch.testing.assert_close(matrix_DD, matrix_DD.T)
     assert float(torch.linalg.eigvalsh(matrix_DD).min()) > 0.0
 
@@ -121,7 +126,7 @@ def test_the_full_gradient_is_blind_to_a_common_factor():
 def test_the_detached_gradient_is_that_of_zca():
     x, upstream = cloud(40, 6).requires_grad_(), cloud(40, 6, seed=1)
     IterNorm(6, grad="detach", stats="batch")(x).backward(upstream)
-    matrix_DD = fit_iter_norm(x.detach()).matrix_DD
+    matrix_DD = estimate(x.detach()).matrix_DD
     torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD)
     full = x.detach().clone().requires_grad_()
     IterNorm(6, stats="batch")(full).backward(upstream)

@@ -106,7 +106,7 @@ def test_a_layer_that_reads_labels_says_so_where_they_are_missing():
     layer, x = layer_of(protect=True), cloud()
     assert layer.reads_labels
     for call in (layer, layer.observe, layer.fit):
-        with pytest.raises(ValueError, match=r"reads labels, one a row: .*layer\(rows, labels\)"):
+        with pytest.raises(ValueError, match=r"one per embedding: .*layer\(x, labels\)"):
             call(x)
     assert len(layer.queue.rows()) == 0
     assert not bool(layer.is_fitted)

@@ -15,10 +15,17 @@ from sklearn.decomposition import PCA
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.transforms.group_whitening import GroupWhitening
 from isotrain.transforms.iter_norm import IterNorm
-from isotrain.transforms.whitening import Whitening, fit_whitening
+from isotrain.transforms.whitening import Whitening
 from isotrain.transforms.zca import ZCA
 
 light = settings(max_examples=25)
+
+
+def estimate(x, *args, **options):
+    """The layer's statistics of a cloud."""
+    return Whitening(x.shape[1], *args, **options).estimate(x)
+
+
 every_layer = pytest.mark.parametrize("kind", [ZCA, Whitening, IterNorm, GroupWhitening])
 
 
@@ -66,20 +73,20 @@ def test_cosines_are_those_of_zca_and_signs_do_not_depend_on_the_factor(n, d, fa
     y, z = Whitening(d, stats="batch")(x), ZCA(d, stats="batch")(x)
     torch.testing.assert_close(y @ y.T, z @ z.T, atol=1e-7, rtol=1e-7)
     scaled = factor * x + 5.0
-    again = apply_whitening(scaled, fit_whitening(scaled)) / factor
+    again = apply_whitening(scaled, estimate(scaled)) / factor
     torch.testing.assert_close(again.abs(), y.abs(), atol=1e-6, rtol=1e-6)
 
 
 def test_signs_do_not_depend_on_the_order_of_rows():
     x = cloud(50, 6)
-    found = fit_whitening(x.flip(0)).matrix_DD
-    torch.testing.assert_close(found, fit_whitening(x).matrix_DD, atol=1e-9, rtol=0)
+    found = estimate(x.flip(0)).matrix_DD
+    torch.testing.assert_close(found, estimate(x).matrix_DD, atol=1e-9, rtol=0)
 
 
 def test_the_gradient_runs_through_the_rows_and_their_mean():
     x, upstream = cloud(40, 8).requires_grad_(), cloud(40, 8, seed=1)
     Whitening(8, n_components=3, stats="batch")(x).backward(upstream)
-    matrix_DD = fit_whitening(x.detach(), n_components=3).matrix_DD
+    matrix_DD = estimate(x.detach(), n_components=3).matrix_DD
     torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD.T)
 
 

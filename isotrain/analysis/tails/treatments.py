@@ -8,8 +8,8 @@ from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.whitening import apply_whitening
-from isotrain.transforms.cut_tails import apply_cut_tails, fit_cut_tails
-from isotrain.transforms.whitening import fit_whitening
+from isotrain.transforms.cut_tails import CutTails
+from isotrain.transforms.whitening import Whitening
 
 NONE, CUT, WHITENED = "none", "cut", "whitened"
 TREATMENTS = (NONE, CUT, WHITENED)
@@ -34,11 +34,13 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
     [[3.0, 0.0]]
     """
     fit_ND = fit_ND.double()
-    cut = fit_cut_tails(fit_ND, dims=list(dims), mode="zero")
-    whitening = fit_whitening(fit_ND, epsilon, keep_scale=False)
+    width = fit_ND.shape[1]
+    tails = CutTails(width, dims=list(dims), mode="zero")
+    cut = tails.estimate(fit_ND)
+    whitening = Whitening(width, epsilon, keep_scale=False).estimate(fit_ND)
     return {
         NONE: lambda x_ND: x_ND.double(),
-        CUT: lambda x_ND: apply_cut_tails(x_ND.double(), cut),
+        CUT: lambda x_ND: tails.transform(x_ND.double(), cut, are_last=False),
         WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
     }
 

@@ -1,7 +1,4 @@
-"""Statistics of a queue and a batch that move as those of the batch do.
-
-N rows, of which the last B are the batch, D width, K clusters.
-"""
+"""Statistics with the gradient of the batch alone. N embeddings, the last B are the batch's."""
 
 from __future__ import annotations
 
@@ -11,20 +8,20 @@ from torch import Tensor
 from isotrain.geometry.kmeans import cluster_means
 
 
-def following(
+def straight_through(
     x_ND: Tensor, n_own: int, assignment_N: Tensor | None = None, n_clusters: int = 1
 ) -> Tensor:
-    """The same rows, so that the gradient of their statistics is that of the last `n_own` rows'.
+    """The same embeddings, whose statistics have the gradient of those of the last `n_own`.
 
-    The rows before them are constants of a queue that will follow the batch. Each row moves with
-    the mean of the batch's rows in its cluster, and the batch's rows about that mean n_c/b_c times
-    as much as they do (n_c rows and b_c of the batch in the cluster). So the mean of a cluster
-    moves by 1/b_c with each of its rows in the batch, and a covariance C by 2·(x − m)·dx/b_c, m
-    the mean of the batch's own. A cluster without a row of the batch does not move.
+    The others are constants of a queue that will follow the batch. Each embedding moves with the
+    mean of the batch in its cluster, and those of the batch about that mean n_c/b_c times as much
+    as they do (n_c members of the cluster, b_c of them of the batch). So the mean of a cluster
+    moves by 1/b_c with each of its b_c, and a covariance C by 2·(x − m)·dx/b_c, m the mean of the
+    b_c. A cluster without a member of the batch does not move.
 
     >>> x = torch.tensor([[0.0], [0.0], [2.0], [4.0]])
     >>> own = torch.tensor([[2.0], [4.0]], requires_grad=True)
-    >>> following(torch.cat([x[:2], own]), 2).mean().backward()
+    >>> straight_through(torch.cat([x[:2], own]), 2).mean().backward()
     >>> own.grad.tolist()
     [[0.5], [0.5]]
     """
@@ -33,10 +30,10 @@ def following(
         return x_ND
     if assignment_N is None:
         assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)
-    # Sums over rows by products: the backward of an index is many times slower.
+    # Sums over embeddings by products: the backward of an index is many times slower.
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     owner_B, own_BD, member_BK = (x[n - n_own :] for x in (assignment_N, x_ND, member_NK))
-    moved_BD = own_BD - own_BD.detach()  # zeros, with the gradient of the rows
+    moved_BD = own_BD - own_BD.detach()  # zeros, with the gradient of the batch
     shift_KD, count_K = cluster_means(moved_BD, owner_B, n_clusters)
     weight_K = member_NK.sum(dim=0) / count_K.clamp_min(1.0)
     about_BD = weight_K[owner_B, None] * (moved_BD - member_BK @ shift_KD)
