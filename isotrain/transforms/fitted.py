@@ -11,6 +11,9 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+# `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
+from torch._compile import _disable_dynamo as not_compiled
+
 from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
 from isotrain.geometry.levels import energy_kept
@@ -207,7 +210,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         """The rows of the queue, `[≤ M, D]`."""
         return self.queue.rows()
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @not_compiled
     def _of_batch(self, rows_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
         """Statistics of the rows, with the queue if asked; whether the rows are all finite.
 
@@ -225,7 +228,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         stats = self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N)
         return stats, n_own == len(rows_ND)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @not_compiled
     def _count(self, rows_ND: Tensor, result_ND: Tensor, stats: S) -> None:
         self.counters = dict(getattr(stats, "counters", {}))
         if self.training:
