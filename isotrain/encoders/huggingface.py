@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from tokenizers.processors import TemplateProcessing
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
 
 from isotrain.encoders.on_disk import WAYS_OUT
 from isotrain.encoders.transformer import TransformerEncoder
@@ -24,9 +26,6 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
         EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
         ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence.
     """
-    from transformers import AutoModel, AutoTokenizer  # slow, and the check of arguments needs none
-    from transformers.utils import logging
-
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
         model = AutoModel.from_pretrained(name, revision=revision, dtype=torch.float32)

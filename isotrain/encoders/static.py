@@ -11,19 +11,17 @@ from array import array
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
 from isotrain.types import Batch, Edit, EncoderOutput
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 # What published vectors keep whole: numbers, abbreviations, English clitics, dots and dashes.
@@ -171,8 +169,6 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
     >>> tokenizer.tokenize("Don't re-do U.S.")
     ['do', "n't", '[UNK]', '-', 'do', 'u.s.']
     """
-    from transformers import PreTrainedTokenizerFast
-
     vocabulary = {word: number for number, word in enumerate(words)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
     if lowercase:
