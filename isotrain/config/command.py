@@ -256,15 +256,20 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None
 
 
 def _no_key(key: str, cfg: DictConfig) -> str:
-    """The first part of a dotted key that is not there, and what is there."""
+    """The first part of a dotted key that is not there, and what is there or one node deeper."""
     node: Any = cfg
-    for part in key.split("."):
+    path = key.split(".")
+    for depth, part in enumerate(path):
         below = node.get(part) if isinstance(node, DictConfig) and part in node else None
         if below is None:
             if part in SUPPLIED.get(key.partition(".")[0], ()):
                 return f"{key} is set by isotrain itself; leave it out"
-            known = [str(k) for k in node if not str(k).startswith("_")]
+            content = OmegaConf.to_container(node, resolve=False)
+            known = [str(k) for k in content if not str(k).startswith("_")]
+            deeper = [k for k in known if isinstance(content[k], dict) and part in content[k]]
             hint = nearest(part, known)
+            if deeper:
+                hint = f"did you mean {'.'.join([*path[:depth], deeper[0], *path[depth:]])}?"
             if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
                 hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
             return f"no key {key}; {hint}"
