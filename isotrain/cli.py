@@ -196,10 +196,10 @@ def _run(job: RunJob) -> Path | None:
             failures.append(reject(str(error).splitlines()))
             return None
         from isotrain.pages.show import show_run
-        from isotrain.run import run_checked, with_threads
+        from isotrain.run import run, with_threads
 
     with _errors_printed():
-        if run_checked(*job, show=show_run):
+        if run(*job, show=show_run, is_checked=True):
             return run_folder(with_threads(job.cfg), job.arm)
     return None
 

@@ -7,7 +7,6 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from isotrain.build import made
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.objectives.base import Objective
@@ -16,6 +15,7 @@ from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.rte import RTE
 from isotrain.training.extra_losses import ExtraLosses
+from isotrain.training.parts import made
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def _no_key(key: str, cfg: DictConfig) -> str:
         if below is None:
             if part in SUPPLIED.get(key.partition(".")[0], ()):
                 return f"{key} is set by isotrain itself; leave it out"
-            content = OmegaConf.to_container(node, resolve=False)
+            content: Any = OmegaConf.to_container(node, resolve=False)
             known = [str(k) for k in content if not str(k).startswith("_")]
             deeper = [k for k in known if isinstance(content[k], dict) and part in content[k]]
             hint = nearest(part, known)

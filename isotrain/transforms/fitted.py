@@ -10,9 +10,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-
-# `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
-from torch._compile import _disable_dynamo as not_compiled
+from torch._compile import _disable_dynamo
 
 from isotrain.arguments import Bounds
 from isotrain.geometry.following import following
@@ -22,6 +20,8 @@ from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import RowQueue, finite_labelled
 
 Capacity = Annotated[int, Bounds(2)]  # rows of a queue
+# `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
+not_compiled = _disable_dynamo
 
 
 class _Statistics(Protocol):
