@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a run; the only module that instantiates them."""
+"""From a configuration to the parts of a run, wired."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
-from isotrain.arguments import check_kind
 from isotrain.config.compose import content_hash
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
@@ -31,6 +29,7 @@ from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
@@ -50,15 +49,9 @@ from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
+from isotrain.training.parts import made
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Pooling, RowMetric, Source
-
-CONTRACTS: dict[str, type] = {
-    "task": Task,
-    "encoder": Encoder,
-    "isotropy": RowTransform,
-    "objective": Objective,
-}
+from isotrain.types import Pooling, RowMetric
 
 
 @dataclass(frozen=True)
@@ -264,16 +257,3 @@ def _trainer(
         use_distributed_sampler=False,
     )
     return trainer
-
-
-def made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node, made outside of Hydra; a ValueError names a node with wrong keys."""
-    path, target = node._get_full_key(""), node["_target_"]
-    try:
-        part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
-    except (TypeError, InstantiationException) as error:
-        raise ValueError(
-            f"{path} cannot be made: {error}; give the keys that {target} takes"
-        ) from error
-    check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
-    return part

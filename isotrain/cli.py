@@ -19,7 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
-from isotrain.config.schema import n_processes, register
+from isotrain.config.schema import RUN, n_processes
 from isotrain.config.sweep import check_sweep, is_search
 from isotrain.console import FAILED, REJECTED, launched, print_error, reject, spinner
 from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
@@ -87,7 +87,7 @@ def train() -> None:
         sys.argv[1:], sweeps_to = _check(sys.argv[1:])
         if sweeps_to is not None and not launched():
             sys.exit(_sweep(sys.argv[1:], sweeps_to))
-    register()
+    RUN.register()
     hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
     sys.exit(max(failures, default=0))
 
@@ -196,10 +196,10 @@ def _run(job: RunJob) -> Path | None:
             failures.append(reject(str(error).splitlines()))
             return None
         from isotrain.pages.show import show_run
-        from isotrain.run import run_checked, with_threads
+        from isotrain.run import run, with_threads
 
     with _errors_printed():
-        if run_checked(*job, show=show_run):
+        if run(*job, show=show_run, is_checked=True):
             return run_folder(with_threads(job.cfg), job.arm)
     return None
 

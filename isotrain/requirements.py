@@ -20,7 +20,7 @@ from isotrain.console import install
 from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
 from isotrain.runs.secrets import redacted
-from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.data.sources import DataSet, Source
 
 PACKAGES = {  # that a logger needs, one of them, and what installs it
     "build_tensorboard_logger": (("tensorboard", "tensorboardX"), install("tensorboard")),
@@ -111,25 +111,23 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 def data_mistakes(cfg: DictConfig) -> list[str]:
     """Data sets of the task that the source has not; nothing is read."""
     task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
-    if not isclass(source):
-        return [f"source must be a class, got {_target(cfg, 'source')}"]
+    if not (isclass(source) and issubclass(source, Source)):
+        base = f"{Source.__module__}.{Source.__name__}"
+        return [f"source._target_={cfg.source._target_} must inherit from {base}"]
     keys = OmegaConf.to_container(cfg.source, resolve=True)
     assert isinstance(keys, dict)
     try:
         given = source(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
     except ValueError as error:
         return [f"source: {error}"]
-    # A task or a source of the user's with other habits shows what is missing when it loads.
-    if not hasattr(given, "missing"):
-        return []
     missing = [given.missing(data_set) for data_set in data_sets_of(task)]
     return [sentence for sentence in missing if sentence]
 
 
 def data_sets_of(task: Any) -> list[DataSet]:
     """The data sets that the class of a task names: `data_sets`, or `data_set` where it is one."""
-    named = constant(task, "data_sets") or (getattr(task, "data_set", None),)
-    return [one for one in named if isinstance(one, DataSet)]
+    named = constant(task, "data_sets") or (constant(task, "data_set"),)
+    return [one for one in named if one is not None]
 
 
 def encoder_mistakes(cfg: DictConfig) -> list[str]:

@@ -39,6 +39,7 @@ def run(
     overrides: Sequence[str] = (),
     search: str = "",
     show: Show = lambda folder, loggers: None,
+    is_checked: bool = False,
 ) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
@@ -55,6 +56,7 @@ def run(
         show: called on rank 0 once the record is written, also that of a failed run, before the
             loggers are closed. `isotrain.pages.show.show_run` is what the command gives: it draws
             the page (`cfg.report`) and prints the summary. By default nothing is shown.
+        is_checked: whether `isotrain.requirements.check` has passed `cfg` already.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
@@ -62,23 +64,10 @@ def run(
         NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
-    try:
-        check(cfg)
-    except ValueError as error:
-        raise CannotRunError(redacted(str(error))) from error
-    return run_checked(cfg, arm, overrides, search, show)
-
-
-def run_checked(
-    cfg: DictConfig,
-    arm: str,
-    overrides: Sequence[str] = (),
-    search: str = "",
-    show: Show = lambda folder, loggers: None,
-) -> dict[str, float]:
-    """As `run`, for a configuration that `isotrain.requirements.check` has passed."""
     started = time.perf_counter()
     try:
+        if not is_checked:
+            check(cfg)
         cfg = with_threads(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another

@@ -26,7 +26,7 @@ from hypothesis import settings
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import conf_folder
-from isotrain.config.schema import register
+from isotrain.config.schema import RUN
 
 # Tiny tensors: two threads only wait for each other. Set the variable to test with more.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -213,7 +213,7 @@ def composed():
     """
     groups = {folder.name for folder in Path(conf_folder()).iterdir() if folder.is_dir()}
     parser = OverridesParser.create()
-    register()
+    RUN.register()
 
     @functools.cache
     def of_groups(chosen):

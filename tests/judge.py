@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from isotrain.config.analysis import part_mistakes_in_analysis
 from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import TRAIN, check_jobs
 
@@ -21,7 +20,8 @@ def check(cfg):
 def check_command(overrides, config_dir=None, multirun=False, root=TRAIN):
     """As `isotrain.config.command.check_command`, with what imported parts show."""
     configs, mistakes = check_jobs(overrides, config_dir, multirun, root)
-    parts = part_mistakes if root is TRAIN else part_mistakes_in_analysis
     if not mistakes:
-        mistakes = list(dict.fromkeys(mistake for cfg in configs for mistake in parts(cfg)))
+        mistakes = list(
+            dict.fromkeys(mistake for cfg in configs for mistake in part_mistakes(cfg, root.schema))
+        )
     return next(iter(configs), None), mistakes

@@ -101,11 +101,6 @@ def test_no_metric_means_no_monitor(built):
     assert "IsotropyMonitor" not in names
 
 
-def test_spans_need_a_task_with_spans(built):
-    with pytest.raises(ValueError, match=r"pooling=spans needs target words, .* task has none"):
-        built("task=rte", "pooling=spans")
-
-
 def test_cross_wic_with_spans_is_two_vectors(built):
     experiment = built("task=wic", "pooling=spans")
     assert experiment.module.model.head.n_vectors == 2

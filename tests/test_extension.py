@@ -92,7 +92,9 @@ def write_files(conf, module):
     for name, text in FILES.items():
         (conf / name).parent.mkdir(parents=True, exist_ok=True)
         assert not (conf / name).exists()
-        (conf / name).write_text(text.replace("MODULE", module), encoding="utf-8")
+        group = name.partition("/")[0]
+        home = module.replace("FOLDER", {"isotropy": "transforms"}.get(group, f"{group}s"))
+        (conf / name).write_text(text.replace("MODULE", home), encoding="utf-8")
 
 
 def train(*arguments, cwd, **environment):
@@ -178,9 +180,9 @@ def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     for name in ("isotrain", "conf"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "train.py", tmp_path)
-    target = tmp_path / "isotrain" / "tasks" / "own_parts.py"
-    target.write_text(PARTS, encoding="utf-8")
-    write_files(tmp_path / "conf", "isotrain.tasks.own_parts")
+    for folder in ("metrics", "transforms", "objectives", "tasks"):
+        (tmp_path / "isotrain" / folder / "own_parts.py").write_text(PARTS, encoding="utf-8")
+    write_files(tmp_path / "conf", "isotrain.FOLDER.own_parts")
     found = train("train.py", *small, *CHOICES, "output_dir=runs", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert_all_parts_took_part(tmp_path / "runs")

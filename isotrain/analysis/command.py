@@ -12,7 +12,8 @@ from types import FrameType
 
 from omegaconf import DictConfig
 
-from isotrain.config.analysis import mistakes_in_analysis, part_mistakes_in_analysis
+from isotrain.config.analysis import ANALYSIS
+from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.sweep import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
@@ -85,8 +86,8 @@ def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
             start_file(cfg.from_run, cfg.encoder, "from_run")
         except ValueError as error:
             return cfg, [str(error)]
-        mistakes = mistakes_in_analysis(cfg)  # the encoder is the run's, and as little trusted
-    return cfg, mistakes or encoder_mistakes(cfg) or part_mistakes_in_analysis(cfg)
+        mistakes = mistakes_in(cfg, ANALYSIS)  # the encoder is the run's, and as little trusted
+    return cfg, mistakes or encoder_mistakes(cfg) or part_mistakes(cfg, ANALYSIS)
 
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ from isotrain.analysis.published import (
 from isotrain.analysis.start import result_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Part, Subject
-from isotrain.analysis.weights import device_of, each_weights, first_encoder, made
+from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.console import duration, say, spinner
@@ -38,7 +38,8 @@ from isotrain.runs.record import (
     environment,
 )
 from isotrain.runs.secrets import redacted
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
+from isotrain.training.parts import made
 
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 

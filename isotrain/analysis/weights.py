@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isotrain.analysis.start import result_of
@@ -16,6 +14,7 @@ from isotrain.encoders.finished_run import sha256_of
 from isotrain.encoders.reinit import reinit_blocks
 from isotrain.encoders.start import load_start
 from isotrain.geometry.rng import own_draws
+from isotrain.training.parts import made
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
@@ -83,11 +82,6 @@ def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Enco
     yield BEFORE, encoder
     load_start(encoder, end)
     yield AFTER, encoder
-
-
-def made(node: DictConfig) -> Any:
-    """The part of a node, called outside of Hydra, which would wrap what it raises."""
-    return instantiate(node, _partial_=True, _convert_="all")()
 
 
 def _earlier(record: dict[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""The typed root of an analysis's configuration, and what it must fulfil."""
+"""The typed root of an analysis's configuration: its keys and their legal values."""
 
 from __future__ import annotations
 
@@ -8,26 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
 from isotrain.arguments import Bounds
-from isotrain.config.check import argument_mistakes_of
 from isotrain.config.compose import plain
-from isotrain.config.schema import BOUNDS_OF_ANY
-from isotrain.config.validate import (
-    is_part,
-    missing_keys,
-    number_mistakes,
-    resolved,
-    secret_mistakes,
-    target_mistakes,
-    with_defaults,
-    wrong_keys,
-)
+from isotrain.config.schema import BOUNDS_OF_ANY, Schema
 
-PARTS = ("analysis", "encoder", "source")
-BOUNDS = {**BOUNDS_OF_ANY, "batch_size": Bounds(1), "max_length": Bounds(3)}
 NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
 
 
@@ -63,34 +49,13 @@ class AnalysisConfig:
     rerun: bool = False
 
 
-SECTIONS = {"": AnalysisConfig}
-
-
-def register_analysis() -> None:
-    """Make the schema known to Hydra."""
-    ConfigStore.instance().store(name="analysis_schema", node=AnalysisConfig)
-
-
-def mistakes_in_analysis(cfg: DictConfig) -> list[str]:
-    """What the keys of an analysis show, all at once; nothing is imported."""
-    if missing := missing_keys(cfg):
-        return [f"{key} has no value; set {key}=..." for key in missing]
-    content, mistakes = resolved(cfg)
-    mistakes += wrong_keys(content, SECTIONS, "an analysis")
-    mistakes += secret_mistakes(cfg)
-    content = with_defaults(content, SECTIONS)
-    mistakes += [
-        f"{group} must be one of its options, with a _target_"
-        for group in PARTS
-        if not is_part(content.get(group))
-    ]
-    return mistakes + target_mistakes(content) + number_mistakes(content, BOUNDS)
-
-
-def part_mistakes_in_analysis(cfg: DictConfig) -> list[str]:
-    """Keys and values that the parts of an analysis do not take; they are imported."""
-    content, _ = resolved(cfg)
-    return argument_mistakes_of(content)
+ANALYSIS = Schema(
+    "analysis_schema",
+    "an analysis",
+    {"": AnalysisConfig},
+    ("analysis", "encoder", "source"),
+    {**BOUNDS_OF_ANY, "batch_size": Bounds(1), "max_length": Bounds(3)},
+)
 
 
 def analysis_hash(cfg: DictConfig) -> str:

@@ -1,14 +1,11 @@
-"""The check of a run's configuration: its keys at once, then its parts, which are imported."""
+"""The check of a configuration: its keys at once, then its parts, which are imported."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from omegaconf import DictConfig
 
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
-from isotrain.config.schema import BOUNDS, SECTIONS
+from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import argument_mistakes, load
 from isotrain.config.targets import is_of_library, targets
 from isotrain.config.validate import (
@@ -23,73 +20,45 @@ from isotrain.config.validate import (
     wrong_shapes,
 )
 
-ALONE = (
-    "geometry",
-    "transforms",
-    "metrics",
-    "objectives",
-    "model",
-)  # folders that import torch alone
-TORCH_ALONE = tuple(f"isotrain.{name}." for name in ALONE)
 
-
-def mistakes_in(cfg: DictConfig) -> list[str]:
-    """What the keys of a run show, all at once; nothing is imported.
+def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
+    """What the keys of a run (or an analysis) show, all at once; nothing is imported.
 
     A mistake states the rule, what was given, and the fix.
     """
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = resolved(cfg)
-    mistakes += wrong_keys(content, SECTIONS, "a run")
+    mistakes += wrong_keys(content, schema)
     mistakes += secret_mistakes(cfg)
-    content = with_defaults(content, SECTIONS)  # a key that was deleted hides no other mistake
-    mistakes += wrong_shapes(content)
+    content = with_defaults(content, schema)  # a key that was deleted hides no other mistake
+    mistakes += wrong_shapes(content, schema)
     mistakes += target_mistakes(content)
-    if is_whole(content, SECTIONS):  # the facts read its parts
-        mistakes += number_mistakes(content, BOUNDS)
-        mistakes += [sentence for fact in FACTS for sentence in fact(content)]
+    if is_whole(content, schema):  # the facts read its parts
+        mistakes += number_mistakes(content, schema.bounds)
+        if schema is RUN:
+            mistakes += [sentence for fact in FACTS for sentence in fact(content)]
     return mistakes
 
 
-def part_mistakes(cfg: DictConfig) -> list[str]:
-    """What the classes of a run's parts show; only after `mistakes_in`, for they are imported.
+def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
+    """What the classes of the parts show; only after `mistakes_in`, for they are imported.
 
-    The quickest imports come first, and a stage that has mistakes is the last: parts of torch
-    alone, the others of isotrain and of the user, libraries (Lightning's Trainer takes seconds).
+    Those that import Lightning, which takes seconds, come last: only where the others are sound.
     """
     content, _ = resolved(cfg)
-    return (
-        argument_mistakes_of(content, _is_of_torch_alone)
-        or argument_mistakes_of(content, _is_other)
-        or _facts_of_parts(content)
-        or argument_mistakes_of(content, is_of_library)
-    )
-
-
-def argument_mistakes_of(
-    content: Mapping[str, Any], is_wanted: Callable[[str], bool] = lambda target: True
-) -> list[str]:
-    """Keys and values that the wanted ones of the targets do not take."""
-    return [
-        mistake
+    quick = {p: node for p, node in targets(content) if not _is_slow(node["_target_"])}
+    mistakes = [sentence for p, node in quick.items() for sentence in argument_mistakes(p, node)]
+    if not mistakes and schema is RUN:
+        parts = {path: load(node["_target_"]) for path, node in quick.items()}
+        mistakes = [sentence for fact in FACTS_OF_PARTS for sentence in fact(content, parts)]
+    return mistakes or [
+        sentence
         for path, node in targets(content)
-        if is_wanted(node["_target_"])
-        for mistake in argument_mistakes(path, node)
+        if path not in quick
+        for sentence in argument_mistakes(path, node)
     ]
 
 
-def _is_of_torch_alone(target: str) -> bool:
-    return target.startswith(TORCH_ALONE)
-
-
-def _is_other(target: str) -> bool:
-    return not target.startswith(TORCH_ALONE) and not is_of_library(target)
-
-
-def _facts_of_parts(content: dict[str, Any]) -> list[str]:
-    parts = {
-        path: object if is_of_library(node["_target_"]) else load(node["_target_"])
-        for path, node in targets(content)
-    }
-    return [sentence for fact in FACTS_OF_PARTS for sentence in fact(content, parts)]
+def _is_slow(target: str) -> bool:
+    return is_of_library(target) or target.startswith("isotrain.training.loggers.")

@@ -21,11 +21,10 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from isotrain.config.analysis import SECTIONS as ANALYSIS_SECTIONS
-from isotrain.config.analysis import mistakes_in_analysis, register_analysis
+from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import conf_folder
-from isotrain.config.schema import SECTIONS, register
+from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import SUPPLIED, nearest
 from isotrain.config.targets import foreign_code
 from isotrain.config.validate import missing_keys
@@ -42,9 +41,7 @@ class Root(NamedTuple):
     """A kind of command: the file that its configuration is composed from, and its rules."""
 
     name: str
-    sections: Mapping[str, Any]  # dotted section to dataclass
-    register: Callable[[], None]
-    mistakes_in: Callable[[DictConfig], list[str]]
+    schema: Schema
     others: Mapping[str, str]  # groups that are for another command, and that command
     several: str  # what to do for several values of a key
 
@@ -55,17 +52,13 @@ TRAINING = (  # groups of a run that an analysis has none of
 )
 TRAIN = Root(
     "train",
-    SECTIONS,
-    register,
-    mistakes_in,
+    RUN,
     {**OTHERS, "analysis": "isotrain analyze analysis={}"},
     "add -m to run them in turn",
 )
 ANALYZE = Root(
     "analyze",
-    ANALYSIS_SECTIONS,
-    register_analysis,
-    mistakes_in_analysis,
+    ANALYSIS,
     {**OTHERS, **{group: f"isotrain train {group}={{}}" for group in TRAINING}},
     "an analysis takes one; give a command for each",
 )
@@ -99,7 +92,7 @@ def check_jobs(
     With `multirun` a sweep (`seed=0,1`) is judged for each of its jobs, the first 64 of them. A
     group whose option does not exist is None in every configuration.
     """
-    root.register()
+    root.schema.register()
     if config_dir is not None and not Path(config_dir).is_dir():
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
@@ -142,7 +135,7 @@ def check_jobs(
 
 def _judged(cfg: DictConfig, root: Root) -> list[str]:
     try:
-        return root.mistakes_in(cfg)
+        return mistakes_in(cfg, root.schema)
     except Exception as error:  # a value of a kind that no rule has thought of
         return [f"this configuration cannot be read: {type(error).__name__}: {_first_line(error)}"]
 
@@ -263,15 +256,20 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None
 
 
 def _no_key(key: str, cfg: DictConfig) -> str:
-    """The first part of a dotted key that is not there, and what is there."""
+    """The first part of a dotted key that is not there, and what is there or one node deeper."""
     node: Any = cfg
-    for part in key.split("."):
+    path = key.split(".")
+    for depth, part in enumerate(path):
         below = node.get(part) if isinstance(node, DictConfig) and part in node else None
         if below is None:
             if part in SUPPLIED.get(key.partition(".")[0], ()):
                 return f"{key} is set by isotrain itself; leave it out"
-            known = [str(k) for k in node if not str(k).startswith("_")]
+            content: Any = OmegaConf.to_container(node, resolve=False)
+            known = [str(k) for k in content if not str(k).startswith("_")]
+            deeper = [k for k in known if isinstance(content[k], dict) and part in content[k]]
             hint = nearest(part, known)
+            if deeper:
+                hint = f"did you mean {'.'.join([*path[:depth], deeper[0], *path[depth:]])}?"
             if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
                 hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
             return f"no key {key}; {hint}"
@@ -285,7 +283,7 @@ def _reasons(error: Exception, root: Root) -> str:
     """What a composition says, in one line without its empty headings."""
     lines = [line.strip().rstrip(":") for line in str(error).splitlines() if line.strip()]
     if unknown := re.search(r"Key '(\w+)' not in '\w+'", str(error)):
-        known = [field.name for schema in root.sections.values() for field in fields(schema)]
+        known = [field.name for schema in root.schema.sections.values() for field in fields(schema)]
         lines.insert(1, nearest(unknown[1], known))
     return "; ".join(lines[:3]) or type(error).__name__
 

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.schema import NOT_CONTENT, RunConfig, register
+from isotrain.config.schema import NOT_CONTENT, RUN, RunConfig
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
@@ -27,7 +27,7 @@ def conf_folder() -> str:
 
 def compose_run(overrides: Sequence[str]) -> DictConfig:
     """The configuration of a run from Python, as the command line would compose it."""
-    register()
+    RUN.register()
     folder = conf_folder()
     package = folder.removeprefix("pkg://")
     with (

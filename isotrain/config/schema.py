@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
@@ -170,9 +170,25 @@ NOT_CONTENT = (  # keys that change no number and no row of a run: they do not n
 )  # trainer.log_every_n_steps is content: it says which rows metrics.jsonl has
 
 
-def register() -> None:
-    """Make the schema known to Hydra."""
-    ConfigStore.instance().store(name="run_schema", node=RunConfig)
+class Schema(NamedTuple):
+    """What the keys of a kind of configuration may be."""
+
+    name: str  # to Hydra
+    what: str  # in messages
+    sections: Mapping[str, Any]  # dotted section to dataclass; "" = the whole
+    needed: tuple[str, ...]  # groups that must be a part
+    bounds: Mapping[str, Bounds]  # of numbers, by dotted key
+
+    def register(self) -> None:
+        """Make the schema known to Hydra."""
+        ConfigStore.instance().store(name=self.name, node=self.sections[""])
+
+
+NEEDED = (
+    *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
+    *("optimizer", "schedule", "trainer"),
+)
+RUN = Schema("run_schema", "a run", SECTIONS, NEEDED, BOUNDS)
 
 
 def n_processes(trainer: Mapping[str, Any]) -> int:

@@ -10,18 +10,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-PARTS = (  # modules of isotrain that define parts of a run
-    r"isotrain\.(encoders|geometry|metrics|objectives|tasks|tasks\.data|transforms)\.\w+",
-    r"isotrain\.analysis\.\w+(\.\w+)?",
-    r"isotrain\.model\.pooling",
-    r"isotrain\.training\.loggers\.(wandb|tensorboard)_logger",
+ALLOWED: dict[str, tuple[str, ...]] = {  # what a group's `_target_` may be
+    "task": ("isotrain.tasks.<module>.<name>",),
+    "encoder": ("isotrain.encoders.<module>.<name>",),
+    "pooling": ("isotrain.model.pooling.<name>",),
+    "isotropy": ("isotrain.transforms.<module>.<name>",),
+    "freezing": ("isotrain.encoders.freezing.<name>",),
+    "peft": ("isotrain.encoders.adapters.<name>",),
+    "objective": ("isotrain.objectives.<module>.<name>",),
+    "metric": ("isotrain.metrics.<module>.<name>",),
+    "source": ("isotrain.tasks.data.<module>.<name>",),
+    "analysis": ("isotrain.analysis.<module>.analysis.<name>",),
+    "optimizer": ("torch.optim.<Class>",),
+    "schedule": ("transformers.get_scheduler",),
+    "trainer": ("pytorch_lightning.Trainer",),
+    "logger": (
+        "isotrain.training.loggers.wandb_logger.<name>",
+        "isotrain.training.loggers.tensorboard_logger.<name>",
+        "pytorch_lightning.loggers.<Class>",
+    ),
+}
+WITHIN = (  # of a part within a part
+    *(rule for rules in ALLOWED.values() for rule in rules),
+    "isotrain.geometry.<module>.<name>",
 )
-OF_LIBRARIES = (  # whole names, as patterns
-    r"torch\.optim\.[A-Z]\w*",
-    r"transformers\.get_scheduler",
-    r"pytorch_lightning\.Trainer",
-    r"pytorch_lightning\.loggers\.[A-Z]\w*",
-)
+SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
 
@@ -37,48 +50,66 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from targets(value, f"{path}[{number}]")
 
 
+def group_of(path: str) -> str:
+    """The group whose part a node is; "" for a part within a part.
+
+    >>> group_of("isotropy"), group_of("isotropy.assign"), group_of("metric.isoscore.function")
+    ('isotropy', '', 'metric')
+    """
+    group, *names = path.split(".")
+    n_names = {"metric": 2}.get(group, int(group in SEVERAL))
+    return group if len(names) == n_names else ""
+
+
 def is_of_library(target: str) -> bool:
     """Whether it is one of the few names of libraries that a configuration may have.
 
     >>> is_of_library("torch.optim.AdamW"), is_of_library("torch.load")
     (True, False)
     """
-    return any(re.fullmatch(pattern, target) for pattern in OF_LIBRARIES)
+    return not target.startswith("isotrain.") and any(_fits(target, rule) for rule in WITHIN)
 
 
-def is_own(module: str) -> bool:
-    """Whether a module holds parts of isotrain, or is of a package that the user allows."""
-    if any(re.fullmatch(pattern, module) for pattern in PARTS):
-        return True
+def is_of_user(target: str) -> bool:
+    """Whether a name is of a package in `ISOTRAIN_ALLOW` (comma-separated)."""
     allowed = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
-    top, *rest = module.split(".")
+    top, *rest = target.split(".")
     return top in set(allowed) - {"", "isotrain"} and all(name.isidentifier() for name in rest)
 
 
-def is_allowed(target: str) -> bool:
-    """Whether a configuration may name `target`, and its module may be imported.
+def is_allowed(target: str, group: str = "") -> bool:
+    """Whether a configuration may name `target` in a group, and its module may be imported.
 
-    Either it is a name of `OF_LIBRARIES`, or a public name of a module of `PARTS`, or of a package
-    in the environment's `ISOTRAIN_ALLOW` (comma-separated). A configuration file can never widen
-    the list.
+    Either it is one of `ALLOWED` for the group (for any group, by default), or a public name of a
+    package in the environment's `ISOTRAIN_ALLOW`. A configuration file can never widen the list.
 
     >>> is_allowed("isotrain.model.pooling.ClsPooling"), is_allowed("isotrain.run.os.getcwd")
     (True, False)
+    >>> is_allowed("isotrain.model.pooling.ClsPooling", "pooling")
+    True
+    >>> is_allowed("isotrain.model.pooling.ClsPooling", "isotropy")
+    False
     """
-    module, _, name = target.rpartition(".")
-    return is_of_library(target) or (
-        is_own(module) and name.isidentifier() and not name.startswith("_")
-    )
+    home, _, name = target.rpartition(".")
+    is_users = bool(home) and is_of_user(target) and not name.startswith("_")
+    return is_users or any(_fits(target, rule) for rule in ALLOWED.get(group, WITHIN))
 
 
-def not_allowed(target: str) -> str:
+def not_allowed(target: str, group: str = "") -> str:
     """The rule that a target breaks, and the ways out."""
+    rules = " or ".join(ALLOWED.get(group, ("a part defined in isotrain",)))
+    what = group if group in ALLOWED else "it"
     return (
-        f"_target_={target} is not allowed: a target is a part defined in isotrain, or in a "
-        "package of yours that ISOTRAIN_ALLOW=<package> names, or an optimizer of torch, or a "
-        "logger of pytorch_lightning (a package of yours must be importable: install it, or set "
-        "PYTHONPATH)"
+        f"_target_={target} is not allowed: {what} must be {rules}, or of a "
+        "package of yours that ISOTRAIN_ALLOW=<package> names (which must be importable: install "
+        "it, or set PYTHONPATH)"
     )
+
+
+def _fits(target: str, rule: str) -> bool:
+    pattern = re.escape(rule).replace("<module>", r"\w+")
+    pattern = pattern.replace("<name>", r"[A-Za-z]\w*").replace("<Class>", r"[A-Z]\w*")
+    return re.fullmatch(pattern, target) is not None
 
 
 def foreign_code(hydra: Any) -> list[str]:

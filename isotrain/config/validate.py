@@ -11,14 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from isotrain.arguments import Bounds
+from isotrain.config.schema import Schema
 from isotrain.config.signatures import nearest
-from isotrain.config.targets import is_allowed, not_allowed, targets
+from isotrain.config.targets import SEVERAL, group_of, is_allowed, not_allowed, targets
 from isotrain.runs.secrets import literal_secrets
 
-NEEDED = (
-    *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
-    *("optimizer", "schedule", "trainer"),
-)
 PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
 
 
@@ -64,36 +61,35 @@ def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
     return content, mistakes
 
 
-def wrong_keys(content: dict[str, Any], sections: Mapping[str, Any], root: str) -> list[str]:
-    """Keys that `+key=value` slipped past the schema, and those that `~key` took away.
-
-    `sections` maps dotted sections to dataclasses, "" to that of the whole, called `root`.
-    """
+def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
+    """Keys that `+key=value` slipped past the schema, and those that `~key` took away."""
     found = []
-    for section, schema in sections.items():
-        node = content.get(section, {}) if section else content
-        legal = [f.name for f in fields(schema)]
+    for section, keys in schema.sections.items():
+        if section and section not in content:
+            continue  # told of the whole
+        node = content[section] if section else content
+        legal = [f.name for f in fields(keys)]
         if not isinstance(node, dict):
             found.append(f"{section} must have the keys {', '.join(legal)}, got {node!r}")
             continue
         found += [
-            f"{section or root} has no key {key}; {nearest(str(key), legal)}"
+            f"{section or schema.what} has no key {key}; {nearest(str(key), legal)}"
             for key in sorted(set(node) - set(legal), key=str)
         ]
         found += [
-            f"{section + '.' if section else ''}{key} was deleted, and {root} needs it; leave it in"
+            f"{section and section + '.'}{key} was deleted, and {schema.what} needs it; leave it in"
             for key in legal
-            if key not in node and not (section and section not in content)
+            if key not in node
         ]
     return found
 
 
-def with_defaults(content: dict[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(content: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The content with the schema's value for every key that is absent."""
-    defaults = OmegaConf.to_container(OmegaConf.structured(sections[""]), enum_to_str=True)
+    defaults = OmegaConf.to_container(OmegaConf.structured(schema.sections[""]), enum_to_str=True)
     assert isinstance(defaults, dict)
     whole = {**defaults, **content}
-    for section in filter(None, sections):
+    for section in filter(None, schema.sections):
         if isinstance(whole[section], dict):
             whole[section] = {**defaults[section], **whole[section]}
     return whole
@@ -106,24 +102,24 @@ def is_part(node: Any) -> bool:
     )
 
 
-def is_whole(content: dict[str, Any], sections: Mapping[str, Any]) -> bool:
-    """Whether every group of a run is a part and every section has its keys."""
-    return all(is_part(content.get(group)) for group in NEEDED) and not any(
+def is_whole(content: dict[str, Any], schema: Schema) -> bool:
+    """Whether every needed group is a part and every section has its keys."""
+    return all(is_part(content.get(group)) for group in schema.needed) and not any(
         not isinstance(node := content.get(section) if section else content, dict)
-        or any(f.name not in node for f in fields(schema))
-        for section, schema in sections.items()
+        or any(f.name not in node for f in fields(keys))
+        for section, keys in schema.sections.items()
     )
 
 
-def wrong_shapes(content: dict[str, Any]) -> list[str]:
-    """Groups of a run and their entries that are no parts, or parts of another kind."""
+def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
+    """Groups and their entries that are no parts, or parts of another kind."""
     mistakes = [
         f"{group} must be one of its options, with a _target_"
-        for group in NEEDED
+        for group in schema.needed
         if not is_part(content.get(group))
     ]
-    parts: dict[str, Any] = {group: content.get(group) for group in NEEDED}
-    for group in ("objective", "logger", "metric"):
+    parts: dict[str, Any] = {group: content.get(group) for group in schema.needed}
+    for group in SEVERAL:
         entries = content.get(group) or {}
         if not isinstance(entries, dict):
             mistakes.append(f"{group} must be a list of its options, {group}=[...]")
@@ -140,7 +136,7 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
             ]
             node = node["function"]
         if not is_part(node):
-            if path not in NEEDED:
+            if path not in schema.needed:
                 mistakes.append(f"{path} must be a part with a _target_, got {node!r}")
             continue
         if "_args_" in node:
@@ -149,7 +145,7 @@ def wrong_shapes(content: dict[str, Any]) -> list[str]:
         if bool(node.get("_partial_", False)) != later:
             mistakes.append(f"{path}._partial_ must be {'true' if later else 'left out'}")
     for path, node in targets(content):
-        if _is_within_a_part(path) and not path.startswith("metric."):
+        if not group_of(path):
             mistakes += [
                 f"{path}.{key}: a part within a part has arguments alone; leave it out"
                 for key in sorted({"_args_", "_partial_", "_recursive_", "_convert_"} & set(node))
@@ -169,16 +165,11 @@ def secret_mistakes(cfg: DictConfig) -> list[str]:
 def target_mistakes(content: dict[str, Any]) -> list[str]:
     """Targets whose names are not allowed; none of them is imported."""
     return [
-        f"{path}.{not_allowed(node['_target_'])}"
+        f"{path}.{not_allowed(node['_target_'], group_of(path))}"
         for path, node in targets(content)
-        if (node["_target_"] or _is_within_a_part(path))  # else it is told as no part
-        and not is_allowed(str(node["_target_"]))
+        if (node["_target_"] or not group_of(path))  # else it is told as no part
+        and not is_allowed(str(node["_target_"]), group_of(path))
     ]
-
-
-def _is_within_a_part(path: str) -> bool:
-    group, *names = path.split(".")
-    return len(names) > (group in ("objective", "logger", "metric"))
 
 
 def number_mistakes(content: Mapping[str, Any], bounds: Mapping[str, Bounds]) -> list[str]:

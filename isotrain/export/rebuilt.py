@@ -12,15 +12,17 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from isotrain.build import data_revision, isotropic_model, made
+from isotrain.build import data_revision, isotropic_model
 from isotrain.encoders.base import Encoder
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
+from isotrain.tasks.data.sources import Source
 from isotrain.training.data import collate
-from isotrain.types import Batch, ModelOutput, Pooling, Source
+from isotrain.training.parts import made
+from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, that are compared
 

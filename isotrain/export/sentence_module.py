@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
 from isotrain.config.signatures import load
-from isotrain.config.targets import is_own
+from isotrain.config.targets import is_of_user
 from isotrain.geometry.rows import put_rows, take_rows
 
 QUEUE = "queue."  # rows of training, which no prediction reads
@@ -67,7 +67,7 @@ def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _allowed(target: str, what: str, package: str) -> Any:
     home, _, _ = target.rpartition(".")
     is_ours = home.startswith(f"{package}.")
-    if not is_ours and (home.startswith("isotrain.") or not is_own(home)):
+    if not (is_ours or is_of_user(home)):
         raise ValueError(
             f"{what} must be one of {package}, or of a package in ISOTRAIN_ALLOW, got "
             f"{target}; name its package there if you trust it"

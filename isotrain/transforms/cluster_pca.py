@@ -19,7 +19,7 @@ from isotrain.geometry.cluster_removal import PROJECT, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty, spherical_kmeans
 from isotrain.geometry.spared import Protection, fit_spared, without
 from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 
 MOST_ITERATIONS = 100  # of k-means or EM, where statistics are frozen
 
@@ -145,7 +145,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             return result_ND
         return x_ND + strength * (result_ND - x_ND)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @not_compiled
     def strength_now(self) -> float:
         """The strength at this step: it rises linearly over the warm-up."""
         strength, n_warm = self.removal.strength, self.removal.warmup_steps

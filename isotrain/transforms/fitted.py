@@ -7,6 +7,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from isotrain.arguments import Bounds
 from isotrain.geometry.levels import energy_kept
@@ -17,6 +18,8 @@ from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import RowQueue, finite_labelled
 
 Capacity = Annotated[int, Bounds(2)]  # embeddings in a queue
+# `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
+not_compiled = _disable_dynamo
 
 
 class Statistics(Protocol):
@@ -199,7 +202,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
             )
         return bool(self.is_fitted)  # the trainer collects embeddings before, without grad
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @not_compiled
     def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
         """Statistics of the batch, with the queue if asked; whether the batch is all finite.
 
@@ -217,7 +220,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         stats = self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N)
         return stats, n_own == len(x_ND)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @not_compiled
     def _count(self, x_ND: Tensor, result_ND: Tensor, stats: S) -> None:
         self.counters = dict(stats.counters)
         if self.training:

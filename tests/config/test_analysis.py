@@ -13,12 +13,8 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.analysis.published import read_published
 from isotrain.analysis.run import PART_NAME
-from isotrain.config.analysis import (
-    AnalysisConfig,
-    analysis_hash,
-    mistakes_in_analysis,
-    part_mistakes_in_analysis,
-)
+from isotrain.config.analysis import ANALYSIS, AnalysisConfig, analysis_hash
+from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import ANALYZE
 from isotrain.config.targets import is_allowed
 from tests.judge import check_command
@@ -175,7 +171,7 @@ def test_a_value_that_cannot_be(composed, key, value, told):
     cfg = deepcopy(composed())
     with open_dict(cfg):
         OmegaConf.update(cfg, key, value, merge=False)
-    found = mistakes_in_analysis(cfg) or part_mistakes_in_analysis(cfg)
+    found = mistakes_in(cfg, ANALYSIS) or part_mistakes(cfg, ANALYSIS)
     if told is None:
         assert found == []
     else:
@@ -187,7 +183,7 @@ def test_a_key_that_is_gone_and_one_too_many(composed):
     with open_dict(cfg):
         del cfg["seed"]
         cfg["sede"] = 1
-    assert mistakes_in_analysis(cfg) == [
+    assert mistakes_in(cfg, ANALYSIS) == [
         "an analysis has no key sede; did you mean seed?",
         "seed was deleted, and an analysis needs it; leave it in",
     ]
@@ -197,4 +193,4 @@ def test_a_secret_in_the_configuration(composed):
     cfg = deepcopy(composed())
     with open_dict(cfg):
         cfg.source["api_key"] = "0123456789"
-    assert any("api_key is a secret" in sentence for sentence in mistakes_in_analysis(cfg))
+    assert any("api_key is a secret" in sentence for sentence in mistakes_in(cfg, ANALYSIS))

@@ -113,6 +113,11 @@ def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
         (("task=wicc", "task.form=bi", "pooling=spans"), ("task=wicc does not exist",)),
         (("encoder=huggingface", "encoder.nme=x"), ("no key encoder.nme; did you mean name?",)),
         (("encoder=huggingface", "sede=1"), ("no key sede",)),
+        (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
+        (
+            ("isotropy=cluster_pca", "isotropy.softness=1"),
+            ("no key isotropy.softness; did you mean isotropy.assign.softness?",),
+        ),
         (
             ("trainer.limit_val_batches=0",),
             ("no key trainer.limit_val_batches; it has max_epochs, ",),

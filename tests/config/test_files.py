@@ -260,14 +260,17 @@ def test_nothing_is_written_or_changed(tmp_path, monkeypatch):
 
 
 OWN_SOURCE = """
-    class Mine:
+    from isotrain.tasks.data.sources import Source
+
+    class Mine(Source):
         def __init__(self, place: str): self.place = place
+        def read(self, data_set, split): return []
         def missing(self, data_set): return f"{data_set.name} is not at {self.place}"
 
-    class Older:
+    class Other:
         def __init__(self, place: str): ...
 
-    class Broken:
+    class Broken(Mine):
         def __init__(self, place: str): raise ValueError(place)
 """
 
@@ -281,8 +284,9 @@ def test_a_source_says_itself_what_is_missing(package, monkeypatch):
     assert module not in sys.modules
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
     assert data_mistakes(cfg) == ["rte is not at home"]
-    cfg.source._target_ = f"{module}.Older"
-    assert data_mistakes(cfg) == []
+    cfg.source._target_ = f"{module}.Other"
+    (mistake,) = data_mistakes(cfg)
+    assert mistake.endswith("Other must inherit from isotrain.tasks.data.sources.Source")
     cfg.source._target_ = f"{module}.Broken"
     assert data_mistakes(cfg) == ["source: home"]
 

@@ -61,8 +61,16 @@ def test_targets_that_are_not_allowed():
         "d": {"x": [{"_target_": "builtins.eval"}]},
     }
     first, second = target_mistakes(content)
-    assert first.startswith("a._target_=os.system is not allowed: a target is a part defined in")
+    assert first.startswith("a._target_=os.system is not allowed: it must be a part defined in")
     assert second.startswith("d.x[0]._target_=builtins.eval is not allowed")
+
+
+def test_a_part_of_another_group_is_refused_with_the_modules_of_this_one():
+    (told,) = target_mistakes({"isotropy": {"_target_": "isotrain.metrics.lid.lid_estimate"}})
+    assert told.startswith(
+        "isotropy._target_=isotrain.metrics.lid.lid_estimate is not allowed: isotropy must be "
+        "isotrain.transforms.<module>.<name>, or of a package of yours that ISOTRAIN_ALLOW="
+    )
 
 
 @pytest.mark.parametrize(

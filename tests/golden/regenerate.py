@@ -47,12 +47,12 @@ def measure(folder: Path, write_data) -> dict:
     from hydra import compose, initialize_config_dir
 
     from isotrain.config.compose import conf_folder, run_folder
-    from isotrain.config.schema import register
+    from isotrain.config.schema import RUN
     from isotrain.run import run
     from isotrain.runs.files import read_rows
 
     write_data(folder / "data", seed=0)
-    register()
+    RUN.register()
     with initialize_config_dir(conf_folder(), version_base="1.3"):
         cfg = compose(
             "train",
