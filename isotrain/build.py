@@ -31,6 +31,7 @@ from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
@@ -51,13 +52,14 @@ from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Pooling, RowMetric, Source
+from isotrain.types import Pooling, RowMetric
 
 CONTRACTS: dict[str, type] = {
     "task": Task,
     "encoder": Encoder,
     "isotropy": RowTransform,
     "objective": Objective,
+    "source": Source,
 }
 
 

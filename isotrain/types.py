@@ -1,4 +1,4 @@
-"""Records that flow through a run, and the small protocols of sources, poolings and metrics.
+"""Records that flow through a run, and the small protocols of poolings and metrics.
 
 B batch, T tokens, L blocks, D hidden, Q sequences per example, S spans, P = Q·S vectors per
 example, N rows, C outputs.
@@ -115,16 +115,3 @@ class RowMetric(Protocol):
 
     def __call__(self, x: Tensor, **more: Tensor) -> Tensor | dict[str, Tensor]:
         """The value, as 0-d float64 tensors; a ValueError where it is not defined."""
-
-
-class Source(Protocol):
-    """Where the rows of data sets come from. To import and to make one is quick: no torch."""
-
-    def missing(self, data_set: Any) -> str | None:
-        """What a run needs and is not here, with the ways out; opens no file, asks no network."""
-
-    def revision_of(self, data_set: Any) -> str:
-        """Which version of the data set it gives, for the record."""
-
-    def read(self, data_set: Any, split: str) -> list[Row]:
-        """Rows of train, dev or test; test may be empty."""

@@ -1,4 +1,4 @@
-"""The base classes of objectives, tasks and encoders: defaults, misspelt members, other kinds."""
+"""Base classes of objectives, tasks, encoders and sources: defaults, misspelt members, kinds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from isotrain.encoders.tiny import build_tiny
 from isotrain.objectives.base import Objective
 from isotrain.objectives.cosreg import CosReg
 from isotrain.tasks.base import Task
+from isotrain.tasks.data.sources import Source
 from isotrain.tasks.rte import RTE
 from isotrain.training.extra_losses import ExtraLosses
 
@@ -35,6 +36,8 @@ from isotrain.training.extra_losses import ExtraLosses
         (Encoder, "max_position", "max_positions"),
         (Encoder, "is_casual", "is_causal"),
         (Encoder, "embedding", "embeddings"),
+        (Source, "mising", "missing"),
+        (Source, "revisions_of", "revision_of"),
     ],
 )
 def test_a_misspelt_member_is_an_error_that_names_the_right_one(base, misspelt, meant):
@@ -113,10 +116,19 @@ def test_a_module_that_a_part_sets_is_not_hidden_by_a_default():
     assert set(Blocks().state_dict()) == {"blocks.0.weight", "blocks.0.bias"}
 
 
-@pytest.mark.parametrize("base", [Objective, Task, Encoder])
+@pytest.mark.parametrize("base", [Objective, Task, Encoder, Source])
 def test_a_part_without_what_it_must_have_cannot_be_made(base):
     with pytest.raises(TypeError, match="abstract method"):
         type("Mine", (base,), {})()
+
+
+def test_a_source_that_says_no_more_than_its_rows_has_every_default():
+    class Mine(Source):
+        def read(self, data_set, split):
+            return []
+
+    assert Mine().missing(RTE.data_set) is None
+    assert Mine().revision_of(RTE.data_set).endswith("Mine")
 
 
 class Plain:
@@ -133,6 +145,7 @@ class Plain:
         ("task", "isotrain.tasks.base.Task"),
         ("encoder", "isotrain.encoders.base.Encoder"),
         ("isotropy", "isotrain.transforms.base.RowTransform"),
+        ("source", "isotrain.tasks.data.sources.Source"),
     ],
 )
 def test_a_part_of_another_kind_is_refused_with_the_class_to_inherit_from(group, base):

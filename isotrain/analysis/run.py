@@ -38,7 +38,7 @@ from isotrain.runs.record import (
     environment,
 )
 from isotrain.runs.secrets import redacted
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from isotrain.analysis import sst2_data_set as sst2
 from isotrain.analysis import sts_data_sets as sts
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import DataSet, load_split
-from isotrain.types import Row, Source
+from isotrain.tasks.data.sources import DataSet, Source, load_split
+from isotrain.types import Row
 
 SUBSET = "file"  # field of a row that names its subset
 
@@ -47,7 +48,8 @@ class NoGoldError(CannotRunError):
     """A split without any row that has gold."""
 
 
-class _Once(NamedTuple):
+@dataclass(frozen=True)
+class _Once(Source):
     """A source of which one split was read."""
 
     source: Source

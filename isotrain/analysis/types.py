@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from isotrain.encoders.base import Encoder
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 Cell = str | float | int | None
 Record = Mapping[str, Cell]

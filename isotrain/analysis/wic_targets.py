@@ -11,8 +11,9 @@ from isotrain.analysis.encode import Spans, Tokens, tokenise
 from isotrain.analysis.pair_tokens import tokenise_pairs
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.encoding import Form
+from isotrain.tasks.data.sources import Source
 from isotrain.tasks.wic import WiC
-from isotrain.types import Row, Source
+from isotrain.types import Row
 
 
 class Targets(NamedTuple):

@@ -19,8 +19,9 @@ from isotrain.export.source_run import SourceRun
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
+from isotrain.tasks.data.sources import Source
 from isotrain.training.data import collate
-from isotrain.types import Batch, ModelOutput, Pooling, Source
+from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, that are compared
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from isotrain.arguments import refuse_misspelt
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, load_split
-from isotrain.types import Example, Row, Source
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, Source, load_split
+from isotrain.types import Example, Row
 
 
 class Task(ABC):

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from isotrain.arguments import Bounds, checked
 from isotrain.model.heads import CosineHead
 from isotrain.tasks.data.encoding import encode_pairs
+from isotrain.tasks.data.sources import Source
 from isotrain.tasks.stsb import STSB
-from isotrain.types import Example, Row, Source
+from isotrain.types import Example, Row
 
 SENTENCES = ("sentence1", "sentence2", "sentence3")  # of a training row: the first n of them
 

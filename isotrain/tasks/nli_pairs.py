@@ -6,9 +6,10 @@ from typing import Annotated
 
 from isotrain.arguments import Bounds, checked
 from isotrain.tasks.contrastive import Contrastive
+from isotrain.tasks.data.sources import Source
 from isotrain.tasks.snli import DATA
 from isotrain.tasks.stsb import DATA as EVALUATION
-from isotrain.types import Row, Source
+from isotrain.types import Row
 
 ENTAILED, CONTRADICTED = DATA.classes.index("entailment"), DATA.classes.index("contradiction")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from isotrain.tasks.contrastive import SENTENCES, Contrastive
-from isotrain.tasks.data.sources import load_split
+from isotrain.tasks.data.sources import Source, load_split
 from isotrain.tasks.stsb import DATA
-from isotrain.types import Row, Source
+from isotrain.types import Row
 
 PAIR = SENTENCES[:2]  # of a scored row
 

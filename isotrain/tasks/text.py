@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from isotrain.arguments import Bounds, checked
 from isotrain.tasks.contrastive import Contrastive
-from isotrain.tasks.data.sources import DataSet, load_split
+from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.stsb import DATA as EVALUATION
 from isotrain.tasks.wikitext import UNKNOWN, as_written, is_heading, n_words, split_sentences
-from isotrain.types import Example, Row, Source
+from isotrain.types import Example, Row
 
 DATA = DataSet(
     name="wikitext-2",

@@ -24,7 +24,7 @@ from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subje
 from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds, checked
 from isotrain.runs.record import CannotRunError
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 
 class Clusters:

@@ -15,9 +15,8 @@ from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks import text
-from isotrain.tasks.data.sources import DataSet, LocalSource, load_split
+from isotrain.tasks.data.sources import DataSet, LocalSource, Source, load_split
 from isotrain.tasks.wikitext import UNKNOWN
-from isotrain.types import Source
 
 PTB = DataSet(
     name="ptb",

@@ -40,7 +40,7 @@ from isotrain.analysis.word_samples import (
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.groups import first_direction_share, hashed_order
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
 N_SETS = 1000  # of random rows, for a baseline of explained variance

@@ -28,7 +28,8 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
 from isotrain.runs.record import CannotRunError
-from isotrain.types import Row, Source
+from isotrain.tasks.data.sources import Source
+from isotrain.types import Row
 
 TASKS = ("sst2", "rte", "snli")
 SPLITS = ("train", "dev")

@@ -15,8 +15,8 @@ import numpy as np
 from isotrain.analysis.corpora import TEXTS
 from isotrain.analysis.data_scale.conll import Tagged, conll_file, entities, read_conll
 from isotrain.analysis.data_scale.order import nested_order
-from isotrain.tasks.data.sources import HIDDEN, load_split
-from isotrain.types import Row, Source
+from isotrain.tasks.data.sources import HIDDEN, Source, load_split
+from isotrain.types import Row
 
 WORD = re.compile(r"\w+")
 NOWHERE = -1  # a vector that a row does not have: 0 in its features

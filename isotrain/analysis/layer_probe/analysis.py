@@ -44,7 +44,7 @@ from isotrain.metrics.partition_null import partition_null
 from isotrain.pages.verdict import wilson
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.encoding import Form
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 AVAILABLE = "available"
 

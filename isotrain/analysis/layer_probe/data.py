@@ -20,8 +20,8 @@ from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.geometry.groups import hashed_order
 from isotrain.model.heads import pair_features
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import HIDDEN, SPLITS, load_split
-from isotrain.types import Row, Source
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, Source, load_split
+from isotrain.types import Row
 
 Pooling = Literal["mean", "cls"]
 

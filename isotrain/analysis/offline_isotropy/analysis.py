@@ -25,7 +25,7 @@ from isotrain.analysis.sts_sets import (
 from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
 from isotrain.arguments import Bounds, checked
 from isotrain.runs.record import CannotRunError
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 FitOn = Literal["train", "test"]
 ALL = "all"

@@ -22,7 +22,7 @@ from isotrain.analysis.offline_isotropy.scores import (
 from isotrain.analysis.offline_isotropy.transforms import NONE, OWN_POOLING, Fitting, shapes
 from isotrain.analysis.sts_sets import PLACES, Pairs, read_pairs
 from isotrain.analysis.types import Cell, Found, Record
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
 

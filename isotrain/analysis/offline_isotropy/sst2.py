@@ -21,8 +21,7 @@ from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import load_split
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source, load_split
 
 
 class Examples(NamedTuple):

@@ -28,7 +28,7 @@ from isotrain.analysis.word_samples import Sample
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 
 class Tails:

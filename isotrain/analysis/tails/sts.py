@@ -13,7 +13,7 @@ from isotrain.analysis.sts_sets import PLACES, TEST_SETS, NoGoldError, read_pair
 from isotrain.analysis.tails.treatments import TREATMENTS, pair_cosines, treatments
 from isotrain.analysis.types import Record, Subject
 from isotrain.geometry.groups import hashed_order
-from isotrain.types import Source
+from isotrain.tasks.data.sources import Source
 
 FIT = "stsb"  # whose train split whitening is fitted on
 

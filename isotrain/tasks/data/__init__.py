@@ -1,4 +1,4 @@
 """Data of tasks: sources (hub, local, demo), encoding, the token cache, perturbations.
 
-To add a source: a class with `missing`, `revision_of` and `read`, and `conf/source/<name>.yaml`.
+To add a source: a subclass of `Source` (`sources.py`) and `conf/source/<name>.yaml`.
 """

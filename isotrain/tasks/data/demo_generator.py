@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from isotrain.resources import lexicon
-from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.data.sources import DataSet, Source
 
 if TYPE_CHECKING:  # torch is not needed to draw a sentence
     from isotrain.types import Row
@@ -24,7 +24,7 @@ SIZES: Mapping[str, int] = {"train": 3000, "dev": 500, "test": 500}
 _FOLDS: tuple[str, ...] = ("dev", "test", *["train"] * 6)
 
 
-class DemoSource:
+class DemoSource(Source):
     """Rows for rte, wic, stsb, snli and wikitext-2; equal seeds give equal rows everywhere."""
 
     def __init__(self, seed: int = 0) -> None:

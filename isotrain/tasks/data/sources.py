@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from isotrain.arguments import refuse_misspelt
 from isotrain.config.environment import HUB_OFF, is_on
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
-    from isotrain.types import Row, Source
+    from isotrain.types import Row
 
 SPLITS = ("train", "dev", "test")
 STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
@@ -37,7 +39,27 @@ class DataSet(NamedTuple):
     needs: tuple[str, ...] = ("train", "dev")  # splits without which nothing can be done
 
 
-class LocalSource:
+class Source(ABC):
+    """Where the examples of data sets come from. Importing and making one must not import torch."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_misspelt(cls, Source)
+
+    def missing(self, data_set: DataSet) -> str | None:
+        """What a run needs and is not here, with the fix; None if nothing. Opens no file."""
+        return None
+
+    def revision_of(self, data_set: DataSet) -> str:
+        """The version of a data set, for the record; by default the name of the class."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    @abstractmethod
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        """Rows of `train`, `dev` or `test`; `test` may be empty."""
+
+
+class LocalSource(Source):
     """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
 
     The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
@@ -117,7 +139,7 @@ class LocalSource:
         return {split: file for split, file in found.items() if file is not None}
 
 
-class HubSource:
+class HubSource(Source):
     """Data sets of the Hugging Face hub at pinned revisions."""
 
     def missing(self, data_set: DataSet) -> str | None:
