@@ -10,7 +10,7 @@ import torch
 from hydra.utils import instantiate
 from transformers import BertTokenizer
 
-from isotrain.encoders.minilm import packaged_folder
+from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
 from isotrain.tasks.data.sources import LocalSource
