@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from isotrain.arguments import Bounds, checked
-from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.data.encoding import Form, encode_pairs
 from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.pairs import PairClassification
 from isotrain.types import Example, Row
 
 DATA = DataSet(

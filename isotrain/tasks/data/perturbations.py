@@ -1,10 +1,9 @@
-"""Changes of the training data that a question asks for: fewer rows, other labels, one sentence.
+"""Controlled perturbations of the training set: subsampling, class skew, label noise, one sentence.
 
-They are made in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
-`second_sentence_alone`. Each draws from streams of its own, which the seed and the change name,
-and a row gets the draw of its number in the split as the source has it. So what a change draws for
-a row does not depend on the other changes, and more of a change repeats what less of it did: the
-rows of a smaller share lie within those of a larger one, and so do the rows whose labels are noise.
+They are applied in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
+`second_sentence_alone`. Each has its own RNG stream, and an example gets the draw of its number in
+the split of the source. So draws do not depend on the other changes, and changes are nested: the
+examples of a smaller share lie within those of a larger one, and so do those with noisy labels.
 """
 
 from __future__ import annotations
@@ -184,25 +183,17 @@ def apply_changes(
     rows in the training split as its source has it.
 
     Raises:
-        ValueError: more rows are asked for than there are, or so few that none is left; rows that
-            lack the label or the pair of sentences that a change needs.
+        ValueError: more rows are asked for than there are, or so few that none is left.
     """
     if changes == NOTHING:
         return dict(splits), {}, {"train": list(range(len(splits["train"])))}
     check_changes(changes, task)
     target, classes = task.data_set.target, task.data_set.classes
     given = dict(enumerate(splits["train"]))
-    is_labelled = all(target in row for row in given.values())
-    for name in ("label_skew", "label_noise"):
-        if getattr(changes, name) > 0 and not is_labelled:
-            raise ValueError(
-                f"data.{name} is a change of labels, and training rows of task={task.name} have "
-                "none; leave it out, or use a task with labels, such as task=rte"
-            )
     kept = given
     if changes.label_skew > 0:
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
-    of_class = target if is_labelled and classes else None
+    of_class = target if classes and all(target in row for row in given.values()) else None
     kept = fewer(kept, _n_kept(changes, len(kept), len(given)), seed, of_class)
     held: Numbered = {}
     if changes.holdout > 0:
@@ -226,12 +217,6 @@ def apply_changes(
         changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
         done["rows"]["held_out"] = len(held)
     if changes.hypothesis_only:
-        pair = {"sentence1", "sentence2", target}
-        if not all(pair <= row.keys() for rows in changed.values() for row in rows):
-            raise ValueError(
-                "data.hypothesis_only needs rows of two sentences and a label, and task="
-                f"{task.name} has others; leave it out, or use a task of pairs, such as task=rte"
-            )
         changed = {split: second_sentence_alone(rows) for split, rows in changed.items()}
         done["sentence1"] = "empty in every split"
     return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers

@@ -467,21 +467,6 @@ def test_rows_without_labels_can_be_fewer(task):
     assert few["dev"] == splits_of(task)["dev"]
 
 
-@pytest.mark.parametrize("task", [Text, Triplets])
-@pytest.mark.parametrize("keys", [{"label_noise": 0.5}, {"label_skew": 0.5}])
-def test_rows_without_labels_have_none_to_change(task, keys):
-    with pytest.raises(
-        ValueError, match=rf"data\.{next(iter(keys))} .*task={task.name}.* task=rte"
-    ):
-        apply_changes(splits_of(task), task, Changes(**keys), 0)
-
-
-@pytest.mark.parametrize("task", [Text, Triplets])
-def test_rows_of_no_labelled_pair_have_no_sentence_to_empty(task):
-    with pytest.raises(ValueError, match=rf"hypothesis_only needs rows.*task={task.name} has oth"):
-        apply_changes(splits_of(task), task, Changes(hypothesis_only=True), 0)
-
-
 @pytest.mark.parametrize("form", ["cross", "bi"])
 def test_target_words_need_their_sentence(form):
     with pytest.raises(ValueError, match=r"data\.hypothesis_only .* task=wic has a target word"):
