@@ -30,10 +30,10 @@ def lora(
     dropout: Annotated[float, Bounds(0, below=1)] = 0.0,
     target_modules: list[str] | None = None,
 ) -> frozenset[str]:
-    """Names of the factors that low-rank adaptation (Hu et al. 2022) puts beside linear maps.
+    """Names of the factors that low-rank adaptation (Hu et al. 2022) adds to linear maps.
 
     W becomes W + (alpha / r) B A. A [r, D_in] is drawn from torch's global random state and
-    B [D_out, r] is zero, so that the encoder starts as it was, bit by bit.
+    B [D_out, r] is zero, so that the encoder's output is unchanged at the start, bit by bit.
 
     Args:
         encoder: changed in place.
@@ -63,7 +63,7 @@ def lora(
 def ia3(encoder: Encoder) -> frozenset[str]:
     """Names of the scales that (IA)³ (Liu et al. 2022) puts on key, value and feed-forward maps.
 
-    Each scale is a vector of ones at the start, so that the encoder starts as it was, bit by bit.
+    Each scale is a vector of ones at the start: the encoder's output is unchanged, bit by bit.
     Which maps these are, and whether input or output is scaled, is the package's choice for the
     architecture.
 

@@ -23,12 +23,8 @@ TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 def is_on_disk(name: str, revision: str | None = None) -> bool:
     """Whether encoder `name`, a hub id or a folder, loads without the hub.
 
-    A folder needs a `config.json` and weights; a hub id needs configuration, weights (every
-    shard of them) and vocabulary in the hub's cache, at `revision` (None = the newest that was
-    downloaded).
-
-    >>> is_on_disk("some/model-that-nobody-made")
-    False
+    A folder needs a `config.json` and weights; a hub id needs configuration, all shards of the
+    weights and a vocabulary in the hub's cache, at `revision` (None = the newest downloaded).
     """
     folder = Path(name)
     if folder.is_dir():

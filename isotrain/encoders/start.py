@@ -35,10 +35,8 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
         raise ValueError(f"{key}={run} does not exist; {WANTED}")
     folder = given if given.is_dir() else given.parent
     result = read_result(folder)
-    if not result:
-        raise ValueError(f"{key}={run}: there is no result.json in {folder}; {WANTED}")
     if "checkpoint" not in result.get("config", {}):
-        raise ValueError(f"{key}={run}: {folder} is not that of a training run; {WANTED}")
+        raise ValueError(f"{key}={run}: no result.json of a training run in {folder}; {WANTED}")
     if result["status"] != "finished":
         raise ValueError(
             f"{key}={run}: that run is {result['status']}, not finished; give its command again "

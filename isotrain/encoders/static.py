@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -79,19 +79,11 @@ class TableEncoder(Encoder):
         return EncoderOutput((states_ATD,), states_ATD)
 
 
-class Vectors(NamedTuple):
-    """Words with their vectors, in the order of their file."""
-
-    words: list[str]
-    vector_VD: Tensor
-    n_repeated: int  # lines of a word that had one already
-
-
 @checked
 def build_static(
     path: str, lowercase: bool = True, max_words: Annotated[int | None, Bounds(1)] = None
 ) -> TableEncoder:
-    r"""Word vectors of a text file, behind a tokenizer of its words.
+    r"""Word vectors of a text file, with a tokenizer of its words.
 
     Text is split at spaces and around punctuation, and as in the Penn Treebank: `don't` is `do`
     and `n't`; abbreviations (`u.s.`) and numbers (`1,000`) stay whole. Words that the file lacks
@@ -99,7 +91,7 @@ def build_static(
 
     Args:
         path: a file in the text format of GloVe (a word and its D numbers a line) or of word2vec
-            (the same, behind a line `V D`), which may be compressed (`.gz`).
+            (the same, after a line `V D`), which may be compressed (`.gz`).
         lowercase: text and words are; of words that become equal the first one stays.
         max_words: the first words of the file that are read; None = all.
 
@@ -116,12 +108,11 @@ def build_static(
     (2, [2, 4, 5, 1, 3])
     """
     file = Path(path).expanduser()
-    vectors = _read(file, lowercase, max_words)
-    facts = f"sha256 {sha256_of(file)[:12]}, {len(vectors.words) - len(SPECIALS):,} words"
-    if vectors.n_repeated:
-        facts += f", {vectors.n_repeated:,} repeated ones left out"
-    tokenizer = word_tokenizer(vectors.words, lowercase)
-    return TableEncoder(vectors.vector_VD, tokenizer, f"{path} ({facts})")
+    words, vector_VD, n_repeated = _read(file, lowercase, max_words)
+    facts = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
+    if n_repeated:
+        facts += f", {n_repeated:,} repeated ones left out"
+    return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"{path} ({facts})")
 
 
 def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
@@ -147,8 +138,8 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)  # type: ignore[no-untyped-call]
 
 
-def _read(file: Path, lowercase: bool, max_words: int | None) -> Vectors:
-    """The special tokens with vectors of 0, then each word of a file once, with its vector."""
+def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor, int]:
+    """Special tokens and words, each once; vectors, 0 for the former; number of repeated words."""
     number_of = {word: number for number, word in enumerate(SPECIALS.values())}
     values = array("f")
     width = n_promised = n_read = n_repeated = 0
@@ -179,7 +170,7 @@ def _read(file: Path, lowercase: bool, max_words: int | None) -> Vectors:
         raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
     vector_VD = torch.zeros(len(number_of), width)
     vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
-    return Vectors(list(number_of), vector_VD, n_repeated)
+    return list(number_of), vector_VD, n_repeated
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:

@@ -109,7 +109,7 @@ class TransformerEncoder(Encoder):
 
     @torch.no_grad()
     def _is_causal(self) -> bool:
-        """Whether another second token leaves the state of the first as it was."""
+        """Whether the state of the first token is independent of the second."""
         # Asked of the model itself: no entry of a configuration says it for every architecture.
         self.model.eval()
         mask_AT = torch.ones(1, 2, dtype=torch.long)

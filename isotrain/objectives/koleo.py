@@ -26,7 +26,7 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
     Raises:
         ValueError: not `[N, D]`, or fewer than two embeddings.
 
-    Sablayrolles et al. 2018, with one `eps`, beside the logarithm.
+    Sablayrolles et al. 2018, with one `eps`, inside the logarithm.
 
     >>> import torch
     >>> round(koleo(torch.tensor([[2.0, 0.0], [-1.0, 0.0]])).item(), 6)

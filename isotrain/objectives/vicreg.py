@@ -78,7 +78,7 @@ class VICReg(LossOfPairs):
 
     Args: those of `LossOfPairs`, and
         invariance_weight: factor of the mean squared difference of positives.
-        variance_weight: factor of what standard deviations lack to 1.
+        variance_weight: factor of the shortfall of standard deviations from 1.
         covariance_weight: factor of squared covariances.
         eps: added to variances before the root.
         unbiased: subtract the chance covariance of few pairs; False as published.

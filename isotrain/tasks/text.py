@@ -69,10 +69,7 @@ class Text(Contrastive):
         found = [(s, row["at"]) for row in paragraphs for s in split_sentences(row["text"])]
         kept = [(s, at) for s, at in found if n_words(s) >= self.min_words]
         self.leave_out(f"train: fewer than {self.min_words} words", len(found) - len(kept))
-        once: dict[str, str] = {}
-        for sentence, at in kept:
-            once.setdefault(sentence, at)
-        self.leave_out("train: repeated", len(kept) - len(once))
+        once = self.once(kept)
         if not once:
             raise ValueError(
                 f"none of {len(found)} sentences in {source.revision_of(DATA)} has "
@@ -99,7 +96,7 @@ def is_heading(line: str) -> bool:
 def split_sentences(paragraph: str) -> Iterator[str]:
     """The sentences of a tokenised paragraph, in order; joined by spaces they are the paragraph.
 
-    A sentence ends after a token `.`, `!` or `?`, and the quotes and brackets that close behind
+    A sentence ends after a token `.`, `!` or `?`, and the quotes and brackets that close after
     it, where all quotes and brackets are closed and the next token begins neither with a
     lower-case letter nor with one of `.,;:!?`. Quotes (") that do not pair up in the paragraph
     count as words, brackets likewise. There is no list of abbreviations: nearly all stops of

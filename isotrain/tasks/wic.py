@@ -29,8 +29,8 @@ class WiC(PairClassification):
     """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
 
     Args: those of `PairTask`, and
-        prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
-            the target; `none` leaves the sentence alone, for span pooling.
+        prompt: prefix of sentence 1: `word` = "word: ", so that CLS pooling knows the target;
+            `none` = no prefix, for span pooling.
     """
 
     data_set = DATA

@@ -153,7 +153,7 @@ def no_record(folder):
         (without_weights, r"has no last\.ckpt \(checkpoint\.final=false\); .* rerun=true"),
         (lost_weights, r"has no last\.ckpt; "),
         (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
-        (no_record, r"there is no result\.json in .*copy; give the folder"),
+        (no_record, r"no result\.json of a training run in .*copy; give the folder"),
     ],
 )
 def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):

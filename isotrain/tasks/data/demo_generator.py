@@ -32,7 +32,7 @@ class DemoSource(Source):
         self.revision = f"demo-v1-seed{seed}"
 
     def missing(self, data_set: DataSet) -> str | None:
-        """A data set without a generated namesake, with the fix; else None."""
+        """A data set that is not generated, with the fix; else None."""
         if data_set.name in _TASKS:
             return None
         return (
@@ -45,7 +45,7 @@ class DemoSource(Source):
         return self.revision
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split of the generated namesake of a data set."""
+        """Rows of a split of the generated data set of that name."""
         return self.rows(data_set.name, split)
 
     def rows(self, name: str, split: str) -> list[Row]:
@@ -152,7 +152,7 @@ def _in_context(rng: random.Random, clause: str, form: str) -> tuple[str, int]:
     return sentence.replace("_", form), sentence.index("_")
 
 
-# stsb: two events told in different words; each slot on which they disagree costs its weight.
+# stsb: two events in different words; each slot on which they disagree costs its weight.
 
 
 @dataclass(frozen=True)

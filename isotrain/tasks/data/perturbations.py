@@ -26,14 +26,14 @@ Numbered = dict[int, Row]
 
 @dataclass(frozen=True)
 class Changes:
-    """What is changed, as the section `data` of a configuration says it; by default nothing.
+    """The changes of the section `data` of a configuration; by default none.
 
     Args:
         fraction: share of the training rows that is kept, in (0, 1].
         n_train: number of training rows that are kept; None = all.
         label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
-        holdout: share of the rows that are left, which is a split of its own; in [0, 1), one row at
-            least where it is above 0. Its labels stay as they are.
+        holdout: share of the remaining rows that becomes a split `holdout`, with clean labels; in
+            [0, 1), and at least one row where it is above 0.
         label_noise: share of the training labels that is replaced, in [0, 1].
         hypothesis_only: sentence 1 is empty in every split.
 
@@ -77,7 +77,7 @@ def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) 
 def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
     """`n` of the rows; with the name of a class label, every class in its share.
 
-    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c stands
+    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c is
     at (j + 1/2)/n_c. That is the apportionment of Webster (Sainte-Laguë): a count differs from
     n·n_c/N by less than 1 with two or three classes, and is that of the largest remainders with
     two. Largest remainders themselves would not be nested with three: of classes of 6, 6 and 2
@@ -122,9 +122,9 @@ def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbere
 def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: int) -> Numbered:
     """Rows of which round(noise·N) have another label, the same ones and more with more noise.
 
-    A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) go round
-    among the chosen rows in one random cycle: no row keeps its own, their distribution stays, and a
-    single chosen row has none to take.
+    A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) are permuted
+    among the chosen rows by one random cycle, which keeps their distribution; a single chosen row
+    keeps its score.
 
     >>> rows = {i: {"label": 0} for i in range(5)}
     >>> noisy = with_noise(rows, 0.4, seed=0, target="label", n_classes=2)
@@ -145,9 +145,7 @@ def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: 
 
 
 def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
-    """Rows with an empty sentence 1: what is learned then is the bias of the second one.
-
-    After the hypothesis-only baseline of natural language inference.
+    """Rows with an empty sentence 1: the hypothesis-only baseline of natural language inference.
 
     >>> second_sentence_alone([{"sentence1": "It rains.", "sentence2": "It is wet.", "label": 0}])
     [{'sentence1': '', 'sentence2': 'It is wet.', 'label': 0}]
@@ -156,7 +154,7 @@ def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
 
 
 def check_changes(changes: Changes, task: Task) -> None:
-    """Refuse what a task has no use for, while its rows are not there yet.
+    """Reject changes that do not fit the task, before its rows are read.
 
     Raises:
         ValueError: a sentence emptied that holds target words, a skew of what are no classes.
@@ -194,7 +192,7 @@ def apply_changes(
     if changes.label_skew > 0:
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
     of_class = target if classes and all(target in row for row in given.values()) else None
-    kept = fewer(kept, _n_kept(changes, len(kept), len(given)), seed, of_class)
+    kept = fewer(kept, _n_kept(changes, len(kept)), seed, of_class)
     held: Numbered = {}
     if changes.holdout > 0:
         kept, held = parted(kept, changes.holdout, seed)
@@ -222,17 +220,13 @@ def apply_changes(
     return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 
 
-def _n_kept(changes: Changes, n_rows: int, n_given: int) -> int:
+def _n_kept(changes: Changes, n_rows: int) -> int:
     n = round(changes.fraction * n_rows) if changes.n_train is None else changes.n_train
-    there = f"{n_rows:,} training rows"
-    if changes.label_skew > 0:
-        there += f" that data.label_skew={changes.label_skew} leaves of {n_given:,}"
-    if n > n_rows:
-        raise ValueError(f"data.n_train={n} is more than the {there}; use {n_rows} or less")
-    if n == 0:
+    if not 0 < n <= n_rows:
         raise ValueError(
-            f"data.fraction={changes.fraction} keeps none of the {there}; use a larger share, or "
-            "data.n_train"
+            f"data.n_train={changes.n_train}, data.fraction={changes.fraction} keeps {n} training "
+            f"rows; there are {n_rows} (after data.label_skew={changes.label_skew}): use 1 to "
+            f"{n_rows}"
         )
     return n
 
