@@ -51,7 +51,7 @@ class Projected(Objective):
     Args: those of `Objective`, with one read point, and
         projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
             encoder and is used by nothing else.
-        memory_rows: embeddings of past steps that are kept, in buffers; 0 = none.
+        memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
         n_labels: columns of the memory beside the D of an embedding.
 
     Raises:
@@ -68,8 +68,6 @@ class Projected(Objective):
         n_labels: int = 0,
     ) -> None:
         super().__init__(weight, one_read_point(reads))
-        if memory_rows == 1:
-            raise ValueError("memory_rows must be 0 (no memory) or at least 2, got 1")
         self.projection = build_projection(projection, width)
         self.n_columns = width + n_labels
         self.memory = RowQueue(memory_rows, self.n_columns, span=1) if memory_rows else None
