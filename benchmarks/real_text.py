@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from isotrain.encoders.minilm import load_minilm
+from isotrain.encoders.huggingface import load_minilm
 from isotrain.geometry.rows import hash_ids
 from isotrain.metrics.explained_variance import explained_variance
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity

@@ -21,8 +21,7 @@ from isotrain.config.compose import content_hash
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
-from isotrain.encoders.reinit import reinit_blocks
-from isotrain.encoders.start import load_start
+from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective

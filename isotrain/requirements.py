@@ -17,8 +17,8 @@ from isotrain.config.environment import is_on
 from isotrain.config.signatures import constant, load
 from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
-from isotrain.encoders.finished_run import start_file
 from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
+from isotrain.encoders.start import start_file
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import DataSet, Source
 

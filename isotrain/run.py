@@ -17,7 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build, data_revision
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
-from isotrain.encoders.finished_run import sha256_of, start_file
+from isotrain.encoders.on_disk import sha256_of
+from isotrain.encoders.start import start_file
 from isotrain.requirements import check
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure

@@ -256,7 +256,7 @@ def built(composed, small, tmp_path):
     import pytorch_lightning as pl
 
     from isotrain.build import build
-    from isotrain.encoders.finished_run import start_file
+    from isotrain.encoders.start import start_file
 
     def build_small(*overrides):
         cfg = composed(*small, *overrides)

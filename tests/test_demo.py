@@ -12,13 +12,13 @@ import torch
 from isotrain import cli
 from isotrain import demo as demo_module
 from isotrain.demo import demo, demo_mistakes
-from isotrain.encoders import minilm
+from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
 
 
 @pytest.mark.slow
 def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
+    monkeypatch.setattr(huggingface, "packaged_folder", lambda: None)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     threads = torch.get_num_threads()
     demo(

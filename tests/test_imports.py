@@ -46,6 +46,15 @@ def test_the_pure_core_needs_torch_alone(modules):
     assert found.isdisjoint(HEAVY)
 
 
+def test_a_judged_encoder_task_or_objective_costs_torch_alone():
+    kinds = ("encoders", "tasks", "objectives")
+    files = [file for kind in kinds for file in PACKAGE.glob(f"{kind}/*.py")]
+    parts = [f"isotrain.{file.parent.name}.{file.stem}" for file in files if file.stem != "start"]
+    found = loaded_by(", ".join(parts))
+    assert "torch" in found
+    assert found.isdisjoint({"tokenizers", *HEAVY})
+
+
 def test_the_command_line_and_the_check_need_no_torch():
     found = loaded_by("isotrain.cli, isotrain.config")
     assert "hydra" in found

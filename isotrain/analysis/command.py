@@ -17,7 +17,7 @@ from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.sweep import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
-from isotrain.encoders.finished_run import start_file
+from isotrain.encoders.start import start_file
 from isotrain.requirements import encoder_mistakes
 
 HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value …]

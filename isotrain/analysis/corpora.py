@@ -9,7 +9,7 @@ from isotrain.analysis import sst2_data_set as sst2
 from isotrain.analysis import sts_data_sets as sts
 from isotrain.tasks import rte, snli, text, wic
 from isotrain.tasks.data.sources import SPLITS, DataSet, Source, load_split
-from isotrain.tasks.wikitext import UNKNOWN, as_written, is_heading, split_sentences
+from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
 

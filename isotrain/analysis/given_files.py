@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.on_disk import sha256_of
 
 DIGITS = 12
 

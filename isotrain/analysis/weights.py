@@ -10,9 +10,8 @@ from omegaconf import DictConfig
 
 from isotrain.analysis.start import result_of
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.finished_run import sha256_of
-from isotrain.encoders.reinit import reinit_blocks
-from isotrain.encoders.start import load_start
+from isotrain.encoders.on_disk import sha256_of
+from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.training.parts import made
 

@@ -1,4 +1,4 @@
-"""Small trained additions to a frozen encoder (PEFT), put into its blocks in place.
+"""Adapters (PEFT): small trained additions to a frozen encoder, put into its blocks in place.
 
 An adapter is a function `(encoder) -> frozenset[str] | None`: the names of the parameters that
 train from then on, all others being frozen; None where nothing was added.
@@ -12,7 +12,6 @@ from torch import nn
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.on_disk import NO_PEFT
 
 LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures that peft has no default for
 IA3_TARGETS = {"distilbert": ["k_lin", "v_lin", "ffn.lin2"]}
@@ -31,63 +30,56 @@ def lora(
     dropout: Annotated[float, Bounds(0, below=1)] = 0.0,
     target_modules: list[str] | None = None,
 ) -> frozenset[str]:
-    """Names of the factors that low-rank adaptation (Hu et al. 2022) puts beside linear maps.
+    """Names of the factors that low-rank adaptation (Hu et al. 2022) adds to linear maps.
 
     W becomes W + (alpha / r) B A. A [r, D_in] is drawn from torch's global random state and
-    B [D_out, r] is zero, so that the encoder starts as it was, bit by bit.
+    B [D_out, r] is zero, so that the encoder's output is unchanged at the start, bit by bit.
 
     Args:
         encoder: changed in place.
         r: rank of what is added.
         alpha: its scale, times r.
         dropout: share of A's inputs dropped in training, in [0, 1).
-        target_modules: ends of the names of linear maps; None = those usual for the architecture:
-            query and value of every block in BERT and RoBERTa, the one map of query, key and
-            value in GPT-2.
+        target_modules: ends of the names of linear maps; None = the usual ones: query and value
+            in BERT and RoBERTa, the one map of query, key and value in GPT-2.
 
     Raises:
-        ValueError: the package peft is missing, `target_modules` is no list or an empty one, no
-            linear map has such a name, or none is known for the architecture.
+        ValueError: no linear map has such a name, none is known for the architecture, or the
+            encoder is no transformers model.
     """
-    if target_modules is not None and (isinstance(target_modules, str) or not target_modules):
-        raise ValueError(
-            "peft.target_modules must be a list of names, such as [query], or null, got "
-            f"{target_modules!r}"
-        )
-    peft, model = _peft("lora"), _model(encoder)
-    targets = target_modules or LORA_TARGETS.get(model.config.model_type)
-    return _inject(
-        encoder,
-        peft.LoraConfig(
-            r=r,
-            lora_alpha=alpha,
-            lora_dropout=dropout,
-            target_modules=targets,
-            fan_in_fan_out=_stores_inputs_first(model),
-        ),
+    from peft import LoraConfig
+
+    model = _model(encoder)
+    config = LoraConfig(
+        r=r,
+        lora_alpha=alpha,  # type: ignore[arg-type]  # a float works
+        lora_dropout=dropout,
+        target_modules=target_modules or LORA_TARGETS.get(model.config.model_type),
+        fan_in_fan_out=_stores_inputs_first(model),
     )
+    return _inject(encoder, config)
 
 
 def ia3(encoder: Encoder) -> frozenset[str]:
     """Names of the scales that (IA)³ (Liu et al. 2022) puts on key, value and feed-forward maps.
 
-    Each scale is a vector of ones at the start, so that the encoder starts as it was, bit by bit.
+    Each scale is a vector of ones at the start: the encoder's output is unchanged, bit by bit.
     Which maps these are, and whether input or output is scaled, is the package's choice for the
     architecture.
 
     Raises:
-        ValueError: the package peft is missing, or it has no choice for the architecture.
+        ValueError: the package has no choice for the architecture, or the encoder is no
+            transformers model.
     """
-    peft, model = _peft("ia3"), _model(encoder)
-    kind = model.config.model_type
-    return _inject(
-        encoder,
-        peft.IA3Config(
-            target_modules=IA3_TARGETS.get(kind),
-            feedforward_modules=IA3_INPUTS.get(kind),
-            fan_in_fan_out=_stores_inputs_first(model),
-        ),
+    from peft import IA3Config
+
+    model = _model(encoder)
+    config = IA3Config(
+        target_modules=IA3_TARGETS.get(model.config.model_type),
+        feedforward_modules=IA3_INPUTS.get(model.config.model_type),
+        fan_in_fan_out=_stores_inputs_first(model),
     )
+    return _inject(encoder, config)
 
 
 def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
@@ -98,20 +90,13 @@ def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
     try:
         inject_adapter_in_model(config, model)
     except ValueError as error:
-        ends = sorted({n.rpartition(".")[2] for n, m in model.named_modules() if _is_linear(m)})
+        linear = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) or _is_conv1d(m)]
+        ends = sorted({name.rpartition(".")[2] for name in linear})
         raise ValueError(
             f"peft.target_modules: {error} The linear maps of this encoder "
             f"({model.config.model_type}) end in {', '.join(ends)}"
         ) from error
     return frozenset(name for name, p in encoder.named_parameters() if p.requires_grad)
-
-
-def _peft(option: str) -> Any:
-    try:
-        import peft
-    except ImportError as error:
-        raise ValueError(NO_PEFT.format(option)) from error
-    return peft
 
 
 def _model(encoder: Encoder) -> Any:
@@ -121,10 +106,6 @@ def _model(encoder: Encoder) -> Any:
             "use peft=none"
         )
     return encoder.model
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or _is_conv1d(module)
 
 
 def _is_conv1d(module: nn.Module) -> bool:

@@ -1,7 +1,7 @@
-"""Which parameters of an encoder train, and from which optimizer step on. L blocks.
+"""Freezing schedules: which parameters of an encoder train, and from which step on. L blocks.
 
-A freezing is a function `(encoder, steps_per_epoch) -> Plan` without a state of its own. What is
-not of the encoder (head, isotropy layers, objectives) is not its business and trains throughout.
+A freezing is a function `(encoder, steps_per_epoch) -> Plan`. Head, isotropy layers and objectives
+train throughout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
 
 Plan = dict[int, frozenset[str]]
-"""From which optimizer step on (0 is one) which of the encoder's parameters train, by name."""
+"""Names of the encoder's trained parameters, by the optimizer step from which on they train."""
 
 
 def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
@@ -26,7 +26,7 @@ def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 
 def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
-    """The embedding layer stays as it was pre-trained."""
+    """The embedding layer keeps its pre-trained weights."""
     return _always(encoder, lambda level: level > 0)
 
 
@@ -34,7 +34,7 @@ def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
 def freeze_first_n(
     encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(0)]
 ) -> Plan:
-    """The embedding layer and blocks 1 to `n_blocks` stay as they were pre-trained.
+    """The embedding layer and blocks 1 to `n_blocks` keep their pre-trained weights.
 
     Raises:
         ValueError: the encoder does not have that many blocks.
@@ -44,11 +44,7 @@ def freeze_first_n(
     >>> {step: {name.split(".")[3] for name in names} for step, names in plan.items()}
     {0: {'2'}}
     """
-    if n_blocks > encoder.n_blocks:
-        raise ValueError(
-            f"freezing.n_blocks must lie in 0 to {encoder.n_blocks} for this encoder, "
-            f"got {n_blocks}"
-        )
+    _check_blocks(encoder, n_blocks)
     return _always(encoder, lambda level: level > n_blocks)
 
 
@@ -56,18 +52,14 @@ def freeze_first_n(
 def train_last_n(
     encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(1)]
 ) -> Plan:
-    """Only the last `n_blocks` blocks train, and the norm that some encoders have behind them.
+    """Only the last `n_blocks` blocks train, and the norm that some encoders have after them.
 
     The same as freezing the first L − `n_blocks`.
 
     Raises:
         ValueError: the encoder does not have that many blocks.
     """
-    if n_blocks > encoder.n_blocks:
-        raise ValueError(
-            f"freezing.n_blocks must lie in 1 to {encoder.n_blocks} for this encoder, "
-            f"got {n_blocks}"
-        )
+    _check_blocks(encoder, n_blocks)
     return _always(encoder, lambda level: level > encoder.n_blocks - n_blocks)
 
 
@@ -75,26 +67,25 @@ def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) 
     """Only parameters train whose name one of the `patterns` matches, such as `*.query.weight`.
 
     Patterns are those of a shell (`*`, `?`, `[abc]`), case counts, and the whole name must match:
-    `model.encoder.layer.0.attention.self.query.weight` is the first one in BERT.
+    `model.encoder.layer.0.attention.self.query.weight` is the first query in BERT.
 
     Raises:
-        ValueError: no pattern, or one that no name matches; names like it are told.
+        ValueError: no pattern, or one that no name matches; the message has names like it.
     """
-    if isinstance(patterns, str) or not patterns:
-        raise ValueError(
-            f"freezing.patterns must be a list of at least one pattern, got {patterns!r}"
-        )
-    names = list(levels(encoder))
-    found: set[str] = set()
+    if not patterns:
+        raise ValueError("freezing.patterns must have at least one pattern; or use head_only")
+    names = [name for name, _ in encoder.named_parameters()]
+    trained: set[str] = set()
     for pattern in patterns:
-        matched = {name for name in names if fnmatchcase(name, pattern)}
-        if not matched:
+        matches = {name for name in names if fnmatchcase(name, pattern)}
+        if not matches:
+            near = get_close_matches(pattern, names, n=1, cutoff=0.0)[0]
             raise ValueError(
-                f"freezing.patterns: no parameter of this encoder matches {pattern}; "
-                f"{_near(pattern, names)}"
+                f"freezing.patterns: {pattern} matches no parameter of this encoder by its whole "
+                f"name; the nearest is {near}"
             )
-        found |= matched
-    return {0: frozenset(found)}
+        trained |= matches
+    return {0: frozenset(trained)}
 
 
 def freeze_encoder(encoder: Encoder, steps_per_epoch: int) -> Plan:
@@ -110,7 +101,7 @@ def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """
     of_norms = {
         id(parameter)
-        for module in _module(encoder).modules()
+        for module in encoder.modules()
         if "Norm" in type(module).__name__  # LayerNorm, RMSNorm
         for parameter in module.parameters(recurse=False)
     }
@@ -153,40 +144,39 @@ def unfreeze_gradually(
 
 
 def levels(encoder: Encoder) -> dict[str, int]:
-    """How high each parameter stands, by name: 0 = embeddings, l = block l, L + 1 = behind block L.
+    """The level of each parameter by name: 0 = embeddings, l = block l, L + 1 = after block L.
 
-    What a model has before its first block beside the embeddings (the projection of ELECTRA)
-    counts as embeddings.
+    Other parameters before the first block (the projection of ELECTRA) count as embeddings.
     """
     of_embeddings = {id(p) for p in encoder.embeddings.parameters()}
     of_blocks = {id(p): k for k, block in enumerate(encoder.blocks, 1) for p in block.parameters()}
-    found: dict[str, int] = {}
+    level_of: dict[str, int] = {}
     elsewhere = 0
-    for name, parameter in _module(encoder).named_parameters():
+    for name, parameter in encoder.named_parameters():
         if id(parameter) in of_embeddings:
-            found[name] = 0
+            level_of[name] = 0
         elif id(parameter) in of_blocks:
-            found[name] = of_blocks[id(parameter)]
-            elsewhere = encoder.n_blocks + 1  # parameters stand in the order of the forward pass
+            level_of[name] = of_blocks[id(parameter)]
+            elsewhere = encoder.n_blocks + 1  # parameters come in the order of the forward pass
         else:
-            found[name] = elsewhere
-    return found
+            level_of[name] = elsewhere
+    return level_of
 
 
 def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:
-    """Let the parameters of these names train, and no others of the encoder."""
-    for name, parameter in _module(encoder).named_parameters():
+    """Make the parameters of these names trainable, and no others of the encoder."""
+    for name, parameter in encoder.named_parameters():
         parameter.requires_grad_(name in names)
 
 
 def _always(encoder: Encoder, trains: Callable[[int], bool]) -> Plan:
-    """What stands at certain levels, from the start."""
+    """Parameters of certain levels, from the start."""
     return {0: frozenset(name for name, level in levels(encoder).items() if trains(level))}
 
 
 def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:
-    """Certain parameters, from the start, of which there must be one."""
-    names = frozenset(n for n, p in _module(encoder).named_parameters() if trains(n, p))
+    """Certain parameters, at least one, from the start."""
+    names = frozenset(n for n, p in encoder.named_parameters() if trains(n, p))
     if not names:
         raise ValueError(
             f"this encoder has no {what}, and nothing else may train; use another freezing"
@@ -194,22 +184,8 @@ def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: s
     return {0: names}
 
 
-def _module(encoder: Encoder) -> nn.Module:
-    return encoder
-
-
-def _near(pattern: str, names: Sequence[str]) -> str:
-    """Stretches of names as long as what is literal in a pattern, and most like it."""
-    literal = pattern.strip("*.?")
-    n_parts = literal.count(".") + 1
-    stretches = {
-        ".".join(parts[i : i + n_parts])
-        for parts in (name.split(".") for name in names)
-        for i in range(len(parts) - n_parts + 1)
-    }
-    near = get_close_matches(literal, sorted(stretches), n=3)
-    if not near:
-        return f"names are like {names[0]}"
-    return (
-        f"names have {', '.join(near)} (the whole name must match: *.{near[0]}* finds it anywhere)"
-    )
+def _check_blocks(encoder: Encoder, n_blocks: int) -> None:
+    if n_blocks > encoder.n_blocks:
+        raise ValueError(
+            f"freezing.n_blocks must be at most {encoder.n_blocks} for this encoder, got {n_blocks}"
+        )

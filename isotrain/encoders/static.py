@@ -6,22 +6,23 @@ A sequences, T tokens, V words, D dimensions.
 from __future__ import annotations
 
 import gzip
-import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
+from isotrain.encoders.on_disk import sha256_of
 from isotrain.types import Batch, Edit, EncoderOutput
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 # What published vectors keep whole: numbers, abbreviations, English clitics, dots and dashes.
@@ -78,19 +79,11 @@ class TableEncoder(Encoder):
         return EncoderOutput((states_ATD,), states_ATD)
 
 
-class Vectors(NamedTuple):
-    """Words with their vectors, in the order of their file."""
-
-    words: list[str]
-    vector_VD: Tensor
-    n_repeated: int  # lines of a word that had one already
-
-
 @checked
 def build_static(
     path: str, lowercase: bool = True, max_words: Annotated[int | None, Bounds(1)] = None
 ) -> TableEncoder:
-    r"""Word vectors of a text file, behind a tokenizer of its words.
+    r"""Word vectors of a text file, with a tokenizer of its words.
 
     Text is split at spaces and around punctuation, and as in the Penn Treebank: `don't` is `do`
     and `n't`; abbreviations (`u.s.`) and numbers (`1,000`) stay whole. Words that the file lacks
@@ -98,7 +91,7 @@ def build_static(
 
     Args:
         path: a file in the text format of GloVe (a word and its D numbers a line) or of word2vec
-            (the same, behind a line `V D`), which may be compressed (`.gz`).
+            (the same, after a line `V D`), which may be compressed (`.gz`).
         lowercase: text and words are; of words that become equal the first one stays.
         max_words: the first words of the file that are read; None = all.
 
@@ -114,31 +107,49 @@ def build_static(
     >>> encoder.width, encoder.tokenizer("The dog barks")["input_ids"]
     (2, [2, 4, 5, 1, 3])
     """
-    vectors = read_vectors(Path(path).expanduser(), lowercase, max_words)
-    with Path(path).expanduser().open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-    facts = f"sha256 {digest}, {len(vectors.words) - len(SPECIALS):,} words"
-    if vectors.n_repeated:
-        facts += f", {vectors.n_repeated:,} repeated ones left out"
-    tokenizer = word_tokenizer(vectors.words, lowercase)
-    return TableEncoder(vectors.vector_VD, tokenizer, f"{path} ({facts})")
+    file = Path(path).expanduser()
+    words, vector_VD, n_repeated = _read(file, lowercase, max_words)
+    facts = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
+    if n_repeated:
+        facts += f", {n_repeated:,} repeated ones left out"
+    return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"{path} ({facts})")
 
 
-def read_vectors(file: Path, lowercase: bool, max_words: int | None) -> Vectors:
-    """The special tokens with vectors of 0, then the words of a file with theirs; each word once.
+def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
+    """A fast tokenizer of whole words, numbered as listed, that writes `[CLS] a [SEP] b [SEP]`.
 
-    Raises:
-        ValueError: as `build_static`.
+    >>> tokenizer = word_tokenizer([*SPECIALS.values(), "do", "n't", "u.s.", "-"], lowercase=True)
+    >>> tokenizer.tokenize("Don't re-do U.S.")
+    ['do', "n't", '[UNK]', '-', 'do', 'u.s.']
     """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: number for number, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "removed", invert=True)
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)  # type: ignore[no-untyped-call]
+
+
+def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor, int]:
+    """Special tokens and words, each once; vectors, 0 for the former; number of repeated words."""
     number_of = {word: number for number, word in enumerate(SPECIALS.values())}
     values = array("f")
     width = n_promised = n_read = n_repeated = 0
     for at, line in _lines(file):
         if not width:
-            if header := _header(line):
-                n_promised, width = header
+            parts = line.split(" ")
+            if len(parts) == 2 and all(part.isdecimal() for part in parts):  # word2vec's V and D
+                n_promised, width = map(int, parts)
                 continue
-            width = line.count(" ")
+            width = len(parts) - 1
         if len(number_of) - len(SPECIALS) == max_words:
             break
         word, vector = _parsed(at, line, width)
@@ -159,31 +170,11 @@ def read_vectors(file: Path, lowercase: bool, max_words: int | None) -> Vectors:
         raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
     vector_VD = torch.zeros(len(number_of), width)
     vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
-    return Vectors(list(number_of), vector_VD, n_repeated)
-
-
-def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
-    """A fast tokenizer of whole words, numbered as listed, that writes `[CLS] a [SEP] b [SEP]`.
-
-    >>> tokenizer = word_tokenizer([*SPECIALS.values(), "do", "n't", "u.s.", "-"], lowercase=True)
-    >>> tokenizer.tokenize("Don't re-do U.S.")
-    ['do', "n't", '[UNK]', '-', 'do', 'u.s.']
-    """
-    vocabulary = {word: number for number, word in enumerate(words)}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
-    if lowercase:
-        made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "removed", invert=True)
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIALS)  # type: ignore[no-untyped-call]
+    return list(number_of), vector_VD, n_repeated
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Lines that are not empty, each after its place `<file>:<number>`."""
+    """Lines that are not empty, each after `<file>:<number>`."""
     if not file.is_file():
         raise ValueError(
             f"{file} is no file; give a text file of word vectors (GloVe or word2vec, also .gz)"
@@ -195,18 +186,8 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
             for number, line in enumerate(lines, start=1):
                 if text := line.decode("utf-8").rstrip("\r\n "):
                     yield f"{file}:{number}", text
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}:{number}: not UTF-8 ({error.reason})") from error
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{file}:{number + 1}: cannot be decompressed ({error})") from error
-
-
-def _header(line: str) -> tuple[int, int] | None:
-    """Words and dimensions that the first line of word2vec's format tells."""
-    parts = line.split(" ")
-    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-        return None
-    return int(parts[0]), int(parts[1])
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{file}:{number}: cannot be read as UTF-8 text: {error}") from error
 
 
 def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
@@ -214,14 +195,10 @@ def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
     word, *texts = line.rsplit(" ", width)
     vector = _numbers(texts)
     one_more = " " in word and _numbers([word.rpartition(" ")[2]])
-    if not word or one_more or not vector or len(vector) != width:
+    if not word or one_more or not vector or len(vector) != width or not all(map(isfinite, vector)):
         raise ValueError(
-            f"{at}: a line must be a word and {width or 'its'} numbers with single spaces between "
-            f"them, got {line[:40]!r}"
-        )
-    if not all(map(isfinite, vector)):
-        raise ValueError(
-            f"{at}: the numbers of a vector must be finite in float32, got {line[:40]!r}"
+            f"{at}: a line must be a word and {width or 'its'} numbers, finite in float32, with "
+            f"single spaces between them, got {line[:40]!r}"
         )
     return word, vector
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import string
 from typing import Annotated
 
-from transformers import BertConfig, BertModel, BertTokenizer
-
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.resources.lexicon import WORDS
@@ -25,6 +23,8 @@ def build_tiny(
     state, like those of the head: seed it first. `dropout` is the share of hidden units and of
     attention weights that a training step drops, in [0, 1).
     """
+    from transformers import BertConfig, BertModel, BertTokenizer
+
     characters = string.ascii_lowercase + string.digits + string.punctuation
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces = [*specials, *characters, *("##" + c for c in characters), *WORDS]

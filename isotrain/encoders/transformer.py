@@ -1,4 +1,4 @@
-"""An encoder around a BERT-like or GPT-2-like model, with its own record of hidden states.
+"""An encoder around a BERT-like or GPT-2-like model that records hidden states itself.
 
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
@@ -18,7 +18,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
-# GPT and GPT-2 have words and positions apart.
+# GPT and GPT-2 have separate tables of words and positions.
 EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens", "tokens_embed", "positions_embed")
 POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 
@@ -27,7 +27,7 @@ class TransformerEncoder(Encoder):
     """All L+1 hidden states of a transformers model, recorded at its blocks.
 
     State 0 is what enters block 1 (the embedding output), state l what block l produced. An
-    edit after block k changes what flows on, never the record. The norm that GPT-2 has behind
+    edit after block k changes what flows on, never the record. The norm that GPT-2 has after
     its last block is in what leaves the encoder, but not in state L (transformers puts it there).
     The model is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout
     off), must be float32, and loses its pooler, which nothing here uses.
@@ -49,13 +49,12 @@ class TransformerEncoder(Encoder):
                 "dtype=torch.float32"
             )
         blocks = tuple(_blocks(model))
-        _embeddings(model)  # or this encoder is refused
+        _embeddings(model)  # raises where there are none
         super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
         if isinstance(getattr(model, "pooler", None), nn.Module):
             model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
-        # Neither is registered a second time: the state dict has each tensor once.
-        self.blocks = blocks
+        self.blocks = blocks  # a tuple: not registered again, so the state dict has each once
         tables = {
             name.rpartition(".")[2]: part
             for name, part in model.named_modules()
@@ -63,8 +62,8 @@ class TransformerEncoder(Encoder):
         }
         self.max_positions = next((_n_positions(tables[n]) for n in POSITIONS if n in tables), None)
         accepted = inspect.signature(model.forward).parameters
-        # Without a table of its own (GPT-2) a segment would be looked up as a word; in one of a
-        # single row (RoBERTa) there is nothing to choose.
+        # Without a table of its own (GPT-2) a segment would be looked up as a word; one with a
+        # single entry (RoBERTa) has nothing to choose.
         segments = tables.get("token_type_embeddings")
         self._takes_segments = (
             "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
@@ -83,7 +82,7 @@ class TransformerEncoder(Encoder):
         return _embeddings(self.model)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states of a batch; `after_block[k]` (1-based) rewrites what leaves block k.
+        """Hidden states of a batch, as `Encoder.forward` says.
 
         Raises:
             ValueError: sequences longer than the positions the model has.
@@ -110,7 +109,7 @@ class TransformerEncoder(Encoder):
 
     @torch.no_grad()
     def _is_causal(self) -> bool:
-        """Whether another second token leaves the state of the first as it was."""
+        """Whether the state of the first token is independent of the second."""
         # Asked of the model itself: no entry of a configuration says it for every architecture.
         self.model.eval()
         mask_AT = torch.ones(1, 2, dtype=torch.long)
@@ -141,15 +140,15 @@ class TransformerEncoder(Encoder):
 
 
 def _n_positions(table: nn.Embedding) -> int:
-    """Tokens it has positions for: RoBERTa counts from behind the row of its pad."""
+    """Tokens that have positions: RoBERTa counts from after its pad."""
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
 def _embeddings(model: nn.Module) -> nn.Module:
-    found = [part for name, part in model.named_children() if name in EMBEDDINGS]
-    if not found:
-        raise _hidden(model, EMBEDDINGS)
-    return found[0] if len(found) == 1 else nn.ModuleList(found)
+    tables = [part for name, part in model.named_children() if name in EMBEDDINGS]
+    if not tables:
+        raise _not_found(model, EMBEDDINGS)
+    return tables[0] if len(tables) == 1 else nn.ModuleList(tables)
 
 
 def _blocks(model: nn.Module) -> nn.ModuleList:
@@ -160,10 +159,10 @@ def _blocks(model: nn.Module) -> nn.ModuleList:
             continue
         if isinstance(part, nn.ModuleList):
             return part
-    raise _hidden(model, BLOCK_PATHS)
+    raise _not_found(model, BLOCK_PATHS)
 
 
-def _hidden(model: nn.Module, names: tuple[str, ...]) -> ValueError:
+def _not_found(model: nn.Module, names: tuple[str, ...]) -> ValueError:
     return ValueError(
         f"{type(model).__name__} has none of {', '.join(names)}; isotrain needs to see the "
         "embeddings and blocks of an encoder: use a model like BERT or GPT-2"

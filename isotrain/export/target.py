@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from isotrain.encoders.finished_run import sha256_of
+from isotrain.encoders.on_disk import sha256_of
 from isotrain.export.errors import CannotExportError
 
 MARK = "isotrain_export.json"  # in every folder that an export made

@@ -1,4 +1,4 @@
-"""Alignment as a loss: rows that belong together shall be close. N pairs, D dimensions."""
+"""Alignment as a loss: embeddings of a pair shall be close. N pairs, D dimensions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import mean_distance_power
-from isotrain.objectives.base import LossOfPairs
-from isotrain.objectives.pairs import check_pairs
+from isotrain.objectives.base import LossOfPairs, check_pairs
 
 
 def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
-    """mean_i ‖u_i − v_i‖^alpha of rows and positives `[N, D]`, in [0, 2^alpha]; 0 = equal.
+    """mean_i ‖u_i − v_i‖^alpha of embeddings and positives `[N, D]`, in [0, 2^alpha]; 0 = equal.
 
-    u_i and v_i are unit rows; for alpha = 2 it is 2 − 2·cos. Unchanged by one rotation of both,
-    by the length of rows, by one order for both and by exchanging them. A pair at distance 0 has
-    gradient 0. Keeps the dtype. `isotrain.metrics.alignment` measures the same.
+    u_i and v_i are unit vectors; for alpha = 2 it is 2 − 2·cos. Invariant to one rotation of both,
+    to lengths, to one order for both and to exchanging them. A pair at distance 0 has gradient 0.
+    `isotrain.metrics.alignment` measures the same.
 
     Raises:
         ValueError: not `[N, D]`, no pair, or two shapes.
@@ -35,17 +34,10 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
 
 
 class Alignment(LossOfPairs):
-    """`alignment` of positives `[N, D]`, averaged over the read points.
-
-    One pair suffices.
+    """`alignment` of pairs, averaged over the read points.
 
     Args: those of `LossOfPairs`, and
         alpha: power of the distance.
-
-    Raises:
-        ValueError: an illegal number or name; what `LossOfPairs` refuses.
-
-    Wang and Isola 2020.
 
     >>> Alignment(weight=1.0).n_views, Alignment(weight=1.0, positives="pair").n_views
     (2, 1)

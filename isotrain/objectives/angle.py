@@ -10,18 +10,18 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import unit_rows
+from isotrain.objectives.base import check_labels, check_pairs
 from isotrain.objectives.cosent import CoSENT
-from isotrain.objectives.pairs import check_labels, check_pairs
 
 
 def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """|Σ_k Re w_k + Im w_k| of each pair of rows of `first` and `second [B, D]`, in [0, √2]: `[B]`.
+    """|Σ_k Re w_k + Im w_k| of each pair of `first` and `second [B, D]`, in [0, √2]: `[B]`.
 
-    A row is D/2 complex numbers, its first half the real parts and its second half the imaginary
-    ones. With z = a + bi of the first row and c + di of the second, w_k = z_k·(c_k − d_k·i) over
-    the lengths of both rows: their quotient with the moduli divided out. So the value is
-    |cos + sin| with cos = Σ (ac + bd) and sin = Σ (bc − ad) of the unit rows. It does not change
-    with the lengths of rows, but does with the order of the two; 0 for a zero row.
+    A vector is D/2 complex numbers, its first half the real parts and its second half the imaginary
+    ones. With z = a + bi of the first and c + di of the second, w_k = z_k·(c_k − d_k·i) over the
+    lengths of both: their quotient with the moduli divided out. So the value is |cos + sin| with
+    cos = Σ (ac + bd) and sin = Σ (bc − ad) of the unit vectors. Invariant to lengths, but not to
+    the order of the two; 0 for a zero vector.
 
     Raises:
         ValueError: not `[B, D]`, no pair, two shapes, or odd D.
@@ -43,9 +43,9 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
 def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
     """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
 
-    s_i is the `angle_similarity` of the i-th rows of `first` and `second [B, D]`, and y_i in
-    `labels [B]` the label of that pair, graded or a class: higher = more similar. 0, with zero
-    gradient, where all labels are equal.
+    s_i is the `angle_similarity` of pair i of `first` and `second [B, D]`, and y_i in `labels [B]`
+    its label, graded or a class: higher = more similar. 0, with zero gradient, where all labels are
+    equal.
 
     Raises:
         ValueError: as `angle_similarity`, or labels that are not one a pair.
@@ -63,13 +63,7 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
 
 
 def check_even(width: int) -> None:
-    """Refuse an odd number of dimensions.
-
-    Raises:
-        ValueError: odd `width`.
-
-    >>> check_even(4)
-    """
+    """Raise a ValueError for an odd number of dimensions."""
     if width % 2:
         raise ValueError(
             f"angle takes dimensions in pairs, as real and imaginary parts, got D = {width}; use "
@@ -80,19 +74,8 @@ def check_even(width: int) -> None:
 class AnglE(CoSENT):
     """`angle` of the two vectors `[B, 2, D]` of each example at one read point.
 
-    Logged: `undefined`, 1 for a batch whose labels are all equal.
-
-    Args: those of `CoSENT`, and
-        width: D, even; supplied by the framework.
-
-    Raises:
-        ValueError: odd D; several read points; an illegal number or name; examples of other
-            than two vectors.
-
-    Li and Li 2024 (AoE), who add a CoSENT and an InfoNCE term: `objective=[angle,cosent,simcse]`.
-
-    >>> AnglE(weight=1.0, width=4).needs
-    'scored_pairs'
+    Arguments and counter as `CoSENT`; `width` is D, which must be even. Li and Li 2024 (AoE) add
+    a CoSENT and an InfoNCE term: `objective=[angle,cosent,simcse]`.
     """
 
     @checked
@@ -108,5 +91,5 @@ class AnglE(CoSENT):
         super().__init__(weight, reads, scale, more_similar)
 
     def loss(self, first_BD: Tensor, second_BD: Tensor, labels_B: Tensor) -> Tensor:
-        """Of the pairs, ordered so that a higher label is more similar."""
+        """The loss of pairs whose higher label is more similar."""
         return angle(first_BD, second_BD, labels_B, self.scale)

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
-from isotrain.objectives.base import LossOfPairs
-from isotrain.objectives.pairs import check_pairs
+from isotrain.objectives.base import LossOfPairs, check_pairs
 
 
 def barlow(
@@ -20,15 +19,15 @@ def barlow(
     scale: float = 0.025,
     eps: float = 1e-5,
 ) -> Tensor:
-    """s·[Σ_i (1 − r_ii)² + w·Σ_{i≠j} r_ij²] of rows and positives `[N, D]`; at least 0, unitless.
+    """s·[Σ_i (1 − r_ii)² + w·Σ_{i≠j} r_ij²] of embeddings and positives `[N, D]`; at least 0.
 
     R = X̃ᵀỸ/N is the cross-correlation `[D, D]`, x̃ = (x − mean)/√(variance + `eps`) by
-    coordinate, variances divided by N; s = `scale`, w = `off_diagonal_weight`. Unchanged by
-    translation of either cloud, by one order of rows, or of coordinates, for both, by exchanging
-    them and, up to `eps`, by the scale of each coordinate; not by rotation.
+    coordinate, variances divided by N; s = `scale`, w = `off_diagonal_weight`. Invariant to
+    translation of either cloud, to one order of pairs or of coordinates, to exchanging the clouds
+    and, up to `eps`, to the scale of each coordinate; not to rotation.
 
     Raises:
-        ValueError: not `[N, D]`, fewer than two rows, or two shapes.
+        ValueError: not `[N, D]`, fewer than two pairs, or two shapes.
 
     Zbontar et al. 2021, with the factor of solo-learn.
 
@@ -50,22 +49,12 @@ def _standardised(x_ND: Tensor, eps: float) -> Tensor:
 
 
 class Barlow(LossOfPairs):
-    """`barlow` of positives `[N, D]`, averaged over the read points.
-
-    It needs two pairs, and scatter.
+    """`barlow` of pairs, averaged over the read points; needs two pairs, and scatter.
 
     Args: those of `LossOfPairs`, and
         off_diagonal_weight: factor of correlations of different coordinates.
         scale: factor of the whole.
         eps: added to variances before the root.
-
-    Raises:
-        ValueError: an illegal number or name; what `LossOfPairs` refuses.
-
-    Zbontar et al. 2021.
-
-    >>> Barlow(weight=1.0).n_views
-    2
     """
 
     @checked

@@ -1,20 +1,20 @@
-"""The contract of extra losses, and what losses of clouds and losses of pairs share.
+"""The contract of extra losses, and the base classes of losses of point clouds and of pairs.
 
-B examples, P vectors per example, N embeddings, D dimensions.
+B examples, P vectors per example, N embeddings or pairs, D dimensions.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import refuse_misspelt
-from isotrain.geometry.rows import has_scatter
-from isotrain.objectives.pairs import Positives
+from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.transforms.queue import RowQueue
 
 
@@ -24,20 +24,20 @@ class Objective(nn.Module, ABC):
     A subclass defines `forward`, and overrides the members below where the defaults do not hold.
 
     Args:
-        weight: factor of the loss in the sum of all losses.
+        weight: factor of the loss in the sum of all losses; a negative one maximises it.
         reads: read points, such as `pooled` or `layer_3/tokens` (`isotrain/config/read_points.py`
             has them all); None = those of the class.
     """
 
     reads: Sequence[str] = ("pooled",)
     n_views: int = 1  # forward passes of a batch
-    # What it reads of an example: rows (anything) | classes (one vector, which owns a class)
-    # | pairs (two vectors or more) | two_vectors | scored_pairs (two vectors and the label)
+    # What it reads of an example: rows (any embeddings) | classes (one vector and its class)
+    # | pairs (two vectors or more) | two_vectors | scored_pairs (two vectors and their label)
     needs: str = "rows"
-    positives: Positives | None = None  # how it chooses pairs; its interval must hold a label
+    positives: Positives | None = None  # the pairs that it compares, if it does
     weight: float
     memory: RowQueue | None  # embeddings of past steps; must not reach back a whole epoch
-    counters: dict[str, Tensor]  # what the last call left out, for the log
+    counters: dict[str, Tensor]  # of the last call, for the log
 
     def __init__(self, weight: float, reads: Sequence[str] | None = None) -> None:
         super().__init__()
@@ -50,38 +50,122 @@ class Objective(nn.Module, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_misspelt(cls, Objective)
+        for name in {"forward", "observe"} & vars(cls).keys():
+            try:
+                signature(vars(cls)[name]).bind("self", "views", "labels")
+            except TypeError as error:
+                raise TypeError(
+                    f"{cls.__name__}.{name} must take (self, views, labels), got "
+                    f"{signature(vars(cls)[name])}"
+                ) from error
 
     @abstractmethod
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted scalar loss; 0 where it is not defined.
 
         Args:
-            views: `views[v][r]` is what view v has at read point r: vectors `[B, P, D]`, or tokens
-                `[N, D]`. In float32 at least; with several processes of all of them.
+            views: `views[v][r]` is view v at read point r: vectors `[B, P, D]`, or tokens
+                `[N, D]`; of all processes, in float32 at least.
             labels: of the examples, `[B]`: class numbers or scores.
         """
 
     def check(self, n_vectors: int) -> None:
-        """Raise a ValueError where it cannot use examples of so many vectors."""
+        """Raise a ValueError if it cannot use examples of so many vectors."""
 
     @property
     def remembers(self) -> bool:
-        """Whether `observe` gets the embeddings of a step; if not, its `views` are empty."""
+        """Whether `observe` gets the embeddings of a step; otherwise its `views` are empty."""
         return type(self).observe is not Objective.observe
 
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
         """Called once per optimizer step, with its detached embeddings and labels."""
 
     def n_remembered(self, n_vectors: int) -> int:
-        """How many of the vectors of an example the memory takes."""
+        """How many of the vectors of an example enter the memory."""
         return n_vectors
 
     def asks_for_pass(self, epoch: int) -> bool:
-        """Whether `prepare` is to be called at the start of this epoch."""
+        """Whether to call `prepare` at the start of this epoch."""
         return False
 
     def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
         """Read training batches in evaluation mode: one tensor for each read point."""
+
+
+class Positives:
+    """Pairs of embeddings `([N, D], [N, D])` that belong together, at each read point.
+
+    `dropout`: an embedding of view 0 and the same one of view 1, which differ by dropout alone.
+    `pair`: the two vectors of an example, such as those of its two sentences; all examples, or
+    those whose label lies in the closed interval `labels`.
+
+    Raises:
+        ValueError: `labels` without pairs, or no interval; examples without exactly two vectors.
+
+    >>> positives = Positives("pair", labels=(0.8, 1.0))
+    >>> [(x, y)] = positives([[torch.eye(2)[None].repeat(2, 1, 1)]], torch.tensor([0.2, 0.9]))
+    >>> x.tolist(), y.tolist()
+    ([[1.0, 0.0]], [[0.0, 1.0]])
+    """
+
+    def __init__(self, kind: str, labels: Sequence[float] | None = None) -> None:
+        if labels is not None and kind != "pair":
+            raise ValueError(
+                f"positive_labels={list(labels)} chooses among pairs of vectors, and positives="
+                f"{kind} pairs each embedding with itself; leave it out, or use positives=pair"
+            )
+        if labels is not None and not (len(labels) == 2 and labels[0] <= labels[1]):
+            raise ValueError(
+                f"positive_labels is an interval [low, high] of labels, got {list(labels)}; "
+                "[1, 1] takes class 1"
+            )
+        self.of_pairs, self.labels = kind == "pair", labels
+
+    def __call__(
+        self, views: Sequence[Sequence[Tensor]], labels_B: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The pairs at each read point."""
+        if not self.of_pairs:
+            return [
+                (first.flatten(0, -2), second.flatten(0, -2))
+                for first, second in zip(views[0], views[1], strict=True)
+            ]
+        pairs = []
+        for vectors_BPD in views[0]:
+            if vectors_BPD.ndim != 3 or vectors_BPD.shape[1] != 2:
+                raise ValueError(
+                    "positives=pair takes the two vectors of an example, [B, 2, D], got "
+                    f"{list(vectors_BPD.shape)}; read a point that has two, or use "
+                    "positives=dropout"
+                )
+            vectors_NPD = self.chosen(vectors_BPD, labels_B)
+            pairs.append((vectors_NPD[:, 0], vectors_NPD[:, 1]))
+        return pairs
+
+    def chosen(self, vectors_BPD: Tensor, labels_B: Tensor) -> Tensor:
+        """The vectors `[N, P, D]` of the examples whose label lies in the interval."""
+        if self.labels is None:
+            return vectors_BPD
+        low, high = self.labels
+        return vectors_BPD[(labels_B >= low) & (labels_B <= high)]
+
+
+def check_pairs(x_ND: Tensor, y_ND: Tensor, min_rows: int = 1) -> None:
+    """Raise a ValueError unless both are `[N, D]` of one shape, with at least `min_rows` pairs."""
+    check_shape(x_ND, min_rows)
+    if y_ND.shape != x_ND.shape:
+        raise ValueError(
+            f"pairs are one embedding for each, {tuple(x_ND.shape)}, got {tuple(y_ND.shape)}; "
+            "repeat an embedding that is in several pairs"
+        )
+
+
+def check_labels(x_ND: Tensor, labels_N: Tensor) -> None:
+    """Raise a ValueError unless there is one label `[N]` for each embedding or pair."""
+    if labels_N.shape != x_ND.shape[:1]:
+        raise ValueError(
+            f"labels are one for each embedding, [{len(x_ND)}], got {tuple(labels_N.shape)}"
+        )
 
 
 def mean_loss(
@@ -91,45 +175,31 @@ def mean_loss(
     scatter: bool = False,
     more: Sequence[Sequence[Any]] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Mean of `loss` over clouds, and how many have none and add a zero.
+    """Mean of `loss` over clouds, and the counter `undefined` of those that have none.
 
-    A cloud is one tensor `[N, D]` or several, which `loss` takes with what `more` has for it. It
-    has no loss with fewer than `min_rows` embeddings or, if `scatter` is needed, where they are
-    equal up to rounding. The zero has a graph, so the backward pass finds a gradient of zeros.
+    A cloud is one tensor `[N, D]` or several, which `loss` takes, followed by what `more` has for
+    it. It has no loss with fewer than `min_rows` embeddings or, if `scatter` is needed, where they
+    are equal up to rounding; it adds a zero, with a gradient of zeros.
 
     >>> clouds = [[torch.ones(3, 2)], [torch.ones(1, 2)]]
     >>> mean_loss(lambda x_ND: x_ND.sum(), clouds)
     (tensor(3.), {'undefined': tensor(1.)})
     """
-    further = more or [()] * len(clouds)
-    defined = [
-        all(
-            len(x_ND) >= min_rows and not (scatter and not has_scatter(x_ND.detach())) for x_ND in c
-        )
-        for c in clouds
-    ]
-    values = [
-        loss(*rows, *known) if is_defined else 0.0 * torch.stack([x.sum() for x in rows]).sum()
-        for rows, known, is_defined in zip(clouds, further, defined, strict=True)
-    ]
-    return torch.stack(values).mean(), {"undefined": torch.tensor(float(defined.count(False)))}
+    values, n_undefined = [], 0
+    for cloud, further in zip(clouds, more or [()] * len(clouds), strict=True):
+        if all(len(x) >= min_rows and (not scatter or has_scatter(x.detach())) for x in cloud):
+            values.append(loss(*cloud, *further))
+        else:
+            values.append(0.0 * torch.stack([x.sum() for x in cloud]).sum())
+            n_undefined += 1
+    return torch.stack(values).mean(), {"undefined": torch.tensor(float(n_undefined))}
 
 
 class LossOfClouds(Objective):
-    """The mean of a loss over what view 0 has at each read point, `[B, P, D]` or `[N, D]`.
+    """The mean of a loss over the embeddings of view 0 at each read point.
 
     A point cloud with fewer than `min_rows` embeddings or, if `scatter` is needed, of equal ones,
-    counts as 0, and in the counter `undefined`.
-
-    Args:
-        weight: factor of the loss; a negative one drives it up.
-        reads: read points, such as `pooled` or `all/tokens`.
-        loss: of one point cloud `[N, D]`.
-        min_rows: embeddings that it needs.
-        scatter: whether they must differ.
-
-    >>> LossOfClouds(1.0, ["pooled"], lambda x_ND: x_ND.mean()).n_views
-    1
+    counts as 0, and in the counter `undefined`. `loss` takes the cloud `[N, D]`.
     """
 
     def __init__(
@@ -155,27 +225,19 @@ class LossOfClouds(Objective):
 
 
 class LossOfPairs(Objective):
-    """The mean of a loss of embeddings `[N, D]` and their positives over the read points.
+    """The mean over read points of a loss of embeddings and their positives, both `[N, D]`.
 
     A read point with fewer than `min_rows` pairs or, if `scatter` is needed, of equal embeddings,
     counts as 0, and in the counter `undefined`.
 
-    Args:
-        weight: factor of the loss; a negative one drives it up.
-        reads: read points, such as `pooled` or `layer_3/mean`.
+    Args: those of `Objective`, and
         positives: dropout (an embedding in two passes) | pair (the two vectors of an example).
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
-        loss: of the two clouds `[N, D]` of a read point.
-        min_rows: pairs that it needs.
-        scatter: whether they must differ.
 
     Raises:
         ValueError: `positive_labels` without pairs, or that are no interval; in use, with `pair`,
             examples of other than two vectors.
-
-    >>> LossOfPairs(1.0, ["pooled"], "pair", None, lambda x, y: (x - y).mean()).n_views
-    1
     """
 
     positives: Positives

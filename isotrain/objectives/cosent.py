@@ -10,18 +10,17 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import unit_rows
-from isotrain.objectives.base import Objective
-from isotrain.objectives.pairs import check_labels, check_pairs
+from isotrain.objectives.base import Objective, check_labels, check_pairs
 from isotrain.objectives.projection import one_read_point
 
 
 def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
     """ln(1 + Σ exp(scale·(s_i − s_j))) over pairs with y_i < y_j, in [0, ∞) nats.
 
-    s_i is the cosine of the i-th rows of `first` and `second [B, D]`, and y_i in `labels [B]` the
-    label of that pair, graded or a class: higher = more similar. ln(1 + number of ordered pairs)
-    where all cosines are equal; 0, with zero gradient, where all labels are. Unchanged by one
-    rotation of both, and by the length of rows. A zero row has cosine 0.
+    s_i is the cosine of pair i of `first` and `second [B, D]`, and y_i in `labels [B]` its label,
+    graded or a class: higher = more similar. ln(1 + number of ordered pairs) where all cosines are
+    equal; 0, with zero gradient, where all labels are. Invariant to one rotation of both and to
+    lengths. A zero vector has cosine 0.
 
     Raises:
         ValueError: not `[B, D]`, no pair, two shapes, or labels that are not one a pair.
@@ -50,16 +49,7 @@ class CoSENT(Objective):
             STS-B and for WiC (1 = same sense), lower for RTE (0 = entailment).
 
     Raises:
-        ValueError: several read points; an illegal number or name; examples of other than two
-            vectors.
-
-    CoSENT (Huang et al. 2024).
-
-    >>> import torch
-    >>> pair = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
-    >>> objective = CoSENT(weight=1.0)
-    >>> objective([[pair]], torch.tensor([3.0])).item(), objective.counters
-    (0.0, {'undefined': tensor(1.)})
+        ValueError: several read points.
     """
 
     needs = "scored_pairs"
@@ -82,5 +72,5 @@ class CoSENT(Objective):
         return self.loss(first_BD, second_BD, self.sign * labels)
 
     def loss(self, first_BD: Tensor, second_BD: Tensor, labels_B: Tensor) -> Tensor:
-        """Of the pairs, ordered so that a higher label is more similar."""
+        """The loss of pairs whose higher label is more similar."""
         return cosent(first_BD, second_BD, labels_B, self.scale)

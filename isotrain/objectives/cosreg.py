@@ -1,4 +1,4 @@
-"""Cosine regulariser: pushes the rows of a batch apart. N rows, D dimensions."""
+"""Cosine regulariser: pushes the embeddings of a batch apart. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from isotrain.objectives.base import LossOfClouds
 
 
 def cosreg(x_ND: Tensor) -> Tensor:
-    """Σ_{i≠j} cos(x_i, x_j)/N² of the rows of `x [N, D]`, in [−1/N, 1 − 1/N]; low = spread out.
+    """Σ_{i≠j} cos(x_i, x_j)/N² of the embeddings `x [N, D]`, in [−1/N, 1 − 1/N]; low = spread out.
 
-    (‖Σ u_i‖² − Σ ‖u_i‖²)/N² with u_i = x_i/‖x_i‖, in O(N·D); 0 for one row. Unitless; unchanged by
-    rotation, by the length and by the order of rows. A zero row has cosine 0 with all.
+    (‖Σ u_i‖² − Σ ‖u_i‖²)/N² with u_i = x_i/‖x_i‖, in O(N·D); 0 for one embedding. Invariant to
+    rotation, lengths and order. A zero vector has cosine 0 with all.
 
     Raises:
-        ValueError: not `[N, D]`, or no row.
+        ValueError: not `[N, D]`, or no embedding.
 
     Gao et al. 2019, Eq. 3.
 
@@ -31,15 +31,7 @@ def cosreg(x_ND: Tensor) -> Tensor:
 
 
 class CosReg(LossOfClouds):
-    """`cosreg` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
-
-    Arguments as `LossOfClouds`; a negative weight pulls embeddings together.
-
-    Gao et al. 2019.
-
-    >>> CosReg(weight=1.0).n_views
-    1
-    """
+    """`cosreg` of the embeddings of view 0, averaged over the read points."""
 
     def __init__(self, weight: float, reads: Sequence[str] = ("pooled",)) -> None:
         super().__init__(weight, reads, cosreg)

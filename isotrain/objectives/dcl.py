@@ -1,6 +1,6 @@
 """Decoupled contrastive learning: SimCSE without the positive in the denominator.
 
-N anchors, D dimensions, H hard negatives of an anchor, M rows of past steps.
+N anchors, D dimensions, H hard negatives of an anchor, M embeddings of past steps.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def dcl(
 
     Arguments and symbols as in `simcse`, which it is always below: the positive p_i is left out
     of the sum, so its pull does not fade as it wins. May be negative; ln of the number of
-    negatives where all rows are equal and α = 0; 0 for one anchor without negatives. Anchors and
-    positives are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
+    negatives where all embeddings are equal and α = 0; 0 for one anchor without negatives. Anchors
+    and positives are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
 
     Raises:
         ValueError: as `simcse`.
@@ -50,14 +50,7 @@ def dcl(
 
 
 class DCL(SimCSE):
-    """`dcl` of the vectors `[B, P, D]` or tokens `[N, D]` at one read point.
-
-    Arguments, memory and what is logged are those of `SimCSE`.
-
-    Raises:
-        ValueError: as `SimCSE`.
-
-    Yeh et al. 2022.
+    """`dcl` of the vectors `[B, P, D]` or tokens `[N, D]` at one read point; else as `SimCSE`.
 
     >>> import torch
     >>> view = torch.eye(2)[:, None]

@@ -1,6 +1,6 @@
-"""Global orthogonal regularisation: unrelated rows shall be as orthogonal as random ones.
+"""Global orthogonal regularisation: embeddings shall be as orthogonal as random directions.
 
-N rows, D dimensions, S the smaller of both.
+N embeddings, D dimensions, S the smaller of both.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from isotrain.objectives.base import LossOfClouds
 
 
 def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.0) -> Tensor:
-    """m·M₁² + s·max(0, M₂ − 1/D) of `x [N, D]`; 0 = as orthogonal as rows uniform on the sphere.
+    """m·M₁² + s·max(0, M₂ − 1/D) of `x [N, D]`; 0 = as orthogonal as points uniform on the sphere.
 
     M₁ and M₂ are the means of cosines and of squared cosines over all ordered pairs of distinct
-    rows, m = `mean_weight`, s = `second_moment_weight`; for m = s = 1 in [0, 2 − 1/D]. In
-    O(N·D·S): Σ cos² is ‖UᵀU‖²_F = ‖UUᵀ‖²_F less the pairs of a row with itself. Unchanged by
-    rotation, by the length and by the order of rows. A zero row has cosine 0.
+    embeddings, m = `mean_weight`, s = `second_moment_weight`; for m = s = 1 in [0, 2 − 1/D]. In
+    O(N·D·S): Σ cos² is ‖UᵀU‖²_F = ‖UUᵀ‖²_F less the pairs of an embedding with itself. Invariant to
+    rotation, lengths and order. A zero vector has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two embeddings.
 
     Zhang et al. 2017, in the form of sentence-transformers.
 
@@ -50,17 +50,9 @@ class GOR(LossOfClouds):
 
     The vectors of one example are not compared with each other.
 
-    Args: those of `LossOfClouds`, and
+    Args: those of `Objective`, and
         mean_weight: factor of the squared mean cosine.
         second_moment_weight: factor of the excess of squared cosines.
-
-    Raises:
-        ValueError: an illegal number.
-
-    Zhang et al. 2017.
-
-    >>> GOR(weight=1.0).n_views
-    1
     """
 
     @checked

@@ -1,6 +1,6 @@
 """I-STAR: raises or lowers IsoScore*, whose covariance is shrunk towards a stable one.
 
-N rows, D dimensions, C clouds, S the smaller of N and D.
+N embeddings, D dimensions, C clouds, S the smaller of N and D.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     IsoScore* = ((tr M)²/‖M‖²_F − 1)/(D − 1), M = (1 − ζ)·C + ζ·C₀, with C the centred covariance
     (divided by N − 1), C₀ = `reference_DD` (without one ζ acts as 0) and ζ = `shrinkage` in [0, 1].
     Two traces and no eigenproblem, so the gradient is finite for equal eigenvalues; it vanishes
-    at ζ = 1. Rows without scatter, and no C₀, give 1; D = 1 gives 0. Unchanged by
-    the order and translation of rows, by one rotation of rows and C₀, and by one scale of both.
+    at ζ = 1. Embeddings without scatter, and no C₀, give 1; D = 1 gives 0. Invariant to order and
+    translation of the embeddings, to one rotation of them and C₀, and to one scale of both.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than three rows, which lie on a line.
+        ValueError: not `[N, D]`, or fewer than three embeddings, which lie on a line.
 
     Rudman and Eickhoff 2024; by traces as in `isotrain.metrics.isoscore`.
 
@@ -68,24 +68,15 @@ class IStar(Objective):
     published). Each cloud has its own, in C·D²·4 bytes of buffers, and a queue
     `reference_rows`·D·4 more.
 
-    A negative weight lowers isotropy.
+    A negative weight lowers isotropy. The queue is ours.
 
     Args: those of `Objective`, and
-        width: D.
         n_blocks: blocks of the encoder, which `all/...` stands for.
-        shrinkage: ζ, the weight of C₀ over that of the batch's covariance, in [0, 1]; 0 = no C₀.
-        clouds: each (mean over read points) | union (all rows are one cloud, as published).
+        shrinkage: ζ, the weight of C₀ against that of the batch's covariance; 0 = no C₀.
+        clouds: each (mean over read points) | union (one cloud of all, as published).
         reference: queue | epoch.
-        reference_rows: rows that C₀ is made of, at most (`epoch`: full batches until there are as
-            many). IsoScore of M rows is itself low by about M/(M + D).
-
-    Raises:
-        ValueError: an illegal number or name.
-
-    Rudman and Eickhoff 2024; the queue is ours.
-
-    >>> IStar(weight=-1.0, width=4, n_blocks=2).n_views
-    1
+        reference_rows: embeddings that C₀ is made of, at most (`epoch`: full batches until there
+            are as many). IsoScore of M embeddings is itself low by about M/(M + D).
     """
 
     reference_CDD: Tensor
@@ -132,7 +123,7 @@ class IStar(Objective):
 
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Put the rows of a step into the queues; C₀ is the covariance of what they hold."""
+        """Put the embeddings of a step into the queues; C₀ is the covariance of what they hold."""
         if not self.remembers:
             return
         for number, x_ND in enumerate(self._clouds(views[0])):
@@ -150,17 +141,17 @@ class IStar(Objective):
 
     @torch.no_grad()
     def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
-        """C₀ of the training rows that come first, until there are enough."""
+        """C₀ of the first training examples, until there are enough."""
         n_clouds, width = self.reference_CDD.shape[:2]
         seen = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
         for read in reads:
-            for found, x_ND in zip(seen, self._clouds(read), strict=True):
-                found.add(x_ND)
-            if all(found.n >= self.reference_rows for found in seen):
+            for running, x_ND in zip(seen, self._clouds(read), strict=True):
+                running.add(x_ND)
+            if all(running.n >= self.reference_rows for running in seen):
                 break
-        for number, found in enumerate(seen):
-            if found.n > 1:
-                self._set_reference(number, found.covariance())
+        for number, running in enumerate(seen):
+            if running.n > 1:
+                self._set_reference(number, running.covariance())
         self.reference_epoch.fill_(epoch)
 
     def _set_reference(self, number: int, covariance_DD: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""KoLeo: every row shall be far from its nearest neighbour. N rows, D dimensions."""
+"""KoLeo: embeddings shall be far from their nearest neighbour. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from isotrain.objectives.base import LossOfClouds
 
 
 def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
-    """−mean_i ln(min_{j≠i} ‖u_i − u_j‖ + eps) of the unit rows u of `x [N, D]`; low = spread out.
+    """−mean_i ln(min_{j≠i} ‖u_i − u_j‖ + eps) of unit vectors u of `x [N, D]`; low = spread out.
 
     In [−ln(2 + eps), −ln eps], natural logarithm. Neighbours are found exactly and held fixed in
-    the gradient, which is the exact one where they are unique. Equal rows are at distance 0 and
-    get no gradient from each other: what has collapsed stays so. Unchanged by rotation, by the
-    length and by the order of rows.
+    the gradient, which is exact where they are unique. Equal embeddings are at distance 0 and
+    get no gradient from each other: what has collapsed stays so. Invariant to rotation, lengths
+    and order.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two embeddings.
 
-    Sablayrolles et al. 2018, with one `eps`, beside the logarithm.
+    Sablayrolles et al. 2018, with one `eps`, inside the logarithm.
 
     >>> import torch
     >>> round(koleo(torch.tensor([[2.0, 0.0], [-1.0, 0.0]])).item(), 6)
@@ -41,18 +41,10 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
 
 
 class KoLeo(LossOfClouds):
-    """`koleo` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
+    """`koleo` of the embeddings of view 0, averaged over the read points.
 
-    Args: those of `LossOfClouds`, and
-        eps: added to distances, so that equal rows have a logarithm.
-
-    Raises:
-        ValueError: an illegal number.
-
-    Sablayrolles et al. 2018.
-
-    >>> KoLeo(weight=1.0).n_views
-    1
+    Args: those of `Objective`, and
+        eps: added to distances, so that equal embeddings have a logarithm.
     """
 
     @checked

@@ -21,14 +21,7 @@ MemoryRows = Annotated[int, Bounds(0)]
 
 
 def one_read_point(reads: Sequence[str]) -> Sequence[str]:
-    """`reads`, which must name one point: embeddings of several are not compared.
-
-    Raises:
-        ValueError: several read points, none, or `all/...`, which is one for each block.
-
-    >>> one_read_point(["layer_3/cls"])
-    ['layer_3/cls']
-    """
+    """`reads`; a ValueError for several read points, none, or `all/...` (one for each block)."""
     if len(reads) != 1 or read_point(reads[0]).name == "all":
         raise ValueError(
             "reads must name one read point, as this loss compares embeddings of one, got "
@@ -40,11 +33,7 @@ def one_read_point(reads: Sequence[str]) -> Sequence[str]:
 def build_projection(projection: Projection, width: int) -> nn.Module:
     """A map `[N, D] -> [N, D]`: the identity, or a linear layer and tanh (Gao et al. 2021).
 
-    Weights start as BERT's do, normal with standard deviation 0.02, and biases at 0. Nothing is
-    refused: names are checked where a `Projection` is an argument.
-
-    >>> build_projection("none", 4)
-    Identity()
+    Weights start as BERT's do, normal with standard deviation 0.02, and biases at 0.
     """
     if projection == "none":
         return nn.Identity()
@@ -60,11 +49,10 @@ class Projected(Objective):
     A subclass adds `forward` and, for the memory, `observe`.
 
     Args: those of `Objective`, with one read point, and
-        width: D; supplied by the framework.
         projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
             encoder and is used by nothing else.
-        memory_rows: embeddings of past steps that are kept, in buffers; 0 = none.
-        n_labels: columns that the memory has beside the D of an embedding.
+        memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
+        n_labels: columns of the memory beside the D of an embedding.
 
     Raises:
         ValueError: other than one read point, or `memory_rows=1`.
@@ -80,15 +68,13 @@ class Projected(Objective):
         n_labels: int = 0,
     ) -> None:
         super().__init__(weight, one_read_point(reads))
-        if memory_rows == 1:
-            raise ValueError("memory_rows must be 0 (no memory) or at least 2, got 1")
         self.projection = build_projection(projection, width)
         self.n_columns = width + n_labels
         self.memory = RowQueue(memory_rows, self.n_columns, span=1) if memory_rows else None
 
     @property
     def remembers(self) -> bool:
-        """Whether it has a memory, which `observe` fills."""
+        """Whether it has a memory."""
         return self.memory is not None
 
     def project(self, vectors: Tensor) -> Tensor:

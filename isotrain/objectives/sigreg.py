@@ -1,6 +1,6 @@
-"""SIGReg: random one-dimensional views of the rows shall be standard normal.
+"""SIGReg: random one-dimensional projections of embeddings shall be standard normal.
 
-N rows, D dimensions, M slices, T integration points.
+N embeddings, D dimensions, M slices, T integration points.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 
     ∫ |φ(t) − exp(−t²/2)|²·exp(−t²/2) dt over [−`t_max`, `t_max`],
     φ(t) = mean_n exp(i·t·z_n), by the trapezoid rule: as the integrand is even, on `n_points` =
     T points t_k = k·h of [0, t_max], h = t_max/(T − 1), with weights 2h, and h at both ends.
-    Less than 4√(2π); N rows of a standard normal give about 1.05/N on average, and the published
-    statistic is N times this. Values 2π/h apart look equal (34, by default). Unchanged by the order
-    of rows and of slices; over random slices, on average by rotation.
+    Less than 4√(2π); N standard normal embeddings give about 1.05/N on average, and the published
+    statistic is N times this. Values 2π/h apart look equal (34, by default). Invariant to the order
+    of embeddings and of slices; over random slices, on average to rotation.
 
     Blocks of slices are computed again in the backward pass, so memory is bounded.
 
     Raises:
-        ValueError: not `[N, D]`, or no rows.
+        ValueError: not `[N, D]`, or no embedding.
 
     Balestriero and LeCun 2025 (LeJEPA); points and window of its released code.
 
@@ -70,27 +70,19 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
 
 
 class SIGReg(Objective):
-    """`sigreg` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
+    """`sigreg` of the embeddings of view 0, averaged over the read points.
 
     Slices are drawn anew for every optimizer step, from `seed` and the number of the step, which
     is kept in a buffer: the same ones in every process, and after a resumption. A read point
     with a single embedding counts as 0, and in the counter `undefined`.
 
     Args: those of `Objective`, and
-        rows: scaled (of length √D, so that a slice can have variance 1; the length of rows gets
-            no gradient) | raw (as they come).
+        rows: scaled (embeddings of length √D, so that a slice can have variance 1; lengths get no
+            gradient) | raw (as they come).
         n_slices: random directions per step.
         t_max: end of the integral, in units of one over the standard deviation.
         n_points: integration points on [0, t_max].
         seed: of the slices.
-
-    Raises:
-        ValueError: an illegal number or name.
-
-    Balestriero and LeCun 2025 (LeJEPA).
-
-    >>> SIGReg(weight=1.0).n_views
-    1
     """
 
     remembers = False  # it counts steps alone

@@ -1,7 +1,7 @@
-"""SimCSE: each row finds its positive among the rows of the batch, by cosine.
+"""SimCSE: each embedding finds its positive among those of the batch, by cosine.
 
-N anchors, D dimensions, H hard negatives of an anchor, K = N·H, M rows of past steps, P vectors
-of an example.
+N anchors, D dimensions, H hard negatives of an anchor, K = N·H, M embeddings of past steps, P
+vectors of an example.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import contrast
 from isotrain.geometry.cosine import unit_rows
-from isotrain.objectives.pairs import Positives, check_pairs
+from isotrain.objectives.base import Positives, check_pairs
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -33,14 +33,14 @@ def simcse(
 ) -> Tensor:
     """Mean of ln Σ_c e^{s(a_i, c)/τ + α·[c ∈ H_i]} − s(a_i, p_i)/τ over anchors i, in nats.
 
-    a_i and p_i are row i of `anchors` and `positives`, s is the cosine; c runs over all positives,
+    a_i and p_i are anchor i and its positive, s is the cosine; c runs over all positives,
     all hard negatives and the memory; H_i are the hard negatives of i. `symmetric` averages this
     with the loss of the positives as anchors, whose candidates are the anchors and the memory. In
-    [0, ∞); ln of the number of candidates where all rows are equal and α = 0; 0 for one anchor
-    without negatives. A zero row has cosine 0 with all.
+    [0, ∞); ln of the number of candidates where all embeddings are equal and α = 0; 0 for one
+    anchor without negatives. A zero vector has cosine 0 with all.
 
     Args:
-        anchors_ND: rows `[N, D]` of any length.
+        anchors_ND: embeddings `[N, D]` of any length.
         positives_ND: the positive of each, `[N, D]`.
         negatives_NHD: hard negatives of each, `[N, H, D]`.
         memory_MD: further negatives of all, `[M, D]`.
@@ -81,7 +81,7 @@ class SimCSE(Projected):
 
     The memory holds the candidates of past steps (positives and hard negatives), projected with
     the weights that those steps ended with, of unit length and without gradient (after Wang et
-    al. 2020, cross-batch memory). Keep it smaller than the training set: a row that comes back
+    al. 2020, cross-batch memory). Keep it smaller than the training set: an example that comes back
     while it is held is its own negative. More candidates in a step than it holds are thinned.
 
     Logged: `anchors_skipped`, anchors (of either direction) that had no negative, and with
@@ -98,10 +98,7 @@ class SimCSE(Projected):
         hard_negative_weight: α; for positives=pair, where examples have hard negatives.
 
     Raises:
-        ValueError: several read points; an illegal number or name; a `hard_negative_weight` where
-            there are no hard negatives.
-
-    Gao et al. 2021.
+        ValueError: several read points; a `hard_negative_weight` where there are no hard negatives.
 
     >>> objective = SimCSE(weight=1.0, width=2)
     >>> view = torch.eye(2)[:, None]

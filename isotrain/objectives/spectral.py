@@ -1,6 +1,6 @@
 """Spectral penalty: few directions shall not hold most of the variance.
 
-N rows, D dimensions, R directions.
+N embeddings, D dimensions, R directions.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
 
     tr(VᵀCV)/tr C, C the centred covariance and V its R = `n_components` leading directions, which
     are held fixed: that is the exact gradient of the R largest eigenvalues wherever λ_R > λ_{R+1},
-    and a finite one of the kind where they are equal. One exact eigenproblem of the smaller side
-    of the rows, without a backward pass of its own. High for few rows: at least R/(N − 1).
-    Unchanged by rotation, translation, uniform scale and the order of rows.
+    and a finite one where they are equal. One exact eigenproblem of the smaller side of x, without
+    a backward pass of its own. High for few embeddings: at least R/(N − 1). Invariant to rotation,
+    translation, uniform scale and order.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than R + 2 rows or R + 1 dimensions, where the share is
-            1 whatever the rows are.
+        ValueError: not `[N, D]`, or fewer than R + 2 embeddings or R + 1 dimensions, where the
+            share is 1 for any embeddings.
 
     Ours.
 
@@ -45,13 +45,7 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
 
 
 def check_below(n_components: int, width: int) -> None:
-    """Refuse as many directions as there are dimensions, or more.
-
-    Raises:
-        ValueError: `n_components` not below `width`.
-
-    >>> check_below(1, width=2)
-    """
+    """Raise a ValueError for as many directions as there are dimensions, or more."""
     if n_components >= width:
         raise ValueError(
             f"n_components must be below the width, got {n_components} of {width}; "
@@ -60,21 +54,12 @@ def check_below(n_components: int, width: int) -> None:
 
 
 class Spectral(LossOfClouds):
-    """`spectral` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
+    """`spectral` of the embeddings of view 0, averaged over the read points.
 
     It needs `n_components` + 2 embeddings, and scatter. A negative weight concentrates variance.
 
-    Args: those of `LossOfClouds`, and
-        width: D; supplied by the framework.
+    Args: those of `Objective`, and
         n_components: leading directions R, below D.
-
-    Raises:
-        ValueError: an illegal number; as many directions as dimensions, or more.
-
-    Ours.
-
-    >>> Spectral(weight=1.0, width=4).n_views
-    1
     """
 
     @checked

@@ -1,6 +1,6 @@
-"""Supervised contrastive loss: rows of one class find each other.
+"""Supervised contrastive loss: embeddings of one class find each other.
 
-N rows, D dimensions, B examples, M rows of past steps.
+N embeddings, D dimensions, B examples, M embeddings of past steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.objectives.pairs import check_labels
+from isotrain.objectives.base import check_labels
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -28,20 +28,20 @@ def supcon(
 ) -> Tensor:
     """Mean over anchors i of −(1/|P_i|) Σ_{p ∈ P_i} ln[e^{s_ip/τ} / Σ_{a ≠ i} e^{s_ia/τ}], in nats.
 
-    s is the cosine; P_i are the other rows of the class of i, and a runs over all others. The
+    s is the cosine; P_i are the other embeddings of the class of i, and a runs over all others. The
     memory adds to both and has no anchors. Anchors without a positive are left out: 0, with zero
-    gradient, where all are. In [0, ∞); ln(N + M − 1) where all rows are equal. A zero row has
-    cosine 0 with all.
+    gradient, where all are. In [0, ∞); ln(N + M − 1) where all embeddings are equal. A zero vector
+    has cosine 0 with all.
 
     Args:
-        rows_ND: rows `[N, D]` of any length.
+        rows_ND: embeddings `[N, D]` of any length.
         labels_N: class of each, `[N]`.
-        memory_MD: further rows `[M, D]`, and
+        memory_MD: further embeddings `[M, D]`, and
         memory_labels_M: their classes, `[M]`.
         temperature: τ > 0.
 
     Raises:
-        ValueError: not `[N, D]`, no row, or labels that are not one a row.
+        ValueError: not `[N, D]`, no embedding, or labels that are not one for each.
 
     Khosla et al. 2020 (the sum outside of the logarithm).
 
@@ -66,7 +66,7 @@ def supcon(
 
 
 def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Tensor:
-    """Which rows, and then which of the memory, are positives of each row: `[N, N + M]`, bool.
+    """Mask of the positives of each embedding in the batch, then the memory: `[N, N + M]`.
 
     >>> positives_of(torch.tensor([0, 0, 1]), torch.tensor([1])).int().tolist()
     [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
@@ -79,20 +79,15 @@ def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Ten
 class SupCon(Projected):
     """`supcon` of the vectors `[B, P, D]` at one read point; labels are the classes.
 
-    The memory holds rows of past steps with their classes, projected with the weights that those
-    steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch
-    memory). More rows in a step than it holds are thinned.
+    The memory holds embeddings of past steps with their classes, projected with the weights that
+    those steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch
+    memory). More in a step than it holds are thinned.
 
-    Logged: `anchors_skipped`, rows without a positive.
+    Logged: `anchors_skipped`, embeddings without a positive.
 
     Args: those of `Projected`, and
         n_views: 1, or 2: a second forward pass gives each embedding a positive, itself.
         temperature: τ.
-
-    Raises:
-        ValueError: several read points; an illegal number or name.
-
-    Khosla et al. 2020.
 
     >>> objective = SupCon(weight=1.0, width=2)
     >>> loss = objective([[torch.eye(2)[:, None]]], torch.tensor([0, 1]))
@@ -127,16 +122,16 @@ class SupCon(Projected):
 
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Remember the rows of a step and their classes."""
+        """Remember the embeddings of a step and their classes."""
         if self.memory is not None:
             rows_ND, labels_N = self._labelled(views, labels)
             self.memory.push(torch.cat([unit_rows(rows_ND), labels_N[:, None]], dim=1))
 
     def n_remembered(self, n_vectors: int) -> int:
-        """Rows of an example of so many vectors: each in every view."""
+        """Each vector of an example, in every view."""
         return self.n_views * n_vectors
 
     def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Projected rows of all views, and the class of each in the same type."""
+        """Projected embeddings of all views, and the class of each in the same dtype."""
         rows_ND = torch.cat([self.project(view[0]) for view in views])
         return rows_ND, labels.repeat(len(views)).to(rows_ND)

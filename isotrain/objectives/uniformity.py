@@ -1,4 +1,4 @@
-"""Uniformity as a loss: the directions of rows shall fill the sphere. N rows, D dimensions."""
+"""Uniformity as a loss: directions shall fill the sphere. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from isotrain.objectives.base import LossOfClouds
 def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`, in [−2tN/(N − 1), 0]; low = uniform.
 
-    u_i = x_i/‖x_i‖; over all pairs, O(N²·D), in blocks both ways. Unchanged by rotation, by the
-    length and by the order of rows; it sees the mean cone. A zero row stays at the origin.
-    Keeps the dtype. `isotrain.metrics.uniformity` measures the same.
+    u_i = x_i/‖x_i‖; over all pairs, O(N²·D), in blocks both ways. Invariant to rotation, lengths
+    and order. A zero vector stays at the origin. `isotrain.metrics.uniformity` measures the same.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than two rows.
+        ValueError: not `[N, D]`, or fewer than two embeddings.
 
     Wang and Isola 2020.
 
@@ -36,18 +35,10 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
 
 
 class Uniformity(LossOfClouds):
-    """`uniformity` of what view 0 has, `[B, P, D]` or `[N, D]`, averaged over the read points.
+    """`uniformity` of the embeddings of view 0, averaged over the read points.
 
-    Args: those of `LossOfClouds`, and
+    Args: those of `Objective`, and
         t: how fast the potential of a pair falls with its squared distance.
-
-    Raises:
-        ValueError: an illegal number.
-
-    Wang and Isola 2020.
-
-    >>> Uniformity(weight=1.0).n_views
-    1
     """
 
     @checked

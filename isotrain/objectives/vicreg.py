@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from isotrain.arguments import Bounds, checked
-from isotrain.objectives.base import LossOfPairs
-from isotrain.objectives.pairs import check_pairs
+from isotrain.objectives.base import LossOfPairs, check_pairs
 
 
 def vicreg(
@@ -27,12 +26,12 @@ def vicreg(
     """25·mean (x − y)² + 25·Σ mean_j max(0, 1 − √(c_jj + eps)) + Σ Σ_{i≠j} c_ij²/D.
 
     The outer sums are over the two clouds `x` and `y [N, D]`, C their centred covariances
-    (divided by N − 1); the factors are the three weights. At least 0, unless `unbiased`.
-    Unchanged by translation of both, by one order of rows, or of coordinates, for both, and by
-    exchanging them; not by rotation.
+    (divided by N − 1); the factors are the three weights. At least 0, unless `unbiased`. Invariant
+    to one translation of both, to one order of pairs or of coordinates, and to exchanging the
+    clouds; not to rotation.
 
-    Σ_{i≠j} c_ij² is high by about Σ_{i≠j} c_ii c_jj/(N − 1) for few rows, which for N < D is most
-    of it. `unbiased=True` puts its U-statistic over four distinct rows in its place, which has
+    Σ_{i≠j} c_ij² is high by about Σ_{i≠j} c_ii c_jj/(N − 1) for few pairs, which for N < D is most
+    of it. `unbiased=True` takes its U-statistic over four distinct embeddings instead, which has
     the mean Σ_{i≠j} σ_ij² for every distribution with fourth moments and may be negative:
 
         c·Σ_{i≠j} [(N−1)(N−2)·c_ij² + c_ii c_jj − N·q_ij],   c = (N−1)/(N(N−2)(N−3)),
@@ -40,7 +39,7 @@ def vicreg(
     q_ij = Σ_n (x_ni − m_i)²(x_nj − m_j)²/(N−1).
 
     Raises:
-        ValueError: not `[N, D]`, fewer than two rows (four if `unbiased`), or two shapes.
+        ValueError: not `[N, D]`, fewer than two pairs (four if `unbiased`), or two shapes.
 
     Bardes et al. 2022, in the form of solo-learn; the U-statistic is that of Himeno and Yamada
     2014 without the diagonal.
@@ -61,7 +60,7 @@ def vicreg(
 
 
 def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Tensor:
-    """Σ_{i≠j} c_ij², or its U-statistic, on the smaller side of the rows."""
+    """Σ_{i≠j} c_ij², or its U-statistic, on the smaller side of the cloud."""
     n, d = centred_ND.shape
     gram_SS = centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND
     squares = (gram_SS / (n - 1)).square().sum() - variance_D.square().sum()
@@ -75,24 +74,14 @@ def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Ten
 
 
 class VICReg(LossOfPairs):
-    """`vicreg` of positives `[N, D]`, averaged over the read points.
-
-    It needs two pairs, or four if `unbiased`.
+    """`vicreg` of pairs, averaged over the read points; needs two pairs, or four if `unbiased`.
 
     Args: those of `LossOfPairs`, and
         invariance_weight: factor of the mean squared difference of positives.
-        variance_weight: factor of what standard deviations lack to 1.
+        variance_weight: factor of the shortfall of standard deviations from 1.
         covariance_weight: factor of squared covariances.
         eps: added to variances before the root.
-        unbiased: take the chance covariance of few rows out; False as published.
-
-    Raises:
-        ValueError: an illegal number or name; what `LossOfPairs` refuses.
-
-    Bardes et al. 2022.
-
-    >>> VICReg(weight=1.0).n_views
-    2
+        unbiased: subtract the chance covariance of few pairs; False as published.
     """
 
     @checked
@@ -116,11 +105,5 @@ class VICReg(LossOfPairs):
             eps=eps,
             unbiased=unbiased,
         )
-        super().__init__(
-            weight,
-            reads,
-            positives,
-            positive_labels,
-            loss,
-            min_rows=4 if unbiased else 2,
-        )
+        least = 4 if unbiased else 2
+        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=least)

@@ -34,7 +34,7 @@ class Task(ABC):
     n_spans: int = 0  # target words in a sequence; a property where arguments decide
 
     def __init__(self) -> None:
-        self.left_out: dict[str, int] = {}  # rows that `load` gave to no split, by reason
+        self.left_out: dict[str, int] = {}  # number of rows left out by `load`, by reason
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -42,11 +42,11 @@ class Task(ABC):
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:
-        """All that its source is asked for."""
+        """The data sets that it reads."""
         return (self.data_set,)
 
     def load(self, source: Source) -> dict[str, list[Row]]:
-        """Rows of each split; those without gold (−1) are left out, which may be all of test.
+        """Rows of each split, without those whose gold label is hidden (−1), such as all of test.
 
         Raises:
             ValueError: a row that `check_row` or the data set rejects; the row is named.
@@ -61,7 +61,7 @@ class Task(ABC):
         return rows
 
     def with_gold(self, source: Source, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split of a data set that have gold; the others are counted."""
+        """Rows of a split that have a gold label; those without are counted."""
         rows = load_split(source, data_set, split)
         if split not in data_set.hides:
             return rows
@@ -70,15 +70,15 @@ class Task(ABC):
         return kept
 
     def leave_out(self, what: str, n_rows: int) -> None:
-        """Count rows that no example comes from, for the record."""
+        """Count rows that are left out, for the record."""
         if n_rows:
             self.left_out[what] = n_rows
 
     def check_row(self, row: Row) -> None:  # noqa: B027 - most tasks have nothing to check
-        """Raise a ValueError where a row does not belong to this task."""
+        """Raise a ValueError for a row that is none of this task."""
 
     def label(self, row: Row) -> float:
-        """What the loss compares with."""
+        """The target of the loss."""
         return float(row[self.data_set.target])
 
     @abstractmethod

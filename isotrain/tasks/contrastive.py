@@ -61,6 +61,12 @@ class Contrastive(STSB):
     def training_rows(self, source: Source) -> list[Row]:
         """Rows with `sentence1` and, where a training example has several, the further ones."""
 
+    def once(self, sentences: list[tuple[str, str]]) -> dict[str, str]:
+        """Sentences, each once, with where it comes from first; repeated ones are counted."""
+        first = dict(reversed(sentences))
+        self.leave_out("train: repeated", len(sentences) - len(first))
+        return {sentence: first[sentence] for sentence, _ in sentences}
+
     def rows_of(self, source: Source, split: str) -> list[Row]:
         """Sentences of train, scored pairs of dev and test."""
         return self.training_rows(source) if split == "train" else super().rows_of(source, split)

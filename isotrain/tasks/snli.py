@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.pairs import PairClassification
 
 DATA = DataSet(
     name="snli",

@@ -43,12 +43,9 @@ class STSBSentences(Contrastive):
             [(row[key], row["at"]) for row in load_split(source, DATA, split) for key in PAIR]
             for split in ("train", "dev", "test")
         )
-        once: dict[str, str] = {}
-        for sentence, at in train:
-            once.setdefault(sentence, at)
+        once = self.once(train)
         scored = {words(sentence) for sentence, _ in dev + test}
         rows = [{"sentence1": s, "at": at} for s, at in once.items() if words(s) not in scored]
-        self.leave_out("train: repeated", len(train) - len(once))
         self.leave_out("train: also in dev or test", len(once) - len(rows))
         if not rows:
             raise ValueError(

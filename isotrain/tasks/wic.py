@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from isotrain.arguments import Bounds, checked
-from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.data.encoding import Form, encode_pairs
 from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.pairs import PairClassification
 from isotrain.types import Example, Row
 
 DATA = DataSet(
@@ -29,8 +29,8 @@ class WiC(PairClassification):
     """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
 
     Args: those of `PairTask`, and
-        prompt: what stands before sentence 1: `word` puts "word: ", so that CLS pooling knows
-            the target; `none` leaves the sentence alone, for span pooling.
+        prompt: prefix of sentence 1: `word` = "word: ", so that CLS pooling knows the target;
+            `none` = no prefix, for span pooling.
     """
 
     data_set = DATA

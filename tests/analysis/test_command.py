@@ -74,7 +74,10 @@ def test_help_list_and_keys(capsys):
         (["encoder=huggingface"], "encoder.name has no value; set encoder.name=..."),
         (["encoder=huggingface", "encoder.name=./no"], "encoder.name=./no is no folder with a con"),
         (["from_run=nowhere"], "from_run=nowhere does not exist; give the folder of a finished r"),
-        (["from_run=."], "from_run=.: there is no result.json in .; give the folder of a finish"),
+        (
+            ["from_run=."],
+            "from_run=.: no result.json of a training run in .; give the folder of a finish",
+        ),
         (["check=published"], "needs a published figure of encoder isotrain.encoders.tiny.build_"),
         (["task=rte"], "task=rte is for another command; use: isotrain train task=rte"),
         (["seed=0,1"], "several values; an analysis takes one; give a command for each, or"),
@@ -108,7 +111,9 @@ def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
 def test_an_analysis_is_no_run(refused, tmp_path):
     write_json(tmp_path / "result.json", {"status": "finished", "config": {"encoder": {}}})
     told = refused(f"from_run={tmp_path}", "source=demo")
-    assert f"{tmp_path} is not that of a training run; give the folder of a finished run" in told
+    assert (
+        f"no result.json of a training run in {tmp_path}; give the folder of a finished run" in told
+    )
 
 
 def test_missing_data_are_told_with_the_ways_out(refused, tmp_path, monkeypatch):

@@ -16,9 +16,8 @@ from isotrain.analysis import weights as weights_module
 from isotrain.analysis.corpora import read_corpus
 from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
-from isotrain.encoders.finished_run import sha256_of
-from isotrain.encoders.reinit import reinit_blocks
-from isotrain.encoders.start import ENCODER
+from isotrain.encoders.on_disk import sha256_of
+from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.record import CannotRunError

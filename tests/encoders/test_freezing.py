@@ -138,11 +138,9 @@ def test_patterns_match_whole_names_and_add_up(tiny):
 @pytest.mark.parametrize(
     ("patterns", "told"),
     [
-        (["*.query.wieght"], r"matches \*\.query\.wieght; names have query\.weight.*\*\.query\.we"),
-        (["*bias", "layernorm"], r"matches layernorm; names have LayerNorm"),
-        (["zzzz"], r"names are like model\.embeddings\.word_embeddings\.weight"),
-        ([], "must be a list of at least one pattern"),
-        ("*bias", "must be a list of at least one pattern"),
+        (["*.query.wieght"], r"\*\.query\.wieght matches no parameter .* the nearest is model\."),
+        (["*bias", "layernorm"], "layernorm matches no parameter"),
+        ([], "must have at least one pattern"),
     ],
 )
 def test_a_pattern_without_a_match(tiny, patterns, told):
@@ -154,9 +152,9 @@ def test_a_pattern_without_a_match(tiny, patterns, told):
     ("freezing", "n", "told"),
     [
         (freeze_first_n, -1, "n_blocks must be at least 0, got -1"),
-        (freeze_first_n, 4, r"freezing\.n_blocks must lie in 0 to 3 .* got 4"),
+        (freeze_first_n, 4, r"freezing\.n_blocks must be at most 3 .* got 4"),
         (train_last_n, 0, "n_blocks must be at least 1, got 0"),
-        (train_last_n, 4, r"freezing\.n_blocks must lie in 1 to 3 .* got 4"),
+        (train_last_n, 4, r"freezing\.n_blocks must be at most 3 .* got 4"),
     ],
 )
 def test_a_block_that_is_not_there(tiny, freezing, n, told):

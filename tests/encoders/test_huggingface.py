@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 from transformers import AutoModel, BertConfig, BertModel, OpenAIGPTConfig, OpenAIGPTModel
 
-from isotrain.encoders import huggingface
 from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n, set_trainable
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.tiny import build_tiny
@@ -298,8 +298,8 @@ def test_a_revision_is_part_of_the_record(monkeypatch):
             asked.append((name, options))
             return tiny.tokenizer
 
-    monkeypatch.setattr(huggingface, "AutoModel", Model)
-    monkeypatch.setattr(huggingface, "AutoTokenizer", Tokenizer)
+    monkeypatch.setattr(transformers, "AutoModel", Model)
+    monkeypatch.setattr(transformers, "AutoTokenizer", Tokenizer)
     encoder = load_encoder("some/model", revision="abc123")
     assert encoder.source_id == "some/model@abc123"
     assert all(module.training for module in encoder.modules())

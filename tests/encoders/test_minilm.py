@@ -7,20 +7,20 @@ import hashlib
 import pytest
 import torch
 
-from isotrain.encoders import minilm
+from isotrain.encoders import huggingface
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"not the weights")
-    monkeypatch.setattr(minilm, "packaged_folder", lambda: tmp_path)
+    monkeypatch.setattr(huggingface, "packaged_folder", lambda: tmp_path)
     found = hashlib.sha256(b"not the weights").hexdigest()
     with pytest.raises(ValueError, match=f"has sha256 {found}, expected 0000.*reinstall"):
-        minilm.load_minilm("name", "revision", "0000")
+        huggingface.load_minilm("name", "revision", "0000")
 
 
 def test_right_weights_are_loaded_from_the_package(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"the weights")
-    monkeypatch.setattr(minilm, "packaged_folder", lambda: tmp_path)
+    monkeypatch.setattr(huggingface, "packaged_folder", lambda: tmp_path)
     asked = []
 
     class Encoder:
@@ -30,18 +30,18 @@ def test_right_weights_are_loaded_from_the_package(tmp_path, monkeypatch):
         asked.append(arguments)
         return Encoder()
 
-    monkeypatch.setattr(minilm, "load_encoder", load_encoder)
+    monkeypatch.setattr(huggingface, "load_encoder", load_encoder)
     sha256 = hashlib.sha256(b"the weights").hexdigest()
-    encoder = minilm.load_minilm("hub/name", "revision", sha256)
+    encoder = huggingface.load_minilm("hub/name", "revision", sha256)
     assert asked == [(str(tmp_path),)]
     assert "hub/name" in encoder.source_id
     assert sha256[:12] in encoder.source_id
 
 
 def test_without_the_package_it_is_the_hub(monkeypatch):
-    monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
-    monkeypatch.setattr(minilm, "load_encoder", lambda *arguments: arguments)
-    assert minilm.load_minilm("hub/name", "abc", "0") == ("hub/name", "abc")
+    monkeypatch.setattr(huggingface, "packaged_folder", lambda: None)
+    monkeypatch.setattr(huggingface, "load_encoder", lambda *arguments: arguments)
+    assert huggingface.load_minilm("hub/name", "abc", "0") == ("hub/name", "abc")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import torch
 
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.huggingface import load_encoder
-from isotrain.encoders.reinit import reinit_blocks
+from isotrain.encoders.start import reinit_blocks
 from isotrain.encoders.tiny import build_tiny
 
 

@@ -14,8 +14,8 @@ import torch
 
 from isotrain.build import build
 from isotrain.config.compose import content_hash, run_folder
-from isotrain.encoders.finished_run import sha256_of, start_file
-from isotrain.encoders.start import ENCODER
+from isotrain.encoders.on_disk import sha256_of
+from isotrain.encoders.start import ENCODER, start_file
 from isotrain.requirements import file_mistakes
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_result, write_json
@@ -153,7 +153,7 @@ def no_record(folder):
         (without_weights, r"has no last\.ckpt \(checkpoint\.final=false\); .* rerun=true"),
         (lost_weights, r"has no last\.ckpt; "),
         (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
-        (no_record, r"there is no result\.json in .*copy; give the folder"),
+        (no_record, r"no result\.json of a training run in .*copy; give the folder"),
     ],
 )
 def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):
@@ -187,7 +187,7 @@ def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_
 
 
 def test_the_early_look_imports_no_torch():
-    code = "import sys, isotrain.encoders.finished_run; print(json.dumps('torch' in sys.modules))"
+    code = "import sys, isotrain.encoders.start; print(json.dumps('torch' in sys.modules))"
     found = subprocess.run(
         [sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True
     )

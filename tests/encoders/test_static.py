@@ -133,8 +133,8 @@ def test_a_word_with_spaces_or_odd_characters_is_read(write):
         ("2 3\nthe 1 2\ndog 1 2\n", 2, "a word and 3 numbers"),
         ("the 1 2\n 1 2\n", 2, "a word and 2 numbers"),
         ("the\n", 1, "a word and its numbers"),
-        ("the 1 2\ndog 1 nan\n", 2, "finite"),
-        ("the 1 2\ndog inf 1\n", 2, "finite"),
+        ("the 1 2\ndog 1 nan\n", 2, "finite in float32"),
+        ("the 1 2\ndog inf 1\n", 2, "finite in float32"),
         ("the 1 2\ndog 1 1e39\n", 2, "finite in float32"),
         (b"the 1 2\n\xff\xfe 1 2\n", 2, "UTF-8"),
     ],
@@ -162,7 +162,7 @@ def test_a_file_that_is_not_whole_is_refused(write, text, told):
 def test_a_cut_gz_file_is_refused(tmp_path):
     file = tmp_path / "vectors.gz"
     file.write_bytes(gzip.compress(GLOVE.encode() * 500)[:-20])
-    with pytest.raises(ValueError, match="cannot be decompressed"):
+    with pytest.raises(ValueError, match="ended before the end-of-stream"):
         build_static(str(file))
 
 

@@ -88,7 +88,7 @@ def test_without_a_positive_the_loss_is_zero_and_counted():
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ValueError, match="positives=dropout pairs every row"):
+    with pytest.raises(ValueError, match="positives=dropout pairs each embedding"):
         Alignment(weight=1.0, positive_labels=[1, 1])
     for interval in ([1], [0.9, 0.1], []):
         with pytest.raises(ValueError, match=r"interval \[low, high\]"):

@@ -48,6 +48,15 @@ def test_equals_the_loop(n, h, m, symmetric):
     assert found.item() == pytest.approx(expected, abs=1e-5)
 
 
+def test_hard_negatives_weigh_as_other_negatives_by_default():
+    x, y, negatives = cloud(3, 4), cloud(3, 4, seed=1), cloud(3, 2, 4, seed=2)
+    for loss in (dcl, simcse):
+        plain = loss(x, y, negatives, hard_negative_weight=0.0)
+        assert torch.equal(loss(x, y, negatives), plain)
+        assert not torch.equal(loss(x, y, negatives, hard_negative_weight=1.0), plain)
+    assert dcl(x, y, negatives).item() == pytest.approx(loop(x, y, negatives, [], 0.05), abs=1e-10)
+
+
 @pytest.mark.parametrize("tau", [0.05, 1.0])
 def test_is_simcse_without_the_share_of_the_positive(tau):
     """ln(e^own + rest) = ln(rest) + ln(1 + e^own/rest), anchor by anchor."""

@@ -35,7 +35,7 @@ OF_LABELS = {
 @pytest.mark.parametrize("loss", OF_PAIRS.values(), ids=OF_PAIRS)
 @pytest.mark.parametrize("shape", [(1, 4), (4, 4), (3, 2), (3, 1), (4,), (3, 1, 4)])
 def test_another_shape_of_the_second_cloud_is_refused(loss, shape):
-    with pytest.raises(ValueError, match=r"one row for each row, \(3, 4\), got"):
+    with pytest.raises(ValueError, match=r"one embedding for each, \(3, 4\), got"):
         loss(torch.eye(4)[:3], torch.ones(shape))
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_cloud_is_refused(loss, shape):
 @pytest.mark.parametrize("loss", OF_LABELS.values(), ids=OF_LABELS)
 @pytest.mark.parametrize("shape", [(3,), (5,), (4, 1), ()])
 def test_labels_that_are_not_one_a_row_are_refused(loss, shape):
-    with pytest.raises(ValueError, match=r"one for each row, \[4\], got"):
+    with pytest.raises(ValueError, match=r"one for each embedding, \[4\], got"):
         loss(torch.ones(shape))
 
 

@@ -59,7 +59,7 @@ def test_the_memory_is_there_when_asked_for():
     assert held.past(x).shape == (3, 5)
     assert held.past(x).dtype == torch.float64
     assert set(held.state_dict()) >= {"memory.rows_MD", "memory._extra_state"}
-    with pytest.raises(ValueError, match=r"memory_rows must be 0 \(no memory\) or at least 2"):
+    with pytest.raises(ValueError, match="capacity must be at least 2, got 1"):
         Mean(1.0, 4, ["pooled"], "none", 1)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrain.tasks.classification import PairClassification
 from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.pairs import PairClassification
 
 ROWS = [{"sentence1": "q", "sentence2": "z", "label": label} for label in ("no", "perhaps", "yes")]
 

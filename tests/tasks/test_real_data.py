@@ -10,7 +10,7 @@ import torch
 from hydra.utils import instantiate
 from transformers import BertTokenizer
 
-from isotrain.encoders.minilm import packaged_folder
+from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
 from isotrain.tasks.data.sources import LocalSource
@@ -18,9 +18,8 @@ from isotrain.tasks.nli_pairs import NLIPairs
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.snli import SNLI
 from isotrain.tasks.stsb import STSB
-from isotrain.tasks.text import DATA, Text
+from isotrain.tasks.text import DATA, Text, is_heading, split_sentences
 from isotrain.tasks.wic import WiC
-from isotrain.tasks.wikitext import is_heading, split_sentences
 from isotrain.training.data import SortedBatches, collate
 
 pytestmark = pytest.mark.real_data

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.tasks.wikitext import as_written, is_heading, n_words, split_sentences
+from isotrain.tasks.text import as_written, is_heading, n_words, split_sentences
 
 
 @pytest.mark.parametrize(

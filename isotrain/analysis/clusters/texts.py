@@ -16,7 +16,7 @@ from isotrain.geometry.groups import hashed_order
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks import text
 from isotrain.tasks.data.sources import DataSet, LocalSource, Source, load_split
-from isotrain.tasks.wikitext import UNKNOWN
+from isotrain.tasks.text import UNKNOWN
 
 PTB = DataSet(
     name="ptb",

@@ -1,10 +1,9 @@
-"""Changes of the training data that a question asks for: fewer rows, other labels, one sentence.
+"""Controlled perturbations of the training set: subsampling, class skew, label noise, one sentence.
 
-They are made in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
-`second_sentence_alone`. Each draws from streams of its own, which the seed and the change name,
-and a row gets the draw of its number in the split as the source has it. So what a change draws for
-a row does not depend on the other changes, and more of a change repeats what less of it did: the
-rows of a smaller share lie within those of a larger one, and so do the rows whose labels are noise.
+They are applied in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
+`second_sentence_alone`. Each has its own RNG stream, and an example gets the draw of its number in
+the split of the source. So draws do not depend on the other changes, and changes are nested: the
+examples of a smaller share lie within those of a larger one, and so do those with noisy labels.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ Numbered = dict[int, Row]
 
 @dataclass(frozen=True)
 class Changes:
-    """What is changed, as the section `data` of a configuration says it; by default nothing.
+    """The changes of the section `data` of a configuration; by default none.
 
     Args:
         fraction: share of the training rows that is kept, in (0, 1].
         n_train: number of training rows that are kept; None = all.
         label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
-        holdout: share of the rows that are left, which is a split of its own; in [0, 1), one row at
-            least where it is above 0. Its labels stay as they are.
+        holdout: share of the remaining rows that becomes a split `holdout`, with clean labels; in
+            [0, 1), and at least one row where it is above 0.
         label_noise: share of the training labels that is replaced, in [0, 1].
         hypothesis_only: sentence 1 is empty in every split.
 
@@ -78,7 +77,7 @@ def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) 
 def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
     """`n` of the rows; with the name of a class label, every class in its share.
 
-    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c stands
+    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c is
     at (j + 1/2)/n_c. That is the apportionment of Webster (Sainte-Laguë): a count differs from
     n·n_c/N by less than 1 with two or three classes, and is that of the largest remainders with
     two. Largest remainders themselves would not be nested with three: of classes of 6, 6 and 2
@@ -123,9 +122,9 @@ def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbere
 def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: int) -> Numbered:
     """Rows of which round(noise·N) have another label, the same ones and more with more noise.
 
-    A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) go round
-    among the chosen rows in one random cycle: no row keeps its own, their distribution stays, and a
-    single chosen row has none to take.
+    A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) are permuted
+    among the chosen rows by one random cycle, which keeps their distribution; a single chosen row
+    keeps its score.
 
     >>> rows = {i: {"label": 0} for i in range(5)}
     >>> noisy = with_noise(rows, 0.4, seed=0, target="label", n_classes=2)
@@ -146,9 +145,7 @@ def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: 
 
 
 def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
-    """Rows with an empty sentence 1: what is learned then is the bias of the second one.
-
-    After the hypothesis-only baseline of natural language inference.
+    """Rows with an empty sentence 1: the hypothesis-only baseline of natural language inference.
 
     >>> second_sentence_alone([{"sentence1": "It rains.", "sentence2": "It is wet.", "label": 0}])
     [{'sentence1': '', 'sentence2': 'It is wet.', 'label': 0}]
@@ -157,7 +154,7 @@ def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
 
 
 def check_changes(changes: Changes, task: Task) -> None:
-    """Refuse what a task has no use for, while its rows are not there yet.
+    """Reject changes that do not fit the task, before its rows are read.
 
     Raises:
         ValueError: a sentence emptied that holds target words, a skew of what are no classes.
@@ -184,26 +181,18 @@ def apply_changes(
     rows in the training split as its source has it.
 
     Raises:
-        ValueError: more rows are asked for than there are, or so few that none is left; rows that
-            lack the label or the pair of sentences that a change needs.
+        ValueError: more rows are asked for than there are, or so few that none is left.
     """
     if changes == NOTHING:
         return dict(splits), {}, {"train": list(range(len(splits["train"])))}
     check_changes(changes, task)
     target, classes = task.data_set.target, task.data_set.classes
     given = dict(enumerate(splits["train"]))
-    is_labelled = all(target in row for row in given.values())
-    for name in ("label_skew", "label_noise"):
-        if getattr(changes, name) > 0 and not is_labelled:
-            raise ValueError(
-                f"data.{name} is a change of labels, and training rows of task={task.name} have "
-                "none; leave it out, or use a task with labels, such as task=rte"
-            )
     kept = given
     if changes.label_skew > 0:
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
-    of_class = target if is_labelled and classes else None
-    kept = fewer(kept, _n_kept(changes, len(kept), len(given)), seed, of_class)
+    of_class = target if classes and all(target in row for row in given.values()) else None
+    kept = fewer(kept, _n_kept(changes, len(kept)), seed, of_class)
     held: Numbered = {}
     if changes.holdout > 0:
         kept, held = parted(kept, changes.holdout, seed)
@@ -226,28 +215,18 @@ def apply_changes(
         changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
         done["rows"]["held_out"] = len(held)
     if changes.hypothesis_only:
-        pair = {"sentence1", "sentence2", target}
-        if not all(pair <= row.keys() for rows in changed.values() for row in rows):
-            raise ValueError(
-                "data.hypothesis_only needs rows of two sentences and a label, and task="
-                f"{task.name} has others; leave it out, or use a task of pairs, such as task=rte"
-            )
         changed = {split: second_sentence_alone(rows) for split, rows in changed.items()}
         done["sentence1"] = "empty in every split"
     return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 
 
-def _n_kept(changes: Changes, n_rows: int, n_given: int) -> int:
+def _n_kept(changes: Changes, n_rows: int) -> int:
     n = round(changes.fraction * n_rows) if changes.n_train is None else changes.n_train
-    there = f"{n_rows:,} training rows"
-    if changes.label_skew > 0:
-        there += f" that data.label_skew={changes.label_skew} leaves of {n_given:,}"
-    if n > n_rows:
-        raise ValueError(f"data.n_train={n} is more than the {there}; use {n_rows} or less")
-    if n == 0:
+    if not 0 < n <= n_rows:
         raise ValueError(
-            f"data.fraction={changes.fraction} keeps none of the {there}; use a larger share, or "
-            "data.n_train"
+            f"data.n_train={changes.n_train}, data.fraction={changes.fraction} keeps {n} training "
+            f"rows; there are {n_rows} (after data.label_skew={changes.label_skew}): use 1 to "
+            f"{n_rows}"
         )
     return n
 

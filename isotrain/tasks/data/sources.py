@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch is not needed to look for a file
 SPLITS = ("train", "dev", "test")
 STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
 HIDDEN = -1  # the target of a row without gold
-MARKS = (None, "-")  # what stands for it in downloads
+MARKS = (None, "-")  # how downloads write it
 
 
 class DataSet(NamedTuple):
@@ -82,7 +82,7 @@ class LocalSource(Source):
         return f"{self._folder(data_set)} (sha256 {digest.hexdigest()[:12]})"
 
     def missing(self, data_set: DataSet) -> str | None:
-        """What has to be there and is not, with the ways out; None if nothing. Opens no file."""
+        """The folder or files that are not there, with the fix; else None. Opens no file."""
         folder, files = self._folder(data_set), self._files(data_set)
         absent = [split for split in data_set.needs if split not in files]
         if not absent:
@@ -104,7 +104,7 @@ class LocalSource(Source):
         )
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split as they stand in its file, and `at`, their file and line.
+        """Rows of the file of a split, with `at`, their file and line.
 
         Empty where there is no file of a test split.
 
@@ -180,7 +180,7 @@ class HubSource(Source):
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
-    """Rows of a split with exactly the fields of the data set, and `at`: where they stood.
+    """Rows of a split with exactly the fields of the data set, and `at`: where they are from.
 
     A class name becomes its number, and a target that the split hides becomes −1.
 
@@ -204,7 +204,7 @@ def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Lines that are not blank, each after its place `<file>:<number>`."""
+    """Lines that are not blank, each after `<file>:<number>`."""
     # As bytes: text mode would also break lines at a lone carriage return.
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):

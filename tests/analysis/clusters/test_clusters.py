@@ -247,7 +247,7 @@ def test_before_and_after_are_side_by_side(of_bert):
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_minilm_on_wikitext(tmp_path):
-    from isotrain.encoders.minilm import load_minilm
+    from isotrain.encoders.huggingface import load_minilm
 
     keys = OmegaConf.load(CONF / "encoder" / "minilm.yaml")
     encoder = load_minilm(keys.name, keys.revision, keys.sha256).eval()

@@ -24,7 +24,7 @@ from isotrain.analysis.outputs import text
 from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.analysis.word_samples import draw_sentences
-from isotrain.encoders.minilm import load_minilm
+from isotrain.encoders.huggingface import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.demo_generator import DemoSource

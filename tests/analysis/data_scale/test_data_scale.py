@@ -21,7 +21,7 @@ from isotrain.analysis.data_scale.measure import by_unseen, tally
 from isotrain.analysis.run import analyze
 from isotrain.analysis.types import Outcome
 from isotrain.config.compose import conf_folder
-from isotrain.encoders.minilm import load_minilm
+from isotrain.encoders.huggingface import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource

@@ -168,7 +168,7 @@ def test_most_caps_the_pairs(encoder, source, tmp_path):
 def test_minilm_reaches_its_published_scores_without_treatment(tmp_path):
     import os
 
-    from isotrain.encoders.minilm import load_minilm
+    from isotrain.encoders.huggingface import load_minilm
 
     encoder = load_minilm(
         "sentence-transformers/all-MiniLM-L6-v2",

@@ -133,19 +133,6 @@ def test_sentences_are_finished_text(splits):
                 assert 3 <= len(text.split()) <= 18
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "options"),
-    [
-        ("mnli", "dev", "rte, wic, stsb, snli, wikitext-2"),
-        ("rte", "validation", "train, dev, test"),
-    ],
-)
-def test_unknown_names_are_refused(name, split, options):
-    given = name if name == "mnli" else split
-    with pytest.raises(ValueError, match=f"must be one of: {options}; got '{given}'"):
-        DemoSource().rows(name, split)
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_a_bag_of_words_cannot_solve_the_task(splits, name):
     train, dev = splits[name, "train"], splits[name, "dev"]

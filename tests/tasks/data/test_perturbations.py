@@ -467,21 +467,6 @@ def test_rows_without_labels_can_be_fewer(task):
     assert few["dev"] == splits_of(task)["dev"]
 
 
-@pytest.mark.parametrize("task", [Text, Triplets])
-@pytest.mark.parametrize("keys", [{"label_noise": 0.5}, {"label_skew": 0.5}])
-def test_rows_without_labels_have_none_to_change(task, keys):
-    with pytest.raises(
-        ValueError, match=rf"data\.{next(iter(keys))} .*task={task.name}.* task=rte"
-    ):
-        apply_changes(splits_of(task), task, Changes(**keys), 0)
-
-
-@pytest.mark.parametrize("task", [Text, Triplets])
-def test_rows_of_no_labelled_pair_have_no_sentence_to_empty(task):
-    with pytest.raises(ValueError, match=rf"hypothesis_only needs rows.*task={task.name} has oth"):
-        apply_changes(splits_of(task), task, Changes(hypothesis_only=True), 0)
-
-
 @pytest.mark.parametrize("form", ["cross", "bi"])
 def test_target_words_need_their_sentence(form):
     with pytest.raises(ValueError, match=r"data\.hypothesis_only .* task=wic has a target word"):
@@ -502,9 +487,9 @@ def test_what_a_task_can_do_is_not_refused(name, keys):
 
 def test_more_rows_than_there_are():
     task, splits = demo("rte")
-    with pytest.raises(ValueError, match=r"n_train=3001 .* 3,000 training rows; use 3000 or less"):
+    with pytest.raises(ValueError, match=r"n_train=3001.* there are 3000 .* use 1 to 3000"):
         apply_changes(splits, task, Changes(n_train=3001), 0)
-    told = r"more than the 1,650 .*label_skew=0\.9 leaves of 3,000; use 1650 or less"
+    told = r"there are 1650 .*label_skew=0\.9\): use 1 to 1650"
     with pytest.raises(ValueError, match=told):
         apply_changes(splits, task, Changes(n_train=1651, label_skew=0.9), 0)
     assert len(train_of("rte", n_train=1650, label_skew=0.9)) == 1650
@@ -512,6 +497,6 @@ def test_more_rows_than_there_are():
 
 def test_a_share_of_no_row():
     task, splits = demo("rte")
-    with pytest.raises(ValueError, match=r"fraction=0\.0001 keeps none of the 3,000 .*n_train"):
+    with pytest.raises(ValueError, match=r"fraction=0\.0001 keeps 0 training rows"):
         apply_changes(splits, task, Changes(fraction=0.0001), 0)
     assert len(train_of("rte", fraction=0.0002)) == 1

@@ -15,7 +15,7 @@ from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_rows
-from isotrain.tasks.classification import PairClassification
+from isotrain.tasks.pairs import PairClassification
 from isotrain.tasks.stsb import STSB
 from isotrain.training.callbacks.predictions import (
     CollapseMonitor,
