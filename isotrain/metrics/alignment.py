@@ -9,7 +9,7 @@ from isotrain.geometry.cosine import mean_distance_power
 from isotrain.geometry.rows import check_cloud
 
 
-def alignment(x: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
+def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tensor:
     """Mean distance of positive pairs on the sphere, to the power alpha; [0, 2^alpha], 0 = equal.
 
     mean_i ‖u_i − v_i‖^alpha, u_i and v_i the unit rows of row i of `x [N, D]` and of

@@ -14,7 +14,7 @@ BLOCK_ENTRIES = 1 << 22  # numbers in a block of columns, 32 MiB
 
 
 def best_dimension_accuracy(
-    x: Tensor, labels: Tensor, n_folds: int = 5, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, seed: int = 0
 ) -> dict[str, Tensor]:
     """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = it decides.
 

@@ -11,7 +11,7 @@ from isotrain.geometry.scatter import class_ids
 
 
 def cluster_label_nmi(
-    x: Tensor, labels: Tensor, n_clusters: int = 8, n_iterations: int = 100, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_clusters: int = 8, n_iterations: int = 100, seed: int = 0
 ) -> dict[str, Tensor]:
     """Agreement of k-means clusters of the rows of `x [N, D]` with labels; 1 = the same, 0 = none.
 

@@ -9,7 +9,7 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_cloud
 
 
-def cosine_drift(x: Tensor, reference: Tensor) -> Tensor:
+def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
     """1 − mean cosine of row i of `x [N, D]` with row i of `reference [N, D]`; [0, 2], 0 = none.
 
     Computed as half the squared chord ½‖u_i − v_i‖² of the unit rows, which keeps the digits of

@@ -20,7 +20,7 @@ from isotrain.geometry.groups import (
 
 
 def intra_sentence_similarity(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Annotated[Tensor, "sentences"],
     form: Literal["published", "leave_one_out"] = "published",
     min_count: int = 2,

@@ -9,7 +9,9 @@ from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
 
 
-def label_silhouette(x: Tensor, labels: Tensor, max_rows: int = 4096, seed: int = 0) -> Tensor:
+def label_silhouette(
+    x: Tensor | Cloud, labels: Tensor, max_rows: int = 4096, seed: int = 0
+) -> Tensor:
     """Mean silhouette of the rows of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
 
     Mean of (b − a)/max(a, b): a = mean Euclidean distance to the other rows of the class, b =

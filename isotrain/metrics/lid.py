@@ -19,7 +19,7 @@ ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords of unit rows, and 
 
 
 def lid(
-    x: Tensor,
+    x: Tensor | Cloud,
     n_neighbors: int = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
@@ -43,7 +43,7 @@ def lid(
 
 
 def lid_estimate(
-    x: Tensor,
+    x: Tensor | Cloud,
     n_neighbors: int = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,

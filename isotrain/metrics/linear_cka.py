@@ -8,7 +8,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import check_cloud, has_scatter
 
 
-def linear_cka(x: Tensor, reference: Tensor, debiased: bool = False) -> Tensor:
+def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> Tensor:
     """Likeness of `x [N, D]` to `reference [N, E]` of the same rows; [0, 1], 1 = same shape.
 
     ‖XᵀY‖²_F/(‖XᵀX‖_F·‖YᵀY‖_F) of the centred clouds. Unchanged by rotation, translation and

@@ -11,7 +11,7 @@ from isotrain.geometry.scatter import class_ids, stratified_folds
 
 
 def linear_probe_accuracy(
-    x: Tensor, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
 ) -> dict[str, Tensor]:
     """Held-out accuracy of a linear probe on the rows of `x [N, D]`; in [0, 1], 1 = separable.
 

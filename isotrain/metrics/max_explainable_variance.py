@@ -20,7 +20,7 @@ from isotrain.geometry.groups import (
 
 
 def max_explainable_variance(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     center: bool = False,
     n_per_group: int | None = 5,

@@ -14,7 +14,7 @@ BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
 
 
 def partition(
-    x: Tensor,
+    x: Tensor | Cloud,
     signs: Literal["both", "as_is"] = "both",
     log: bool = True,
     directions: Tensor | None = None,

@@ -28,7 +28,7 @@ class Band(NamedTuple):
     high: float
 
 
-def partition_null(x: Tensor) -> dict[str, Tensor]:
+def partition_null(x: Tensor | Cloud) -> dict[str, Tensor]:
     """`low`, `median`, `high` of ln I(W) of Gaussian clouds like `x [N, D]`; each in (−∞, 0].
 
     What `partition` (both signs) gives an isotropic cloud of the same N, D and rms norm

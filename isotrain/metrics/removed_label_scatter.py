@@ -11,7 +11,7 @@ from isotrain.geometry.scatter import class_ids, class_scatter
 
 
 def removed_label_scatter(
-    x: Tensor, labels: Tensor, n_directions: int = 3, directions: Tensor | None = None
+    x: Tensor | Cloud, labels: Tensor, n_directions: int = 3, directions: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Share of between-class scatter of `x [N, D]` in removed directions; [0, 1], 1 = all of it.
 

@@ -13,7 +13,7 @@ from isotrain.geometry.groups import check_groups, sample_groups
 
 
 def s_inter(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     adjust: Literal["none", "centre", "cluster"] = "none",
     k_max: int = 15,

@@ -13,7 +13,7 @@ from isotrain.geometry.groups import check_groups, group_mean_cosine, large_grou
 
 
 def s_intra(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     adjust: Literal["none", "centre", "cluster"] = "none",
     k_max: int = 15,

@@ -9,7 +9,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.scatter import class_ids, class_scatter
 
 
-def scatter_ratio(x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
     """Between over within class scatter of the rows of `x [N, D]`; high = classes stand apart.
 
     `value` is tr S_B / tr S_W in [0, ∞), with S_B = Σ_c n_c·(m_c − m)(m_c − m)ᵀ and S_W the

@@ -9,7 +9,7 @@ from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import group_mean_cosine, summary
 
 
-def self_similarity(x: Tensor, groups: Tensor, min_count: int = 5) -> dict[str, Tensor]:
+def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> dict[str, Tensor]:
     """Mean cosine of two occurrences of a word; in [−1/(n−1), 1], adjusted 0 = no word shows.
 
     `x [N, D]` are occurrences and `groups [N]` integers that name their words. Words with fewer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, shared
+from isotrain.geometry.cloud import Cloud
 from isotrain.runs.keys import EXTRAS
 
 HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
@@ -71,14 +72,34 @@ def suite(
                 f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
             )
         extras[name] = {need: value}
-    if isinstance(x, Cloud):
-        values, refusals = _measured(x, functions, extras)
-    else:
-        with shared(x):
-            values, refusals = _measured(x, functions, extras)
+    cloud = x if isinstance(x, Cloud) else Cloud(x, min_rows=1)
+    values: dict[str, Tensor] = {}
+    refusals: list[str] = []
+    for name, function in functions.items():
+        try:
+            found = flat(name, call_metric(function, cloud, **extras[name]))
+        except ValueError as error:
+            refusals.append(f"{name}: {error}")
+            continue
+        if twice := sorted(set(found) & set(values)):
+            raise ValueError(f"two metrics give a value named {twice[0]}; rename one")
+        values |= found
     if refusals and refused == "raise":
         raise ValueError("; ".join(refusals))
     return values
+
+
+def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> Any:
+    """What a metric gives for a cloud; one whose first argument is no `Cloud` gets the tensor.
+
+    >>> import torch
+    >>> call_metric(lambda x: x.sum(), Cloud(torch.eye(3)))
+    tensor(3.)
+    """
+    first = next(iter(inspect.signature(metric).parameters.values()))
+    # As text: a postponed annotation may hold names that are only there for a type checker.
+    takes_cloud = "Cloud" in re.findall(r"\w+", str(first.annotation))
+    return metric(cloud if takes_cloud or cloud.source is None else cloud.source, **extras)
 
 
 def find(name: str) -> Callable[..., Any]:
@@ -142,7 +163,6 @@ def grouped_by(function: Callable[..., Any]) -> str:
     ('words', 'sentences')
     """
     annotation = inspect.signature(function).parameters["groups"].annotation
-    # As text: a postponed annotation may hold names that are only there for a type checker.
     return "sentences" if "sentences" in str(annotation) else "words"
 
 
@@ -155,23 +175,3 @@ def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(found, Mapping):
         return {f"{name}_{part}": value for part, value in found.items()}
     return {name: found}
-
-
-def _measured(
-    x: Tensor | Cloud,
-    functions: Mapping[str, Callable[..., Any]],
-    extras: Mapping[str, dict[str, Tensor]],
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Values by name, and what metrics refused."""
-    values: dict[str, Tensor] = {}
-    refusals: list[str] = []
-    for name, function in functions.items():
-        try:
-            found = flat(name, function(x, **extras[name]))
-        except ValueError as error:
-            refusals.append(f"{name}: {error}")
-            continue
-        if twice := sorted(set(found) & set(values)):
-            raise ValueError(f"two metrics give a value named {twice[0]}; rename one")
-        values |= found
-    return values, refusals

@@ -11,7 +11,7 @@ from isotrain.geometry.neighbours import nearest_neighbours
 ROUNDING = 64.0 * torch.finfo(torch.float64).eps
 
 
-def two_nn(x: Tensor, discard: float = 0.1) -> Tensor:
+def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     """Intrinsic dimension of the rows of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
 
     With μ = r₂/r₁, the ratio of the distances of a row to its second and first nearest other row,

@@ -11,7 +11,11 @@ from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_po
 
 
 def uniformity(
-    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+    x: Tensor | Cloud,
+    t: float = 2.0,
+    max_rows: int = 20_000,
+    n_pairs: int = 1_000_000,
+    seed: int = 0,
 ) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`; in [−2tN/(N − 1), 0], low = isotropic.
 
@@ -38,7 +42,11 @@ def uniformity(
 
 
 def uniformity_estimate(
-    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+    x: Tensor | Cloud,
+    t: float = 2.0,
+    max_rows: int = 20_000,
+    n_pairs: int = 1_000_000,
+    seed: int = 0,
 ) -> dict[str, Tensor]:
     """`value` of `uniformity` of `x [N, D]`, its `standard_error`, and `n_pairs`, the pairs used.
 
