@@ -1,6 +1,6 @@
 """Metrics of rows that arrive in batches, on one process or many.
 
-N rows, D dimensions, M kept rows, P processes, V numbers of the packed moments.
+N embeddings, D dimensions, M kept rows, P processes, V numbers of the packed moments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many metrics of one cloud from one pass over its rows. N rows, D dimensions."""
+"""Many metrics of one cloud from one pass over its rows. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def suite(
     reference: Tensor | None = None,
     positives: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Value of every asked metric of the rows of `x [N, D]`, by name, as 0-d float64 tensors.
+    """Value of every asked metric of `x [N, D]`, by name, as 0-d float64 tensors.
 
     Rows are checked, centred and decomposed once for all metrics. A metric that returns several
     values adds `<metric>_<value>` for each. `metrics` are names of files in `isotrain.metrics`,
