@@ -1,4 +1,4 @@
-"""Many metrics of one cloud from one pass over its rows. N embeddings, D dimensions."""
+"""Many metrics of one cloud, whose moments and spectra are computed once. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -28,28 +28,25 @@ def suite(
     reference: Tensor | None = None,
     positives: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Value of every asked metric of `x [N, D]`, by name, as 0-d float64 tensors.
+    """Values of many metrics of `x [N, D]` by name, as 0-d float64 tensors.
 
-    Rows are checked, centred and decomposed once for all metrics. A metric that returns several
-    values adds `<metric>_<value>` for each. `metrics` are names of files in `isotrain.metrics`,
-    taken with their defaults, or functions by name, such as
-    `{"anisotropy": mean_cosine, "top_10": partial(explained_variance, n_directions=[10])}`.
+    A metric that returns several values adds `<metric>_<value>` for each. Values share one graph
+    where `x` requires gradients: add them up before `backward`.
 
     Args:
-        x: rows; see each metric for what it needs.
-        metrics: names, or functions by name.
-        refused: what becomes of a metric that is not defined for these rows: one error names all
-            of them, or they are left out.
-        labels: class number `[N]` of each row.
-        groups: word or sentence number `[N]` of each row.
-        reference: rows `[N, D]` to compare with, row by row (for isoscore_star any rows `[M, D]`).
-        positives: rows `[N, D]`, each the positive partner of the row in its place.
-
-    Values share one graph where `x` requires gradients: add them up before `backward`.
+        x: embeddings; see each metric for what it needs.
+        metrics: names of files in `isotrain.metrics`, or functions by name, such as
+            `{"anisotropy": mean_cosine, "top_10": partial(explained_variance, n_directions=[10])}`.
+        refused: of metrics that are not defined for this cloud: `raise` names all in one error,
+            `skip` leaves them out.
+        labels: class number `[N]` of each embedding.
+        groups: word or sentence number `[N]` of each embedding.
+        reference: embeddings `[N, D]` of the same inputs (for isoscore_star any `[M, D]`).
+        positives: embeddings `[N, D]`, each the positive partner of the one at its index.
 
     Raises:
         ValueError: an unknown name, a metric whose labels, groups, reference or positives are
-            not given, two values of one name, or what metrics refuse (each by its name).
+            missing, two values of one name, or a metric that is not defined for `x`.
 
     >>> import torch
     >>> found = suite(torch.eye(3), ["isoscore", "explained_variance"])
@@ -58,20 +55,17 @@ def suite(
     """
     functions = named(metrics)
     given = {"labels": labels, "groups": groups, "reference": reference, "positives": positives}
-    extras: dict[str, dict[str, Tensor]] = {}
+    extras: dict[str, dict[str, Any]] = {}
     for name, function in functions.items():
         need = needs(function)
-        if need == "rows":
-            extras[name] = {}
-            continue
-        value = given[need]
-        if value is None:
-            raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
-            )
-        extras[name] = {need: value}
+        extras[name] = {} if need == "rows" else {need: given[need]}
+        for value in extras[name].values():
+            if value is None:
+                raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
+                )
     cloud = x if isinstance(x, Cloud) else Cloud(x, min_rows=1)
     values: dict[str, Tensor] = {}
     refusals: list[str] = []
@@ -90,7 +84,7 @@ def suite(
 
 
 def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> Any:
-    """What a metric gives for a cloud; one whose first argument is no `Cloud` gets the tensor.
+    """Call a metric with a cloud, or with its tensor where the first argument is no `Cloud`.
 
     >>> import torch
     >>> call_metric(lambda x: x.sum(), Cloud(torch.eye(3)))
@@ -105,11 +99,11 @@ def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> A
 def find(name: str) -> Callable[..., Any]:
     """The metric of a name: the function that its file in `isotrain.metrics` is named after.
 
-    Where the file has it, `<name>_estimate`, the same with its standard error; and `<name>_of_rows`
-    where that one takes more than rows by a name of its own.
+    Or, where the file has it, `<name>_estimate` (with its standard error) or `<name>_of_rows`
+    (with a reference given by its embeddings).
 
     Raises:
-        ValueError: there is no such file; the nearest name is told.
+        ValueError: there is no such file; the message has the nearest name.
 
     >>> find("isoscore").__name__
     'isoscore'
@@ -145,7 +139,7 @@ def named(
 
 
 def needs(function: Callable[..., Any]) -> str:
-    """`rows`, or which of labels, groups, reference and positives the metric takes besides.
+    """Which of labels, groups, reference and positives a metric takes; `rows` = none of them.
 
     >>> needs(find("isoscore")), needs(find("scatter_ratio"))
     ('rows', 'labels')
@@ -155,9 +149,9 @@ def needs(function: Callable[..., Any]) -> str:
 
 
 def grouped_by(function: Callable[..., Any]) -> str:
-    """What the groups are that a metric takes: `words` (token ids) or `sentences`.
+    """The groups that a metric takes: `sentences` if so annotated, else `words` (token ids).
 
-    Words, unless its signature says `groups: Annotated[Tensor, "sentences"]`.
+    `groups: Annotated[Tensor, "sentences"]` in a signature asks for sentences.
 
     >>> grouped_by(find("self_similarity")), grouped_by(find("intra_sentence_similarity"))
     ('words', 'sentences')
