@@ -106,15 +106,17 @@ def value_names(
 def site_measures(
     before_ND: Tensor, after_ND: Tensor, labels_N: Tensor | None, queue_MD: Tensor | None
 ) -> dict[str, Tensor]:
-    """What the layer kept of the rows, took of their classes, and how stale its queue is.
+    """What an isotropy layer did to embeddings `[N, D]`, and how stale its queue `[M, D]` is.
 
-    `energy_kept`: scatter of the rows about their mean, after over before. With labels (rows own
-    one; scores are cut into five classes), `label_scatter_removed`: 1 − s after / s before, s the
-    share tr S_B/tr S_T of the scatter that is between classes: 1 = the class means are equal, 0 =
-    they stand as far apart against the spread of all rows as before, below 0 = farther. With a
-    queue: `queue_gap`, the distance of the queue's mean from that of the rows, over the rows' rms
-    distance from it (0 = the statistics fit), and `queue_spread`, the queue's rms distance over
-    that of the rows (1 = they fit). What is not defined is left out.
+    - `energy_kept`: scatter about the mean, after over before.
+    - `label_scatter_removed`, with labels (scores are cut into five classes): 1 − s after / s
+      before, s = tr S_B/tr S_T the share of the scatter that is between classes. 1 = the class
+      means are equal, 0 = as separate as before, below 0 = more separate.
+    - `queue_gap`, with a queue: distance of the queue's mean from that of the embeddings, over
+      their rms distance from it; 0 = the statistics fit.
+    - `queue_spread`: the queue's rms distance from its mean over that of the embeddings; 1 = fit.
+
+    What is not defined is absent.
 
     >>> x = torch.tensor([[2.0, 0.0], [-2.0, 0.0]])
     >>> found = site_measures(x, x / 2, torch.tensor([0, 1]), x + 1.0)
@@ -123,7 +125,7 @@ def site_measures(
     """
     finite_N = torch.isfinite(before_ND).all(dim=1) & torch.isfinite(after_ND).all(dim=1)
     if labels_N is not None:
-        finite_N = finite_N & torch.isfinite(labels_N)
+        finite_N &= torch.isfinite(labels_N)
     before_ND, after_ND = before_ND[finite_N].double(), after_ND[finite_N].double()
     rms = rms_distance(before_ND) if len(before_ND) else torch.tensor(0.0)
     if not bool(rms > 0):
