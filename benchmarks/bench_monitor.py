@@ -26,7 +26,7 @@ import torch
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
 from isotrain.run import quiet
-from isotrain.training.monitor.sampling import WatchedRows
+from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Batch, ModelOutput
 
 BASE = ("encoder=minilm", "source=local", "isotropy=none", "trainer.max_epochs=1")
@@ -106,7 +106,7 @@ def memory() -> None:
     width, n_layers, max_rows, n_tokens, length = 768, 13, 1024, 30522, 4
     budget = max_rows * width * 4 * (3 * n_layers + 2)
     for n in (1_000, 100_000):
-        rows = WatchedRows(max_rows, ("cls", "tokens", "mean"), ("pooled",))
+        rows = CloudSampler(max_rows, ("cls", "tokens", "mean"), ("pooled",))
         for first in range(0, n, 100):
             ids = torch.randint(n_tokens, (100, length))
             ones = torch.ones_like(ids)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -68,13 +66,11 @@ class Cloud:
 
     @classmethod
     def of(cls, x: Tensor | Cloud, min_rows: int = 2) -> Cloud:
-        """`x` if it is a cloud, the cloud of `x` that is being shared, or a new one."""
-        cloud = x if isinstance(x, Cloud) else _shared.get()
-        if cloud is None or (cloud is not x and cloud.source is not x):
-            assert not isinstance(x, Cloud)
+        """`x` if it is a cloud of that many rows, or the cloud of `x`."""
+        if not isinstance(x, Cloud):
             return cls(x, min_rows)
-        check_shape(cloud, min_rows)
-        return cloud
+        check_shape(x, min_rows)
+        return x
 
     @classmethod
     def from_moments(cls, moments: Moments) -> Cloud:
@@ -219,28 +215,6 @@ class Cloud:
 def to_one(largest: float) -> float:
     """The power of two that brings a number into [1/2, 1), within the range of float64; 1 for 0."""
     return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
-
-
-_shared: ContextVar[Cloud | None] = ContextVar("shared", default=None)
-
-
-@contextmanager
-def shared(x: Tensor) -> Iterator[Cloud]:
-    """Inside the block `Cloud.of(x)` is one cloud for all metrics that get this very tensor.
-
-    >>> x = torch.eye(3)
-    >>> with shared(x) as cloud:
-    ...     Cloud.of(x) is cloud
-    True
-    """
-    cloud = _shared.get()
-    if cloud is None or cloud.source is not x:
-        cloud = Cloud(x, min_rows=1)
-    token = _shared.set(cloud)
-    try:
-        yield cloud
-    finally:
-        _shared.reset(token)
 
 
 def from_moments(metric: Metric) -> Metric:

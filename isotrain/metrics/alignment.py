@@ -1,4 +1,4 @@
-"""How close the rows of positive pairs are. N pairs, D dimensions."""
+"""How close positive pairs are. N pairs, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from isotrain.geometry.cosine import mean_distance_power
 from isotrain.geometry.rows import check_cloud
 
 
-def alignment(x: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
+def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tensor:
     """Mean distance of positive pairs on the sphere, to the power alpha; [0, 2^alpha], 0 = equal.
 
-    mean_i ‖u_i − v_i‖^alpha, u_i and v_i the unit rows of row i of `x [N, D]` and of
-    `positives [N, D]`; for alpha = 2 that is 2 − 2·cos. Read beside uniformity: equal rows
-    align perfectly. A zero row stays zero, at distance 1 of any direction. Unitless; unchanged
-    by one rotation of both clouds, by the length of rows, by exchanging the two clouds and by
-    one order of rows for both, not by translation. No finite-N bias. Differentiable; a pair at
-    distance 0 has gradient 0.
+    mean_i ‖u_i − v_i‖^alpha, with u_i and v_i the unit vectors of embedding i of `x [N, D]` and of
+    `positives [N, D]`; for alpha = 2 that is 2 − 2·cos. Read it beside uniformity: equal embeddings
+    align perfectly. A zero vector stays zero, at distance 1 of any direction. Unchanged by one
+    rotation of both clouds and by vector length; not by translation. No finite-N bias.
+    Differentiable; a pair at distance 0 has gradient 0.
 
     Raises:
-        ValueError: not `[N, D]`, no rows, a NaN or infinity, `positives` of another shape, or
-            `alpha` that is not positive and finite.
+        ValueError: as `Cloud` for N < 1; `positives` of another shape; `alpha` not in (0, ∞).
 
     Wang and Isola 2020.
 

@@ -1,4 +1,4 @@
-"""α-ReQ: how fast the eigenvalues of a cloud fall. N rows, D dimensions."""
+"""α-ReQ: how fast the eigenvalues of a cloud fall. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool = True) -> Tensor:
-    """Decay α of the eigenvalues of the rows of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
+    """Decay α of the eigenvalues of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
 
-    Minus the slope of the least-squares line through (ln i, ln λ_i) for eigenvalues number
-    `first` to `last`, counted from 1. The head of a spectrum is no power law and its tail is
-    noise where rows are few, hence the window. Where fewer than `last` eigenvalues are not
-    zero, r of them, the window ends at r and starts at r/2 at the latest.
-    Unchanged by rotation, uniform scale and, with `center`, translation. Biased high for N < 5·D.
+    Minus the slope of the least-squares line through (ln i, ln λ_i), i from `first` to `last`: the
+    head of a spectrum is no power law and its tail is noise. With r < `last` eigenvalues that are
+    not zero, the window ends at r and starts at r/2 at the latest. Unchanged by rotation, uniform
+    scale and, with `center`, translation. Biased high for N < 5·D.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, `first` < 1, `last` ≤ `first`, or
-            fewer than 3 eigenvalues that are not zero.
+        ValueError: as `Cloud`; not 1 ≤ `first` < `last`; fewer than 3 eigenvalues above zero.
 
     Agrawal et al. 2022.
 

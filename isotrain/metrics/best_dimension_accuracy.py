@@ -1,4 +1,4 @@
-"""How well one coordinate alone tells classes. N rows, D dimensions, C classes, M training rows."""
+"""How well one coordinate tells classes. N embeddings, D dimensions, C classes, M training."""
 
 from __future__ import annotations
 
@@ -14,27 +14,24 @@ BLOCK_ENTRIES = 1 << 22  # numbers in a block of columns, 32 MiB
 
 
 def best_dimension_accuracy(
-    x: Tensor, labels: Tensor, n_folds: int = 5, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, seed: int = 0
 ) -> dict[str, Tensor]:
     """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = it decides.
 
-    The rule x_d ≤ t ? a : b, with the coordinate d, threshold t and classes a and b of greatest
-    accuracy on the training folds: exact over all D·(M − 1) cuts, both ways round. t lies
-    half-way between two rows. `accuracy` is that of the `n_folds` rules on the rows they have
-    not seen; `n_folds=1` chooses and scores on the same rows, which flatters (the best of D
-    noise coordinates is well above chance). `majority` is the share of the largest class: the
-    score without looking. More than two classes cannot reach 1, as a rule names two.
+    The rule x_d ≤ t ? a : b, with the coordinate d, threshold t (half-way between two embeddings)
+    and classes a and b of greatest accuracy on the training folds: exact over all D·(M − 1) cuts.
+    Of equal rules the first coordinate's lowest cut is taken. More than two classes cannot reach
+    1, as a rule names two. `labels [N]` are class numbers.
 
-    `labels [N]` are whole class numbers. Unitless; unchanged by shift and positive scale of
-    each coordinate, not by rotation. With `n_folds=1` any strictly
-    monotone map of a coordinate, up or down, changes nothing, nor does row order; folds follow
-    a hash of (seed, position) and the order of the classes. Of equal rules the first coordinate's
-    lowest cut is taken.
-    O(N·D·(ln N + C·n_folds)).
+    - `accuracy`: of the `n_folds` rules on what they have not seen. `n_folds=1` chooses and scores
+      on the same embeddings, which flatters.
+    - `majority`: share of the largest class, the score without looking.
+
+    Unchanged by shift and positive scale of each coordinate, not by rotation. Folds follow a hash
+    of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
-            per row, fewer than two classes, `n_folds` < 1, or a class with fewer rows than folds.
+        ValueError: as `Cloud` and `class_ids`; `n_folds` < 1; a class smaller than `n_folds`.
 
     After Rudman, Chen and Eickhoff 2023.
 
@@ -68,7 +65,7 @@ class _Rule(NamedTuple):
 
 
 def _best_rules(x_ND: Tensor, class_N: Tensor, trains: list[Tensor]) -> list[_Rule]:
-    """The best rule on each set of training rows; every column is sorted once."""
+    """The best rule on each training set; every column is sorted once."""
     nothing = _Rule(-1, 0, 0.0, 0, 0)
     rules = [nothing] * len(trains)
     size = max(1, BLOCK_ENTRIES // len(x_ND))
@@ -85,7 +82,7 @@ def _best_rules(x_ND: Tensor, class_N: Tensor, trains: list[Tensor]) -> list[_Ru
 
 
 def _best_rule(value_DM: Tensor, class_DM: Tensor) -> _Rule:
-    """The best cut of the sorted columns: p rows below it, 0 ≤ p < M, none between equal values."""
+    """The best cut of the sorted columns: p values below it, 0 ≤ p < M, none between equal ones."""
     low_DM = torch.zeros_like(class_DM, dtype=torch.int32)
     high_DM = low_DM.clone()
     n_classes = int(class_DM.max()) + 1

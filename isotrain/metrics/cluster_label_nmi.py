@@ -1,4 +1,4 @@
-"""Do clusters and labels say the same? N rows, D dimensions, C classes, K clusters."""
+"""Agreement of clusters and labels. N embeddings, D dimensions, C classes, K clusters."""
 
 from __future__ import annotations
 
@@ -11,28 +11,24 @@ from isotrain.geometry.scatter import class_ids
 
 
 def cluster_label_nmi(
-    x: Tensor, labels: Tensor, n_clusters: int = 8, n_iterations: int = 100, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_clusters: int = 8, n_iterations: int = 100, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Agreement of k-means clusters of the rows of `x [N, D]` with labels; 1 = the same, 0 = none.
+    """Agreement of k-means clusters of `x [N, D]` with labels; 1 = the same, 0 = none.
 
-    `nmi` = MI/((H(clusters) + H(labels))/2) in [0, 1] is the normalised mutual information,
-    `ari` the Rand index of pairs, adjusted so that unrelated partitions average 0: at most 1, and
-    below 0 where they agree less than by chance. A layer that subtracts cluster means deletes what
-    they agree on, so `n_clusters` is by default what that layer uses. More clusters than classes
-    cannot reach 1: K even parts of C even classes give an nmi of 2·ln C/(ln C + ln K) at most.
-    `labels [N]` are whole class numbers. Unitless; unchanged, up to the local optimum that k-means
-    finds, by rotation, translation and scale; exactly by the naming of classes. Nmi is biased up,
-    by about (K − 1)(C − 1)/(2N) nats of MI.
+    - `nmi` = MI/((H(clusters) + H(labels))/2) in [0, 1]: normalised mutual information. K even
+      parts of C < K even classes reach 2·ln C/(ln C + ln K) at most. Biased up, by about (K − 1)(C
+      − 1)/(2N) nats of MI.
+    - `ari` ≤ 1: the Rand index of pairs, adjusted so that unrelated partitions average 0.
 
-    The start of k-means (k-means++, one start) is drawn with `seed` and by position, so the
-    order of the rows can choose another local optimum.
+    A layer that subtracts cluster means deletes what they agree on, so `n_clusters` is by default
+    that of cluster_pca. `labels [N]` are class numbers. Unchanged by rotation, translation and
+    scale up to the local optimum that k-means finds from one k-means++ start, drawn with `seed` by
+    position.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
-            per row, fewer than two classes, or `n_clusters` < 1.
+        ValueError: as `Cloud` and `class_ids`; `n_clusters` < 1.
 
-    Vinh et al. 2010, normalised by the arithmetic mean (NMI_sum there); ari: Hubert and Arabie
-    1985.
+    Vinh et al. 2010 (NMI_sum); ari: Hubert and Arabie 1985.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1]])
     >>> found = cluster_label_nmi(x, torch.tensor([5, 5, 3, 3]), n_clusters=2)

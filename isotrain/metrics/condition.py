@@ -1,4 +1,4 @@
-"""How far apart the large and the small variances of a cloud are. N rows, D dimensions."""
+"""How far apart the large and the small variances of a cloud are. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> Tensor:
-    """λ₁/λ_q of the rows of `x [N, D]`: the largest variance over a small one; ≥ 1 = isotropic.
+    """λ₁/λ_q of `x [N, D]`: the largest variance over a small one; ≥ 1 = isotropic.
 
-    λ_q is eigenvalue number ⌈q·r⌉, where r = min(N − 1, D) (min(N, D) without `center`) is the
-    rank the rows allow. The usual condition number (q = 1, of which this is the square) is
-    infinite or noise where rows are few; q = `quantile` = 0.9 leaves out the noisy end. Where
-    λ_q is zero to rounding the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least".
-    Unchanged by rotation, uniform scale and, with `center`, translation. Biased high for
-    N ≲ 10·D. Rows without scatter give 1/(D·eps).
+    λ_q is eigenvalue number ⌈q·r⌉, r = min(N − 1, D) the rank that N allows (min(N, D) without
+    `center`). The usual condition number, of which q = 1 is the square, is infinite or noise for
+    small N; q = `quantile` = 0.9 leaves out the noisy end. Where λ_q is zero to rounding, as
+    without scatter, the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least". Unchanged by
+    rotation, uniform scale and, with `center`, translation. Biased high for N ≲ 10·D.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or a quantile outside (0, 1].
+        ValueError: as `Cloud`, or a quantile outside (0, 1].
 
     Ours: a condition number whose small end is not the last eigenvalue.
 

@@ -1,4 +1,4 @@
-"""How far rows have turned from reference rows. N rows, D dimensions."""
+"""How far embeddings have turned from their reference. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_cloud
 
 
-def cosine_drift(x: Tensor, reference: Tensor) -> Tensor:
-    """1 − mean cosine of row i of `x [N, D]` with row i of `reference [N, D]`; [0, 2], 0 = none.
+def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
+    """1 − mean cosine of `x [N, D]` with `reference [N, D]`, one by one; [0, 2], 0 = no drift.
 
-    Computed as half the squared chord ½‖u_i − v_i‖² of the unit rows, which keeps the digits of
-    a small drift. A zero row has no direction: its cosine with any other row is 0, with another
-    zero row 1. Unitless; unchanged by one rotation of both clouds, by the length of rows and by
-    one order of rows for both, not by translation. A mean cone that both clouds share hides
-    drift: subtract it first, or see `linear_cka`. No finite-N bias.
+    Computed as half the squared chord ½‖u_i − v_i‖² of unit vectors, which keeps the digits of a
+    small drift. The cosine of a zero vector is 0 with any other vector, 1 with another zero vector.
+    Unchanged by one rotation of both clouds and by vector length, not by translation. A mean cone
+    that both share hides drift: subtract it first, or see `linear_cka`. No finite-N bias.
 
     Raises:
-        ValueError: not `[N, D]`, no rows, a NaN or infinity, or `reference` of another shape.
+        ValueError: as `Cloud` for N < 1, or `reference` of another shape.
 
     Ours.
 

@@ -1,4 +1,4 @@
-"""Effective rank: the exponential of the entropy of singular values. N rows, D dimensions."""
+"""Effective rank: the exponential of the entropy of singular values. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from isotrain.geometry.spectrum import entropy, shares
 
 @from_moments
 def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
-    """exp(H(p)) of the rows of `x [N, D]`, p = σ/Σσ; in [1, min(N − 1, D)], D = isotropic.
+    """exp(H(p)) of `x [N, D]`, p = σ/Σσ; in [1, min(N − 1, D)], D = isotropic.
 
-    σ are the singular values of the centred rows (`center`) or of the rows as they are, H the
-    entropy in nats. Counts directions; weak ones count for more than in the participation
-    ratio, because σ and not σ² is the weight. Unchanged by rotation, uniform scale and, with
-    `center`, translation. Biased low for N ≲ 10·D: it cannot pass N − 1 (N without `center`).
-    Rows without scatter give 0.
+    σ are the singular values of `x`, centred (`center`) or as it is, H the entropy in nats. Counts
+    directions; weak ones count for more than in the participation ratio, because σ and not σ² is
+    the weight. Unchanged by rotation, uniform scale and, with `center`, translation. Biased low for
+    N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without scatter gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: as `Cloud`.
 
     Roy and Vetterli 2007 (there of the matrix as it is).
 

@@ -1,4 +1,4 @@
-"""Share of the variance in the leading directions of a cloud. N rows, D dimensions."""
+"""Share of the variance in the leading directions of a cloud. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from isotrain.geometry.spectrum import shares
 def explained_variance(
     x: Tensor | Cloud, n_directions: Sequence[int] = (1, 2, 3), center: bool = True
 ) -> dict[str, Tensor]:
-    """EV_k = Σ_{i≤k} λ_i/Σλ of the rows of `x [N, D]`, by k; in [k/D, 1], k/D = isotropic.
+    """EV_k = Σ_{i≤k} λ_i/Σλ of `x [N, D]`, by k; in [k/D, 1], k/D = isotropic.
 
     λ are the eigenvalues of the covariance (`center`) or of the second moments about the
     origin, where the mean cone counts. The keys are the numbers in `n_directions`. Unchanged
     by rotation, uniform scale and, with `center`, translation. Biased high for N ≲ 10·D: at
-    least k/(N − 1). Rows without scatter have no variance to explain: 0.
+    least k/(N − 1). A cloud without scatter gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or a number of directions below 1.
+        ValueError: as `Cloud`, or a number of directions below 1.
 
     Principal component analysis; LLM-Microscope calls EV_1 anisotropy.
 

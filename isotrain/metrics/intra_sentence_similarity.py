@@ -1,4 +1,4 @@
-"""Intra-sentence similarity: tokens against their sentence. N rows, D dimensions, G sentences."""
+"""Intra-sentence similarity: tokens against their sentence. N tokens, D dimensions, G sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from isotrain.geometry.groups import (
 
 
 def intra_sentence_similarity(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Annotated[Tensor, "sentences"],
     form: Literal["published", "leave_one_out"] = "published",
     min_count: int = 2,
@@ -28,31 +28,25 @@ def intra_sentence_similarity(
 ) -> dict[str, Tensor]:
     """Mean cosine of tokens with the mean of their sentence; in [−1, 1], isotropic near 0.
 
-    `x [N, D]` are tokens and `groups [N]` integers that name their sentences. Sentences of fewer
-    than `min_count` rows are left out; the others, n rows each, weigh equally. Without units:
+    `x [N, D]` are token embeddings, `groups [N]` integers that name their sentences. Sentences of
+    fewer than `min_count` tokens are left out; the others, n tokens each, weigh equally.
 
-    - `value`: mean over sentences of mean_i cos(x_i, m). `form="published"`: m is the mean of all
-      rows of the sentence, x_i among them, so that orthogonal rows give 1/√n, not 0, and a
-      sentence of one row gives 1 (only for `min_count=1`). `form="leave_one_out"`: m is the mean
-      of the other rows, and isotropic rows give 0 at any n.
-    - `baseline`: anisotropy, the mean cosine of two rows of different sentences.
-    - `adjusted`: `value` − `baseline`, as published. Rows in a cone of mean cosine ρ have a cosine
-      of about √ρ with a mean of many, so that it exceeds 0 by √ρ − ρ where no sentence shows, in
-      both forms.
-    - `shuffled`: `value` with all rows dealt out anew over sentences of the same sizes (by a hash
-      of their positions and `seed`); `above_shuffled`: `value` − `shuffled`, near 0 where no
-      sentence shows, in a cone or not.
-    - `n_groups`: sentences measured; `standard_error`: of `value` over sentences, left out for
-      one.
+    - `value`: mean over sentences of mean_i cos(x_i, m). `form="published"`: m is the mean of the
+      sentence, x_i included, so that orthogonal tokens give 1/√n, not 0. `form="leave_one_out"`: m
+      is the mean of the others, and isotropic tokens give 0 at any n.
+    - `baseline`: anisotropy, the mean cosine of two tokens of different sentences.
+    - `adjusted`: `value` − `baseline`, as published. In a cone of mean cosine ρ it exceeds 0 by
+      √ρ − ρ even where no sentence shows, as cosines with a mean of many are about √ρ.
+    - `shuffled`: `value` with tokens permuted over sentences of the same sizes (by a hash of
+      position and `seed`); `above_shuffled`: `value` − `shuffled`, near 0 where no sentence shows.
+    - `n_groups`: sentences measured; `standard_error`: of `value` over sentences, absent for one.
 
-    Unchanged by rotation, one common scale, order of rows and names of groups; moved by
-    translation, and by the length of single rows, which weigh in the mean. Ignores word order.
-    A zero row, or a mean of zero, has cosine 0.
+    Unchanged by rotation, one common scale and order; moved by translation and by the length of
+    single vectors, which weigh in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, groups that are not one integer per
-            row, another `form`, `min_count` below 1 (2 for leave_one_out), no sentence with
-            `min_count` rows, or a single sentence (then there is no baseline).
+        ValueError: as `Cloud` and `check_groups`; another `form`; `min_count` < 1 (2 for
+            leave_one_out); no sentence with `min_count` tokens; a single sentence.
 
     Ethayarajh 2019, definition 2 and section 3.4; leave_one_out is a correction made here.
 
@@ -79,7 +73,7 @@ def intra_sentence_similarity(
 
 
 def _by_sentence(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
-    """Mean cosine `[G]` of the rows of each sentence with the mean of its (other) rows."""
+    """Mean cosine `[G]` of the tokens of each sentence with the mean of its (other) tokens."""
     other_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if form == "leave_one_out":
         other_ND = other_ND - x_ND

@@ -1,4 +1,4 @@
-"""IsoScore: how evenly a cloud uses its dimensions. N rows, D dimensions."""
+"""IsoScore: how evenly a cloud uses its dimensions. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from isotrain.geometry.spectrum import evenness
 
 @from_moments
 def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double") -> Tensor:
-    """Fraction of dimensions the rows of `x [N, D]` use evenly; in [0, 1], 1 = isotropic.
+    """Fraction of dimensions that `x [N, D]` uses evenly; in [0, 1], 1 = isotropic.
 
-    (PR − 1)/(D − 1) with PR = (tr C)²/‖C‖²_F, the participation ratio of the centred
-    covariance C. This equals the published five-step definition exactly and needs two traces
-    instead of an eigenproblem. Unchanged by rotation, translation and uniform scale, so it does
-    not see the mean cone. Biased low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D);
-    `isoscore_corrected` takes that out. N = number of rows, unitless; D = 1 gives 1, otherwise
-    rows without scatter give 0.
+    (PR − 1)/(D − 1) with PR = (tr C)²/‖C‖²_F, the participation ratio of the centred covariance C.
+    Equals the published five-step definition exactly, with two traces instead of an eigenproblem.
+    Unchanged by rotation, translation and uniform scale, so it does not see the mean cone. Biased
+    low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D); `isoscore_corrected` takes that out.
+    D = 1 gives 1, otherwise a cloud without scatter gives 0.
 
-    `precision="mixed"` takes the products of centred rows in float32, which is what the
-    published package does with float32 rows; the value moves by less than 1e-6, unless torch is
-    told to take float32 products with fewer bits (TF32, bfloat16). Where N < D, and for a cloud
-    known by its moments, there is nothing to gain and products are double.
+    `precision="mixed"` takes products of centred embeddings in float32, as the published package
+    does; the value moves by less than 1e-6, unless torch takes float32 products in TF32 or
+    bfloat16. Where N < D, and for a cloud known by its moments, products are double.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or another precision.
+        ValueError: as `Cloud`, or another precision.
 
     Rudman et al. 2022, Eq. 5-7.
 

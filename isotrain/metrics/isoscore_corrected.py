@@ -1,4 +1,4 @@
-"""IsoScore without its finite-sample bias. N rows, D dimensions."""
+"""IsoScore without its finite-sample bias. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
-    """IsoScore of the distribution that the rows of `x [N, D]` were drawn from; 1 = isotropic.
+    """IsoScore of the distribution that `x [N, D]` was drawn from; 1 = isotropic.
 
-    (PR − 1)/(D − 1), where the two parts of PR = (tr Σ)²/tr(Σ²) are replaced by their
-    U-statistics over four distinct rows, which are unbiased for every distribution with fourth
-    moments. With S = YᵀY/(N−1) over centred rows y and Q = Σ‖y‖⁴/(N−1)
+    (PR − 1)/(D − 1), where the two parts of PR = (tr Σ)²/tr(Σ²) are their U-statistics over four
+    distinct embeddings, unbiased for every distribution with fourth moments. With S = YᵀY/(N−1) of
+    the centred embeddings y and Q = Σ‖y‖⁴/(N−1)
 
         tr(Σ²) ≈ c·[(N−1)(N−2)·tr S² + (tr S)² − N·Q]
         (tr Σ)² ≈ c·[(N² − 3N + 1)·(tr S)² + 2·tr S² − N·Q],   c = (N−1)/(N(N−2)(N−3)).
 
-    Unitless; unchanged by rotation, translation and uniform scale; does not see the mean cone.
-    A ratio of unbiased parts: its own bias is of order 1/N, and it scatters around the truth,
-    also below 0 and above 1 (relative standard deviation about 10 % for 16 Gaussian rows). Rows
-    must be independent: tokens of one sentence count for less than their number. D = 1 gives 1,
-    rows without scatter give 0.
+    Invariances of `isoscore`. The ratio has a bias of order 1/N and scatters around the truth, also
+    below 0 and above 1 (relative standard deviation about 10 % for 16 Gaussian embeddings).
+    Embeddings must be independent: tokens of one sentence count for less than their number. D = 1
+    gives 1, a cloud without scatter 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 4, a NaN or infinity, or an estimate of tr(Σ²) that is not
-            positive, which takes very few rows with heavy tails.
+        ValueError: as `Cloud` for N < 4, or an estimate of tr(Σ²) that is not positive, which takes
+            very few embeddings with heavy tails.
 
     U-statistics of Himeno and Yamada 2014; IsoScore of Rudman et al. 2022.
 

@@ -1,4 +1,4 @@
-"""IsoScore*: IsoScore of a covariance that is shrunk towards a stable one. N rows, D dimensions."""
+"""IsoScore*: IsoScore of a covariance shrunk towards a stable one. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from isotrain.geometry.spectrum import evenness
 def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:
     """IsoScore of (1 − ζ)·C + ζ·C₀, in [0, 1], 1 = isotropic; differentiable in `x [N, D]`.
 
-    C is the centred covariance of the rows (divided by N − 1), C₀ = `reference_covariance
-    [D, D]` that of many rows, ζ = `shrinkage` in [0, 1]: 0 gives IsoScore, 1 the IsoScore of C₀.
-    Taken by traces, without an eigenproblem: tr and ‖·‖²_F of the sum follow from tr C, ‖C‖²_F,
-    ⟨C, C₀⟩, tr C₀ and ‖C₀‖²_F. So the gradient is finite for equal eigenvalues and equal rows too.
-    Unchanged by translation of the rows, by one rotation of rows and C₀, and by one scale of
-    both; does not see the mean cone. D = 1 gives 1, otherwise a sum of 0 gives 0.
+    C is the centred covariance of `x` (divided by N − 1), C₀ = `reference_covariance [D, D]`, ζ =
+    `shrinkage` in [0, 1]: 0 gives IsoScore, 1 that of C₀. By traces, without an eigenproblem, so
+    the gradient is finite for equal eigenvalues and equal embeddings too. Unchanged by translation,
+    by one rotation of `x` and C₀, and by one scale of both; does not see the mean cone. D = 1 gives
+    1, otherwise a sum of 0 gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity; C₀ not `[D, D]`, not finite or not
-            symmetric to 1e-4; ζ outside [0, 1].
+        ValueError: as `Cloud`; C₀ not `[D, D]`, not finite or not symmetric to 1e-4; ζ outside
+            [0, 1].
 
     Rudman and Eickhoff 2024.
 
@@ -47,12 +46,12 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     sizes += [float(reference_DD.detach().abs().amax()) ** 0.5] if zeta > 0 else []
     scale = to_one(max(sizes))
     target_DD = zeta * reference_DD * scale * scale
-    # Without weight, rows may be so much larger than C₀ that their factor has no number.
+    # Without weight, x may be so much larger than C₀ that its factor has no number.
     weight = (1.0 - zeta) / (cloud.n - 1) * (scale / cloud.unit) ** 2 if zeta < 1 else 0.0
     own_SS = weight * cloud.gram_SS
     if len(own_SS) == d:
         mixed = (own_SS * target_DD).sum()
-    else:  # fewer rows than dimensions
+    else:  # N < D
         centred_ND = cloud.rows * cloud.unit - cloud.mean_D
         mixed = weight * ((centred_ND @ target_DD) * centred_ND).sum()
     trace = own_SS.trace() + target_DD.trace()
@@ -61,13 +60,12 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
 
 
 def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:
-    """IsoScore* with the covariance of `reference [M, D]` as the target; in [0, 1].
+    """`isoscore_star` with the covariance of `reference [M, D]` as the target; in [0, 1].
 
-    As `isoscore_star`, for when the reference is known by its rows, such as those of the
-    pre-trained model. ζ = `shrinkage` in [0, 1].
+    For a reference known by its embeddings, such as those of the pre-trained model.
 
     Raises:
-        ValueError: as `isoscore_star`, for the rows of either cloud.
+        ValueError: as `isoscore_star`, for either cloud.
 
     Rudman and Eickhoff 2024.
 

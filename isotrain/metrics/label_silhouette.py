@@ -1,4 +1,4 @@
-"""Silhouette of the classes of rows. N rows, D dimensions."""
+"""Silhouette of classes. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
 
 
-def label_silhouette(x: Tensor, labels: Tensor, max_rows: int = 4096, seed: int = 0) -> Tensor:
-    """Mean silhouette of the rows of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
+def label_silhouette(
+    x: Tensor | Cloud, labels: Tensor, max_rows: int = 4096, seed: int = 0
+) -> Tensor:
+    """Mean silhouette of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
 
-    Mean of (b − a)/max(a, b): a = mean Euclidean distance to the other rows of the class, b =
-    least mean distance to those of another class; 0 for the only row of a class and for equal
-    rows. `labels [N]` are whole class numbers. Unitless; unchanged by rotation, translation and
-    scale. Near 0 where labels have nothing to do with the rows, and then a little below it.
-    In high dimension all distances are alike and values small: compare at equal D.
+    Mean of (b − a)/max(a, b): a = mean Euclidean distance to the others of the class, b = least
+    mean distance to those of another class; 0 for a class of one and for equal embeddings. `labels
+    [N]` are class numbers. Unchanged by rotation, translation and scale. About 0, a little below,
+    where labels are unrelated. In high dimension all distances are alike and values small: compare
+    at equal D.
 
-    O(N²·D). Above `max_rows` rows, those whose position hashes lowest (with `seed`) stand for
-    all: then the order of the rows decides which.
+    O(N²·D). For N > `max_rows`, those whose position hashes lowest (with `seed`) represent all.
 
     Raises:
-        ValueError: not `[N, D]`, N < 3, a NaN or infinity, labels that are not one whole number
-            per row, not 2 to N − 1 classes among the rows measured, or `max_rows` < 3.
+        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes; `max_rows` < 3.
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 

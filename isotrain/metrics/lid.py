@@ -1,6 +1,6 @@
 """Local intrinsic dimension by maximum likelihood.
 
-N rows, D dimensions, Q queries, M neighbours.
+N embeddings, D dimensions, Q queries, M neighbours.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
 
 FLOOR = 1e-4  # least r_i/r_m that counts
-ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords of unit rows, and of equal distances
+ROUNDING = (
+    64.0 * torch.finfo(torch.float64).eps
+)  # of chords of unit vectors, and of equal distances
 
 
 def lid(
-    x: Tensor,
+    x: Tensor | Cloud,
     n_neighbors: int = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
@@ -27,10 +29,10 @@ def lid(
     max_queries: int | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """The `value` of `lid_estimate` of `x [N, D]`; unitless, in (0, ∞), up to D if isotropic.
+    """The `value` of `lid_estimate` of `x [N, D]`, whose options these are; in (0, ∞).
 
     Raises:
-        ValueError: as `lid_estimate`, whose options these are.
+        ValueError: as `lid_estimate`.
 
     Amsaleg et al. 2015.
 
@@ -43,7 +45,7 @@ def lid(
 
 
 def lid_estimate(
-    x: Tensor,
+    x: Tensor | Cloud,
     n_neighbors: int = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
@@ -53,30 +55,29 @@ def lid_estimate(
 ) -> dict[str, Tensor]:
     """Mean local intrinsic dimension of `x [N, D]`: `value`, `standard_error`, `n_queries`.
 
-    `value` in (0, ∞), up to D if isotropic, is the mean over queries q of
-    LID(q) = −[(1/m) Σ_{i≤m} ln(r_i/r_m)]⁻¹, with r_i the distance from q to its i-th nearest
-    other row and m = `n_neighbors`; `aggregate="harmonic"` gives 1/mean(1/LID), which is lower.
-    Queries are all rows, or `max_queries` drawn with `seed` (then the order of rows matters); all
-    rows are searched, exactly. Unitless. It sees neither the mean cone nor, with Euclidean
-    distances, the scale: these are unchanged by rotation, translation and scale. Cosine distances
-    are chords of unit rows, √(2(1 − cos)): unchanged by rotation and row length. No gradient.
+    `value` in (0, ∞), up to D if isotropic, is the mean over queries q of LID(q) = −[(1/m) Σ_{i≤m}
+    ln(r_i/r_m)]⁻¹, with r_i the distance from q to its i-th nearest neighbour and m =
+    `n_neighbors`; `aggregate="harmonic"` gives 1/mean(1/LID), which is lower. Queries are all
+    embeddings, or `max_queries` drawn with `seed`; neighbours are searched among all, exactly.
+    Unchanged by rotation, translation and scale, so it sees neither the mean cone nor the scale.
+    Cosine distances are chords of unit vectors, √(2(1 − cos)): unchanged by rotation and vector
+    length. No gradient.
 
-    `squared=True` puts r² in the formula, exactly half the value: the published convention of
-    Cai et al. 2021. Their released default is squared Euclidean; their option cosine, 1 − cos, is
-    half a squared chord. scikit-dimension has (m − 1)/m of this formula in each point, aggregated
-    harmonically.
+    `squared=True` puts r² in the formula, exactly half the value: the convention of Cai et al.
+    2021. Their option cosine, 1 − cos, is half a squared chord. scikit-dimension has (m − 1)/m of
+    this formula in each point, aggregated harmonically.
 
-    The value is high by m/(m − 2) where the density is even (harmonic: m/(m − 1)), and low for
-    finite N where D is large: about 14 for a Gaussian with D = 20, N = 3,000 and m = 100.
+    Biased high by m/(m − 2) where the density is even (harmonic: m/(m − 1)), and low for finite N
+    where D is large: about 14 for a Gaussian with D = 20, N = 3,000 and m = 100.
 
     Ratios below 1e-4 count as 1e-4, so a duplicate costs 9.2 in the sum and not infinity. Equal
     distances to all m neighbours count as D. A query that coincides with all m has no dimension;
     `n_queries` are the others. The standard error, sd/√Q (harmonic: by the delta method), treats
-    them as independent draws from a much larger cloud; one query has infinity.
+    them as independent draws from a much larger cloud; it is infinite for one query.
 
     Raises:
-        ValueError: not `[N, D]`, N ≤ m, m < 2, a NaN or infinity, another `distance` or
-            `aggregate`, `max_queries` < 1, or every query at distance zero from its neighbours.
+        ValueError: as `Cloud`; m < 2 or N ≤ m; another `distance` or `aggregate`; `max_queries` <
+            1; every query at distance zero from its neighbours.
 
     Amsaleg et al. 2015, with the estimator of Levina and Bickel 2004 (there 1/(m − 1)); harmonic:
     MacKay and Ghahramani 2005.
@@ -108,7 +109,7 @@ def lid_estimate(
     if distance == "cosine":
         x = unit_rows(x)
     r_QM = nearest_neighbours(x, n_neighbors, query_Q.to(x.device)).distance_QK
-    if distance == "cosine":  # parallel rows of different length
+    if distance == "cosine":  # parallel vectors of different length
         r_QM = r_QM.masked_fill(r_QM < ROUNDING, 0.0)
     r_QM = r_QM[r_QM[:, -1] > 0]
     if len(r_QM) == 0:

@@ -1,4 +1,4 @@
-"""Linear CKA of two clouds of the same rows. N rows, D and E dimensions."""
+"""Linear CKA of two clouds of the same inputs. N embeddings, D and E dimensions."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import check_cloud, has_scatter
 
 
-def linear_cka(x: Tensor, reference: Tensor, debiased: bool = False) -> Tensor:
-    """Likeness of `x [N, D]` to `reference [N, E]` of the same rows; [0, 1], 1 = same shape.
+def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> Tensor:
+    """Similarity of `x [N, D]` to `reference [N, E]` of the same inputs; [0, 1], 1 = same shape.
 
-    ‖XᵀY‖²_F/(‖XᵀX‖_F·‖YᵀY‖_F) of the centred clouds. Unchanged by rotation, translation and
-    scale of either cloud and by one order of rows for both, not by other linear maps: leading
-    directions dominate it. Biased up: unrelated Gaussian clouds give about
-    √(D·E/((n + D)(n + E))) with n = N − 1, which is .5 at N = D = E. `debiased=True` replaces
-    each product by its U-statistic (unbiased HSIC): in [−1, 1] and near 0 for unrelated clouds
-    of any N ≥ 4. A cloud without scatter, and if debiased one
-    whose rows are all equally far apart, is like nothing: 0. Unitless.
-
-    O(N·D·E), or by Gram matrices [N, N] where that is less.
+    ‖XᵀY‖²_F/(‖XᵀX‖_F·‖YᵀY‖_F) of the centred clouds. Unchanged by rotation, translation and scale
+    of either cloud, not by other linear maps: leading directions dominate it. Biased up: unrelated
+    Gaussian clouds give about √(D·E/((n + D)(n + E))) with n = N − 1. `debiased=True` replaces each
+    product by its U-statistic (unbiased HSIC): in [−1, 1] and near 0 for unrelated clouds of any
+    N ≥ 4. A cloud without scatter, and if debiased one whose embeddings are all equally far apart,
+    gives 0. O(N·D·E), or by Gram matrices [N, N] where that is less.
 
     Raises:
-        ValueError: not `[N, D]`, fewer than 2 rows (4 if debiased), a NaN or infinity, or
-            another number of rows in `reference`.
+        ValueError: as `Cloud` (N < 4 if debiased), or another N in `reference`.
 
     Kornblith et al. 2019; Song et al. 2012 and Nguyen et al. 2021 for the U-statistic.
 
@@ -45,7 +41,7 @@ def linear_cka(x: Tensor, reference: Tensor, debiased: bool = False) -> Tensor:
     x, y = _centred(x), _centred(y)
     product = _debiased_product if debiased else _squared_product
     own_x, own_y = product(x, x), product(y, y)
-    # The U-statistic of rows that are all equally far apart is rounding.
+    # The U-statistic of vectors that are all equally far apart is rounding.
     if bool(own_x <= 1e-12 * _squared_product(x, x)) or bool(
         own_y <= 1e-12 * _squared_product(y, y)
     ):
@@ -55,7 +51,7 @@ def linear_cka(x: Tensor, reference: Tensor, debiased: bool = False) -> Tensor:
 
 
 def _centred(x_ND: Tensor) -> Tensor:
-    """Centred rows, the largest entry 1, so that fourth powers stay in range."""
+    """The centred cloud, its largest entry 1, so that fourth powers stay in range."""
     x_ND = x_ND / x_ND.detach().abs().amax()
     x_ND = x_ND - x_ND.mean(dim=0)
     return x_ND / x_ND.detach().abs().amax()
@@ -70,10 +66,10 @@ def _squared_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
 
 
 def _debiased_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
-    """n(n − 3) times the unbiased HSIC of centred rows.
+    """n(n − 3) times the unbiased HSIC of centred clouds.
 
-    Its three sums run over the Gram matrices K and L without their diagonals. With centred
-    rows each row of K sums to 0, hence without its diagonal to −K_ii: no Gram matrix is needed.
+    Its three sums run over the Gram matrices K and L without their diagonals. When
+    centred, each row of K sums to 0, hence without its diagonal to −K_ii: no Gram matrix is needed.
     """
     n = len(x_ND)
     x_N, y_N = x_ND.square().sum(dim=1), y_NE.square().sum(dim=1)

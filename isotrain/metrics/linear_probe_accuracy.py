@@ -1,4 +1,4 @@
-"""How well a linear rule tells classes. N rows, D dimensions, C classes, M training rows."""
+"""How well a linear rule tells classes. N embeddings, D dimensions, C classes, M training."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from isotrain.geometry.scatter import class_ids, stratified_folds
 
 
 def linear_probe_accuracy(
-    x: Tensor, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Held-out accuracy of a linear probe on the rows of `x [N, D]`; in [0, 1], 1 = separable.
+    """Held-out accuracy of a linear probe on `x [N, D]`; in [0, 1], 1 = separable.
 
-    Ridge regression with intercept on one-hot classes, the largest output wins: W = (S + λI)⁻¹·
-    XcᵀY on the training folds, S = XcᵀXc, λ = `l2` · tr S/D. `l2` is thus a share of the mean
-    eigenvalue, and no coordinate is rescaled: the value is unchanged by rotation, translation
-    and scale, unlike that of a probe on standardised coordinates. A few directions that carry
-    most of the scatter raise λ for all others. `majority` is the share of the largest class:
-    the score without looking, and that of equal rows. `labels [N]` are whole class numbers.
-    Folds are stratified and follow a hash of (seed, position) and the order of the classes; the
-    standard error of an accuracy p is about √(p(1 − p)/N), and more between folds.
+    - `accuracy`: of ridge regression with intercept on one-hot classes, largest output wins: W = (S
+      + λI)⁻¹·XcᵀY on the training folds, S = XcᵀXc, λ = `l2` · tr S/D. Its standard error is about
+      √(p(1 − p)/N), and more between folds.
+    - `majority`: share of the largest class, the score without looking and without scatter.
 
-    Exact, by the smaller of D×D and M×M: O(n_folds·N·D·min(N, D)).
+    As `l2` is a share of the mean eigenvalue, accuracy is unchanged by rotation, translation and
+    scale; but a few directions with most of the scatter raise λ for all others. `labels [N]` are
+    class numbers. Folds are stratified and follow a hash of (seed, position) and the order of the
+    classes. O(n_folds·N·D·min(N, D)), exact.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
-            per row, fewer than two classes, `n_folds` < 2, a class with fewer rows than folds,
-            or `l2` that is not positive and finite.
+        ValueError: as `Cloud` and `class_ids`; `n_folds` < 2; a class smaller than `n_folds`; `l2`
+            not in (0, ∞).
 
-    Linear probes: Alain and Bengio 2016; ridge regression and held-out rows are ours, and agree
-    with sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
+    Linear probes: Alain and Bengio 2016. The ridge probe is ours and agrees with
+    sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
 
     >>> x = torch.tensor([[0.0, 3.0], [1.0, 1.0], [0.0, 2.0], [9.0, 1.0], [8.0, 3.0], [9.0, 2.0]])
     >>> found = linear_probe_accuracy(x, torch.tensor([0, 0, 0, 1, 1, 1]), n_folds=3)
@@ -59,7 +57,7 @@ def linear_probe_accuracy(
 
 
 def _scores(x_MD: Tensor, target_MC: Tensor, test_TD: Tensor, l2: float) -> Tensor:
-    """Outputs of the ridge regression for the test rows."""
+    """Outputs of the ridge regression for the test fold."""
     m, d = x_MD.shape
     mean_D, share_C = x_MD.mean(dim=0), target_MC.mean(dim=0)
     if not has_scatter(x_MD):

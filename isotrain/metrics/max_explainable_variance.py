@@ -1,6 +1,6 @@
-"""Maximum explainable variance: how well one vector stands for a word's occurrences.
+"""Maximum explainable variance: how well one vector represents a word.
 
-N rows, D dimensions, G groups, S sets of n rows each.
+N embeddings, D dimensions, G groups, S sets of n each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isotrain.geometry.groups import (
 
 
 def max_explainable_variance(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     center: bool = False,
     n_per_group: int | None = 5,
@@ -29,27 +29,25 @@ def max_explainable_variance(
 ) -> dict[str, Tensor]:
     """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.
 
-    `x [N, D]` are occurrences and `groups [N]` integers that name their words. σ are the singular
-    values of the n occurrences of a word, as they are or less their mean (`center`; the floor is
-    then 1/(n−1)). Since it depends on n, every word is measured on `n_per_group` of its rows,
-    and words with fewer are left out; `None` takes all rows of words with two (three if centred)
-    and mixes values of different n. Without units:
+    `x [N, D]` are occurrences, `groups [N]` integers that name their words. σ are the singular
+    values of n occurrences of a word, with `center` less their mean (the floor is then 1/(n−1)). As
+    this depends on n, every word is measured on `n_per_group` occurrences and rarer words are left
+    out; `None` takes all occurrences of words with two (three if centred) and mixes values of
+    different n.
 
     - `value`: mean over words of σ₁²/Σσ².
-    - `baseline`: the same of random sets of rows of the same n, at most `n_baseline` disjoint
-      sets per n, drawn from all rows; with `None`, averaged as the words are.
+    - `baseline`: the same of at most `n_baseline` disjoint random sets of n, drawn from all; with
+      `None`, averaged as the words are.
     - `adjusted`: `value` − `baseline`; what a static vector explains beyond the mean cone.
-    - `n_groups`: words measured; `standard_error`: of `value` over words, left out for one word.
+    - `n_groups`: words measured; `standard_error`: of `value` over words, absent for one word.
 
-    Unchanged by rotation, one common scale and names of groups (by translation too if centred);
-    long rows weigh more. Rows are drawn by hashing their positions with `seed`: another order of
-    rows gives another sample. Equal rows give 1, also centred. `first_direction_share` in
-    `isotrain.geometry.groups` gives the value of each word.
+    Unchanged by rotation and one common scale (by translation too if centred); long vectors weigh
+    more. Samples are drawn by hashing positions with `seed`. Equal occurrences give 1, also
+    centred.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, groups that are not one integer per
-            row, `n_per_group` below 2 (3 if centred), `n_baseline` below 1, or no word with so
-            many rows.
+        ValueError: as `Cloud` and `check_groups`; `n_per_group` < 2 (3 if centred); `n_baseline` <
+            1; no word with so many occurrences.
 
     Ethayarajh 2019, definition 3 (uncentred); the released code centres the words alone and takes
     its baseline from another statistic. Here both sides are treated alike.

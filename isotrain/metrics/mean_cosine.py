@@ -1,4 +1,4 @@
-"""Mean cosine of row pairs, the usual measure of anisotropy. N rows, D dimensions."""
+"""Mean cosine of pairs, the usual measure of anisotropy. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def mean_cosine(x: Tensor | Cloud) -> Tensor:
-    """Mean cosine over all pairs of distinct rows of `x [N, D]`; in [−1/(N−1), 1], 0 = isotropic.
+    """Mean cosine of all pairs of distinct embeddings `x [N, D]`; [−1/(N−1), 1], 0 = isotropic.
 
-    (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D), so it has no
-    sampling error for the given rows. Unchanged by rotation and by the length of rows; moved by
-    translation: it sees the mean cone and little else. Unbiased for every N. A zero row has
-    cosine 0 with every row.
+    (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D). Unchanged by
+    rotation and by vector length; moved by translation: it sees the mean cone and little else.
+    Unbiased for every N. A zero vector has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: as `Cloud`.
 
     Ethayarajh 2019, section 4.1 (there over sampled pairs).
 

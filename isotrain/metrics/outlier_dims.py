@@ -1,4 +1,4 @@
-"""Outlier dimensions: the few coordinates that dominate a cloud. N rows, D dimensions."""
+"""Outlier dimensions: the few coordinates that dominate a cloud. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from isotrain.geometry.moments import rounding_of
 def outlier_dims(
     x: Tensor | Cloud, n_top: int = 3, variance_factor: float = 5.0
 ) -> dict[str, Tensor]:
-    """How strongly, and which, single coordinates of `x [N, D]` stand out, as a flat dict.
+    """How strongly, and which, single coordinates of `x [N, D]` dominate, as a flat dict.
 
-    With u unit rows and CC_i = E[u_i·v_i] over pairs of distinct rows, exact in O(N·D), so that
-    Σ CC_i is the mean cosine; numbers k count from the largest CC:
+    With u and v the unit vectors of distinct embeddings and CC_i = E[u_i·v_i], exact in O(N·D), so
+    that Σ CC_i is the mean cosine; numbers k ≤ `n_top` count from the largest CC:
 
     - `contribution_k`: CC of the k-th dimension; in [−1, 1], mean cosine/D when all are alike
     - `share_k`: its part of the mean cosine (0 where that is not positive); 1/D when alike
@@ -28,11 +28,11 @@ def outlier_dims(
       Gaussian coordinates, at most N
     - `n_high_variance`: dimensions with a variance above `variance_factor` × the mean variance
 
-    Unchanged by uniform scale and the order of rows; a rotation changes everything, which is the
-    point. Zero rows and constant rows give finite values. Fewer than `n_top` dimensions: D.
+    Unchanged by uniform scale, and by design not by rotation. Shares are noisy where the cone is
+    weak.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or `n_top` < 1.
+        ValueError: as `Cloud`, or `n_top` < 1.
 
     Timkey and van Schijndel 2021 (there over sampled pairs); kurtosis over dimensions as in He
     et al. 2024.

@@ -1,4 +1,4 @@
-"""Participation ratio: the number of directions a cloud is spread over. N rows, D dimensions."""
+"""Participation ratio: how many directions a cloud spans. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
-    """(Σ λ)²/Σ λ² of the rows of `x [N, D]`, in directions; in [1, D], D = isotropic.
+    """(Σ λ)²/Σ λ² of `x [N, D]`, in directions; in [1, D], D = isotropic.
 
-    λ are the eigenvalues of the covariance (`center`), or of the second moments about the
-    origin, where the mean cone is a direction too. By traces, without an eigenproblem. With
-    `center` it is 1 + (D − 1)·IsoScore, with the same invariances and bias (a Gaussian cloud
-    gives about N·D/(N + D)); without, translation moves it. Rows without scatter (without
-    `center`: zero rows) are spread over nothing: 0.
+    λ are the eigenvalues of the covariance (`center`), or of the second moments about the origin,
+    where the mean cone is a direction too. By traces, without an eigenproblem. With `center` it is
+    1 + (D − 1)·IsoScore, with the same invariances and bias (a Gaussian cloud gives about
+    N·D/(N + D)); without, translation moves it. A cloud without scatter (without `center`: of zero
+    vectors) gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: as `Cloud`.
 
     Gao et al. 2017.
 

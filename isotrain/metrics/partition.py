@@ -1,4 +1,4 @@
-"""Partition isotropy I(W). N rows, D dimensions, J directions."""
+"""Partition isotropy I(W). N embeddings, D dimensions, J directions."""
 
 from __future__ import annotations
 
@@ -14,38 +14,34 @@ BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
 
 
 def partition(
-    x: Tensor,
+    x: Tensor | Cloud,
     signs: Literal["both", "as_is"] = "both",
     log: bool = True,
     directions: Tensor | None = None,
     precision: Literal["double", "mixed"] = "double",
 ) -> Tensor:
-    """ln I(W) of the rows of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
+    """ln I(W) of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
 
-    I(W) = min_c F(c) / max_c F(c), F(c) = Σ_i exp(c·x_i), over unit directions c: the
-    eigenvectors of XᵀX, taken with both signs, or the given `directions [D, J]`. All in log
-    space, so nothing overflows. For N < D the directions orthogonal to all rows count too:
-    there F = N exactly. Depends on N and on the scale of the rows: quote both with the value,
-    and beside it what a Gaussian cloud of the same N, D and rms norm scores (`partition_null`;
-    at D = 768 and rms norm 15 about ln .004 for N = 32, ln .30 for N = 277). Unchanged by
-    rotation only. Equal eigenvalues leave their eigenvectors, and so the value, to the solver.
-    A gradient holds the directions fixed, so it is finite for every cloud.
+    I(W) = min_c F(c) / max_c F(c), F(c) = Σ_i exp(c·x_i), over unit directions c: the eigenvectors
+    of XᵀX, taken with both signs, or the given `directions [D, J]`. In log space, so nothing
+    overflows. For N < D the directions orthogonal to all embeddings count too: there F = N exactly.
+    Depends on N and on scale: quote both, and beside it what a Gaussian cloud of the same N, D and
+    rms norm scores (`partition_null`; at D = 768 and rms norm 15 about ln .004 for N = 32, ln .30
+    for N = 277). Unchanged by rotation only. Equal eigenvalues leave their eigenvectors, and so the
+    value, to the solver. A gradient holds the directions fixed, so it is always finite.
 
-    `signs="as_is"` takes each direction once, as it comes. The sign of an eigenvector is the
-    solver's choice, so that form is defined for given directions only.
+    `signs="as_is"` takes each direction once, as it comes: defined for given directions only, as
+    the sign of an eigenvector is the solver's choice.
 
-    `precision="mixed"` takes the products of centred rows in float32 and puts the mean back in
-    float64, so a mean of norm 16,000 costs no digits; for N < D only the projections are float32.
-    With r the largest distance of a row from the mean, ln I is off by less than 3e-7·max(r, 1)
-    on given directions and 2e-6·max(r, 1) on eigenvectors, which turn a little (the worst of
-    400 clouds: Gaussian, heavy-tailed, outlier dimensions; nothing bounds the turn where
-    eigenvalues tie). It is not for r beyond 1e4, nor where torch is told to take float32
-    products in TF32 or bfloat16 (`torch.set_float32_matmul_precision`).
+    `precision="mixed"` takes products of centred embeddings in float32 and puts the mean back in
+    float64; for N < D only the projections are float32. With r the largest distance from the mean,
+    ln I is off by less than 3e-7·max(r, 1) on given directions and 2e-6·max(r, 1) on eigenvectors
+    (the worst of 400 clouds: Gaussian, heavy-tailed, outlier dimensions; no bound where eigenvalues
+    tie). Not for r beyond 1e4, nor where torch takes float32 products in TF32 or bfloat16.
 
     Raises:
-        ValueError: not `[N, D]`, N < 1, a NaN or infinity, `signs` other than both or as_is,
-            as_is without directions, directions that are not unit columns `[D, J]`, or another
-            precision.
+        ValueError: as `Cloud` for N < 1; another `signs` or `precision`; as_is without directions;
+            directions that are not unit columns `[D, J]`.
 
     Mu and Viswanath 2018, Eq. 5; Rajaee and Pilehvar 2021 (one sign, not in log space).
 

@@ -1,4 +1,4 @@
-"""What partition isotropy gives an isotropic Gaussian cloud. N rows, D dimensions, Q quantiles."""
+"""Partition isotropy of isotropic Gaussian clouds. N embeddings, D dimensions, Q quantiles."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ class Band(NamedTuple):
     high: float
 
 
-def partition_null(x: Tensor) -> dict[str, Tensor]:
+def partition_null(x: Tensor | Cloud) -> dict[str, Tensor]:
     """`low`, `median`, `high` of ln I(W) of Gaussian clouds like `x [N, D]`; each in (−∞, 0].
 
     What `partition` (both signs) gives an isotropic cloud of the same N, D and rms norm
-    √(mean ‖x_i‖²), measured about the origin: 95 % of such clouds lie between `low` and `high`.
-    A value of `partition` inside the band says no more against isotropy than chance does. Looks
-    at nothing but N, D and the rms norm. See `gaussian_null` for where the figures come from.
+    √(mean ‖x_i‖²): 95 % of such clouds are between `low` and `high`. A value of `partition` inside
+    the band is no evidence against isotropy. See `gaussian_null` for the error of the figures.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or N or D beyond the stored grid.
+        ValueError: as `Cloud`, or N or D beyond the stored grid.
 
     Ours; I(W) is that of Mu and Viswanath 2018.
 
@@ -54,7 +53,7 @@ def partition_null(x: Tensor) -> dict[str, Tensor]:
 
 
 def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
-    """Null band of ln I(W) (both signs): rows `[N, D]`, `n` of `d` iid N(0, rms_norm²/d) entries.
+    """Null band of ln I(W) (both signs) of `n` × `d` iid N(0, rms_norm²/d) entries.
 
     From a stored table of simulations over N = 2 … 131,072, D = 1 … 8,192 and rms norms 1/4 …
     1,024, in powers of two; up to 600 draws a shape (the table counts them), 2 for large ones
@@ -62,7 +61,7 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
     Interpolated is h = ln(−ln I / rms): linear in ln N and ln D, cubic (Catmull-Rom) in ln rms.
     Beyond the rms norms h is constant, its limit at both ends.
 
-    Error of ln(−ln I) at 480 places between the nodes (N 3 … 11,585, D 3 … 1,448; .01 is 1 % of
+    Error of ln(−ln I) at 480 points between the nodes (N 3 … 11,585, D 3 … 1,448; .01 is 1 % of
     ln I): median of the band .008 on half of them, .031 on 95 %, .09 at worst; its ends .014,
     .095 and .23, the worst at D = 3. For D = 768 and N = 2,048 to 20,000 the median is within
     .04 to .1; for N ≥ 3,000 and D ≥ 2,048 within .2, which is wider than the band there.

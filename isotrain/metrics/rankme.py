@@ -1,4 +1,4 @@
-"""RankMe: the smoothed effective rank of representations. N rows, D dimensions."""
+"""RankMe: the smoothed effective rank of representations. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from isotrain.geometry.spectrum import shares
 
 @from_moments
 def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Tensor:
-    """exp(−Σ p·ln p) of the rows of `x [N, D]`, p = σ/Σσ + ε; from 1 to min(N, D) = isotropic.
+    """exp(−Σ p·ln p) of `x [N, D]`, p = σ/Σσ + ε; from 1 to min(N, D) = isotropic.
 
-    σ are the min(N, D) singular values of the rows as they are: the published form does not
-    centre, so a mean cone lowers it. ε keeps the logarithm finite and adds about
-    min(N, D)·ε·ln(1/ε) to the exponent. Unchanged by rotation and uniform scale. Biased low for
-    N ≲ 10·D. Zero rows (with `center`: rows without scatter) give 0.
+    σ are the min(N, D) singular values of `x`: the published form does not centre, so a mean cone
+    lowers it. ε keeps the logarithm finite and adds about min(N, D)·ε·ln(1/ε) to the exponent.
+    Unchanged by rotation and uniform scale. Biased low for N ≲ 10·D. Zero vectors (with `center`: a
+    cloud without scatter) give 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, or ε ≤ 0.
+        ValueError: as `Cloud`, or ε ≤ 0.
 
     Garrido et al. 2023.
 

@@ -1,4 +1,4 @@
-"""What removing dominant directions takes from the classes. N rows, D dimensions, J directions."""
+"""What removing directions takes from classes. N embeddings, D dimensions, J directions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from isotrain.geometry.scatter import class_ids, class_scatter
 
 
 def removed_label_scatter(
-    x: Tensor, labels: Tensor, n_directions: int = 3, directions: Tensor | None = None
+    x: Tensor | Cloud, labels: Tensor, n_directions: int = 3, directions: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Share of between-class scatter of `x [N, D]` in removed directions; [0, 1], 1 = all of it.
 
-    `value` = tr(VᵀS_B·V)/tr S_B, with S_B the between-class scatter and V the leading
-    `n_directions` principal directions of all rows, or the given orthonormal `directions
-    [D, J]`. `explained` = tr(VᵀS_T·V)/tr S_T, the same of the scatter of all rows, is what
-    labels without relation to the rows give, about; k directions chosen at random give k/D.
-    Classes with equal means have nothing to remove: 0. `labels [N]` are whole class numbers.
-    Unitless; unchanged by rotation (with the directions, if given), translation, scale, row
-    order and the naming of classes. No gradient.
+    - `value` = tr(VᵀS_B·V)/tr S_B, with S_B the between-class scatter and V the leading
+      `n_directions` principal directions, or the given orthonormal `directions [D, J]`; 0 for equal
+      class means.
+    - `explained` = tr(VᵀS_T·V)/tr S_T, the same of the total scatter: about what unrelated labels
+      give. k random directions give k/D.
 
-    It speaks of one mean and one set of directions for all rows. A layer with several clusters
-    removes each cluster's mean too, and no share of S_B is defined for that: compare
-    `scatter_ratio` before and after such a layer.
+    `labels [N]` are class numbers. Unchanged by rotation (with the directions, if given),
+    translation and scale. No gradient. For one mean and one set of directions: a layer with several
+    clusters removes each cluster's mean too; compare `scatter_ratio` before and after such a layer.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
-            per row, fewer than two classes, `n_directions` < 1, or directions that are not
-            orthonormal columns `[D, J]` (zero columns are allowed).
+        ValueError: as `Cloud` and `class_ids`; `n_directions` < 1; directions that are not
+            orthonormal (or zero) columns `[D, J]`.
 
     Ours; S_B and S_T are those of `scatter_ratio`.
 

@@ -1,4 +1,4 @@
-"""S_inter: how alike different words are. N rows, D dimensions, n rows of a cluster."""
+"""S_inter: how similar different words are. N occurrences, D dimensions, n of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isotrain.geometry.groups import check_groups, sample_groups
 
 
 def s_inter(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     adjust: Literal["none", "centre", "cluster"] = "none",
     k_max: int = 15,
@@ -24,28 +24,26 @@ def s_inter(
     """Mean cosine of two words, one occurrence each; in [−1/(G−1), 1], 0 = isotropic.
 
     `x [N, D]` are occurrences and `groups [N]` integers that name their types (G of them). One
-    row of each type is drawn, and every pair of types counts once. Without units:
+    occurrence of each type is drawn, and every pair of types counts once.
 
-    - `value`: (‖Σ u_g‖² − G)/(G(G−1)) over the drawn rows, u = x/‖x‖.
-    - `baseline`: mean cosine of any two rows, where frequent types weigh more (`mean_cosine` of
-      the cloud for `adjust=none`).
+    - `value`: (‖Σ u_g‖² − G)/(G(G−1)) over the drawn ones, u = x/‖x‖.
+    - `baseline`: mean cosine of any two occurrences, where frequent types weigh more.
     - `adjusted`: `value` − `baseline`.
-    - `n_groups`: rows drawn; `n_clusters`: clusters found.
+    - `n_groups`: occurrences drawn; `n_clusters`: clusters found.
 
-    `adjust`: `none`; `centre` subtracts the mean of all rows; `cluster` forms clusters by k-means,
-    k in 2..`k_max` with the best silhouette (of at most `max_rows` rows), one cluster if that is
-    below `threshold`, subtracts each cluster's mean, and averages `value` and `baseline` over
-    clusters with equal weight. A type with rows in two clusters counts in both; clusters of one
-    type are left out. Centring makes the mean cosine of n rows slightly negative, about −1/n.
+    `adjust`: `none`; `centre` subtracts the mean of all; `cluster` forms clusters by k-means, k in
+    2..`k_max` with the best silhouette (of at most `max_rows`), one cluster if that is below
+    `threshold`, subtracts each cluster's mean, and averages `value` and `baseline` over clusters
+    with equal weight. A type in two clusters counts in both; clusters of one type are left out.
+    Centring n vectors makes their mean cosine slightly negative, about −1/n.
 
-    Unchanged by rotation and names of groups; by row length for `adjust=none`, else by one common
-    scale and translation. Rows are drawn by hashing their positions with `seed`, and k-means
-    starts from it: another order of rows gives another sample. Without bias over the draw. A
-    zero row, or one that equals the mean of its cluster, has cosine 0.
+    Unchanged by rotation; by vector length for `adjust=none`, else by one common scale and
+    translation. Draws hash positions with `seed`, from which k-means starts too. Unbiased over the
+    draw. A vector that is zero, or the mean of its cluster, has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, groups that are not one integer per
-            row, another `adjust`, `k_max` below 1, `max_rows` below 3, or no two types together.
+        ValueError: as `Cloud` and `check_groups`; another `adjust`; `k_max` < 1; `max_rows` < 3; no
+            two types in one cluster.
 
     Cai et al. 2021, S_inter and their released code.
 

@@ -1,4 +1,4 @@
-"""S_intra: how alike the instances of a word are. N rows, D dimensions, n rows of a cluster."""
+"""S_intra: how similar the instances of a word are. N instances, D dimensions, n of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isotrain.geometry.groups import check_groups, group_mean_cosine, large_grou
 
 
 def s_intra(
-    x: Tensor,
+    x: Tensor | Cloud,
     groups: Tensor,
     adjust: Literal["none", "centre", "cluster"] = "none",
     k_max: int = 15,
@@ -23,31 +23,21 @@ def s_intra(
 ) -> dict[str, Tensor]:
     """Mean cosine of two instances of a type; in [−1, 1], adjusted 0 = no type shows.
 
-    `x [N, D]` are instances and `groups [N]` integers that name their types. Types of one row are
-    left out; the others, n rows each, weigh equally. All pairs count, exactly; the released code
-    draws at most 1,000 instances of a type. Without units:
+    `x [N, D]` are instances and `groups [N]` integers that name their types. Types of one instance
+    are left out; the others, n each, weigh equally. All pairs count, exactly; the released code
+    draws at most 1,000 instances of a type.
 
     - `value`: mean over types of (‖Σ u_i‖² − n)/(n(n−1)), u = x/‖x‖.
-    - `baseline`: mean cosine of any two rows (`mean_cosine` of the cloud for `adjust=none`).
+    - `baseline`: mean cosine of any two instances.
     - `adjusted`: `value` − `baseline`.
     - `n_groups`: types measured; `n_clusters`: clusters found.
 
-    `adjust`: `none`; `centre` subtracts the mean of all rows; `cluster` forms clusters by k-means,
-    k in 2..`k_max` with the best silhouette (of at most `max_rows` rows), one cluster if that is
-    below `threshold`, subtracts each cluster's mean, and averages `value` and `baseline` over
-    clusters with equal weight. A type with rows in two clusters is one type in each; clusters
-    without two instances of a type are left out. Centring makes cosines slightly negative, by
-    about 1/n in a cluster of n rows: −1 for the two rows of a cluster of two.
-
-    Unchanged by rotation and names of groups; by row length for `adjust=none`, else by one common
-    scale and translation. Unchanged by the order of rows too, but for `adjust=cluster`, where
-    k-means and the silhouette draw rows with `seed`. A zero row, or one that equals the mean of
-    its cluster, has cosine 0.
+    `adjust`, invariances and zero vectors are as in `s_inter`, except that for `adjust=none` and
+    `centre` nothing is drawn. A type in two clusters is one type in each; clusters without two
+    instances of a type are left out.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, groups that are not one integer per
-            row, another `adjust`, `k_max` below 1, `max_rows` below 3, no type with two rows, or
-            none with two rows in one cluster.
+        ValueError: as `s_inter`; no type with two instances, or none with two in one cluster.
 
     Cai et al. 2021, S_intra and their released code.
 

@@ -1,4 +1,4 @@
-"""Between over within class scatter. N rows, D dimensions, C classes."""
+"""Between over within class scatter. N embeddings, D dimensions, C classes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.scatter import class_ids, class_scatter
 
 
-def scatter_ratio(x: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Between over within class scatter of the rows of `x [N, D]`; high = classes stand apart.
+def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
+    """Between over within class scatter of `x [N, D]`; high = classes far apart.
 
-    `value` is tr S_B / tr S_W in [0, ∞), with S_B = Σ_c n_c·(m_c − m)(m_c − m)ᵀ and S_W the
-    scatter of the rows about their class means m_c; `share` is tr S_B / tr S_T in [0, 1], the
-    fraction of all scatter that labels explain. Where all rows are equal, both are 0; where only
-    the rows of each class are, there is no finite ratio. `labels [N]` are whole class numbers.
-    Unitless; unchanged by rotation, translation, scale, row order and the naming of classes.
-    Says nothing of isotropy by itself. Labels dealt out at random give a mean share of
-    (C − 1)/(N − 1), not 0.
+    - `value`: tr S_B / tr S_W in [0, ∞), S_B = Σ_c n_c·(m_c − m)(m_c − m)ᵀ and S_W the scatter
+      about the class means m_c.
+    - `share`: tr S_B / tr S_T in [0, 1], the fraction of all scatter that labels explain. Random
+      labels give (C − 1)/(N − 1) on average, not 0.
+
+    Equal embeddings give 0 and 0. `labels [N]` are class numbers. Unchanged by rotation,
+    translation and scale. Says nothing of isotropy by itself.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, labels that are not one whole number
-            per row, fewer than two classes, or classes of equal rows that differ.
+        ValueError: as `Cloud` and `class_ids`; classes without scatter within that differ.
 
     Fisher 1936 for the two scatters.
 

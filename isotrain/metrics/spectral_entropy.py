@@ -1,4 +1,4 @@
-"""Normalised entropy of the eigenvalues of a cloud. N rows, D dimensions."""
+"""Normalised entropy of the eigenvalues of a cloud. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from isotrain.geometry.spectrum import entropy, shares
 
 @from_moments
 def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
-    """H(λ/Σλ)/ln D of the rows of `x [N, D]`; in [0, 1], 1 = isotropic, 0 = one direction.
+    """H(λ/Σλ)/ln D of `x [N, D]`; in [0, 1], 1 = isotropic, 0 = one direction.
 
     λ are the eigenvalues of the covariance (`center`) or of the second moments about the
     origin. Weights are variances, so it is lower than the logarithm of `effective_rank`, whose
     weights are their roots. Unchanged by rotation, uniform scale and, with `center`,
     translation. Biased low for N ≲ 10·D: it cannot pass ln(N − 1)/ln D. D = 1 gives 1, otherwise
-    rows without scatter give 0.
+    a cloud without scatter gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: as `Cloud`.
 
     Ours: the entropy of Roy and Vetterli 2007, of variances, over its maximum.
 

@@ -1,4 +1,4 @@
-"""Stable rank: total variance over the largest. N rows, D dimensions."""
+"""Stable rank: total variance over the largest. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from isotrain.geometry.cloud import Cloud, from_moments
 
 @from_moments
 def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
-    """Σ σ²/σ₁² of the rows of `x [N, D]`, in directions; in [1, min(N − 1, D)], D = isotropic.
+    """Σ σ²/σ₁² of `x [N, D]`, in directions; in [1, min(N − 1, D)], D = isotropic.
 
-    σ are the singular values of the centred rows (`center`) or of the rows as they are. The
+    σ are the singular values of `x`, centred (`center`) or as it is. The
     inverse of the first explained variance: it sees the strongest direction alone. Unchanged by
     rotation, uniform scale and, with `center`, translation. Biased low for N ≲ 10·D, where σ₁ is
-    too large. Rows without scatter give 0.
+    too large. A cloud without scatter gives 0.
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, or a NaN or infinity.
+        ValueError: as `Cloud`.
 
     Rudelson and Vershynin 2007; called NESum for eigenvalues.
 

@@ -1,6 +1,6 @@
-"""Metrics of rows that arrive in batches, on one process or many.
+"""Metrics of embeddings that arrive in batches, on one process or many.
 
-N rows, D dimensions, M kept rows, P processes, V numbers of the packed moments.
+N embeddings, D dimensions, M kept, P processes, V numbers of the packed moments.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from isotrain.geometry.moments import Moments, merged, no_rows
 from isotrain.geometry.rows import check_shape, hash_ids
 from isotrain.metrics.suite import HEADLINE, named, needs, suite
 
-EMPTY = float(1 << 31)  # upper half of the hash of a place without a row: above that of any row
-OF_ROW = 6  # columns before the row itself: upper and lower half of its hash, label and group
+EMPTY = float(1 << 31)  # upper half of the hash in an empty slot: above that of any embedding
+OF_ROW = 6  # columns before the embedding: upper and lower half of its hash, label and group
 
 
 class StreamingSuite(Metric):
-    """Every asked metric of all rows so far, at the cost of their moments: a torchmetrics metric.
+    """A torchmetrics metric: the values of `suite` for all embeddings so far.
 
-    Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions)
-    are exact over all rows in O(D²) memory, for any cut into batches and processes: to 1e-9 of the
-    same metric of the rows at once, or eps·λ₁/λ_i where an eigenvalue λ_i is that much smaller
-    than the scatter of the means of batches. The others see the `max_rows` rows whose ids hash
-    lowest: the same rows for any order, batch size and number of processes, each id once (moments
-    count a row as often as it comes).
+    Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions) are
+    exact in O(D²) memory, for any cut into batches and processes: to 1e-9 of the metric of all at
+    once, or eps·λ₁/λ_i where an eigenvalue λ_i is that much smaller than the scatter of batch
+    means. The others see the `max_rows` embeddings whose ids hash lowest: the same ones for any
+    order, batch size and number of processes, each id once (moments count repeats).
 
     Args:
-        width: D of the rows `[N, D]` that `update` takes.
+        width: D of the embeddings `[N, D]` that `update` takes.
         metrics: names of files in `isotrain.metrics`, or functions by name.
         max_rows: M; 0 = moments alone.
         refused: as in `suite`, for `compute`; what `forward` gives for one batch skips.
 
     Raises:
-        ValueError: an unknown metric, one that compares with other rows, or one that sees rows
-            when `max_rows` is 0; in `update` also rows of another width or with a NaN, and ids,
-            labels or groups that are missing.
+        ValueError: an unknown metric, one that takes a reference or positives, or one that needs
+            embeddings when `max_rows` is 0; in `update` another width, a NaN, or missing ids,
+            labels or groups.
 
     >>> stream = StreamingSuite(width=2, metrics=["isoscore"], max_rows=0)
     >>> stream.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
@@ -91,7 +90,7 @@ class StreamingSuite(Metric):
         labels: Tensor | None = None,
         groups: Tensor | None = None,
     ) -> None:
-        """Adds the rows of `x [N, D]`; `ids [N]` name them, for metrics that see rows."""
+        """Add `x [N, D]`; metrics that see embeddings need their `ids [N]`."""
         check_shape(x, min_rows=0)
         n, width = x.shape
         if width != self.width:
@@ -108,7 +107,7 @@ class StreamingSuite(Metric):
         self.packed = _pack(merged(_unpack(self.packed, self.width), part))
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Adds rows, and gives the values of these rows alone, as far as they are defined."""
+        """Add a batch; the values of this batch alone, as far as they are defined."""
         self.update(*args, **kwargs)
         alone = self.clone()
         alone.reset()
@@ -118,10 +117,7 @@ class StreamingSuite(Metric):
         return values
 
     def compute(self) -> dict[str, Tensor]:
-        """Values by name, as `suite` gives them, and `n_rows`, the N of the moments.
-
-        `n_rows_kept` is the number of rows behind the metrics that see rows.
-        """
+        """Values by name as of `suite`, `n_rows` (N) and `n_rows_kept` (M), if some are kept."""
         moments = _unpack(self.packed, self.width)
         values = {"n_rows": moments.n}
         if self.of_moments:
@@ -138,7 +134,7 @@ class StreamingSuite(Metric):
         return values
 
     def _columns(self, n: int, ids: Tensor | None, more: dict[str, Tensor | None]) -> Tensor:
-        """Hash, label and group of each row in halves that a float64 holds, `[N, 6]`."""
+        """Hashes, labels and groups in halves that a float64 holds, `[N, 6]`."""
         if ids is None:
             raise ValueError(
                 f"a sample of rows is kept for {', '.join(self.of_rows)}; pass ids=[N], a number "
@@ -188,12 +184,12 @@ def _merged_states(packed_PV: Tensor) -> Tensor:
 
 
 def _lowest(kept_PMC: Tensor, most: int | None = None) -> Tensor:
-    """The rows whose hashes are lowest, as many as one process keeps, in the order of hashes."""
+    """The embeddings of lowest hash, as many as one process keeps, in the order of hashes."""
     rows_MC = kept_PMC.flatten(0, 1)
     rows_MC = rows_MC[rows_MC[:, 1].argsort(stable=True)]
     rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
     again_M = (rows_MC[1:, :2] == rows_MC[:-1, :2]).all(dim=1)
-    if bool(again_M.any()):  # one id twice, or empty places
+    if bool(again_M.any()):  # one id twice, or empty slots
         rows_MC[1:][again_M, 0] = EMPTY
         rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
     return rows_MC[: kept_PMC.shape[1] if most is None else most]

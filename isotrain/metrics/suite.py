@@ -1,9 +1,10 @@
-"""Many metrics of one cloud from one pass over its rows. N rows, D dimensions."""
+"""Many metrics of one cloud, whose moments and spectra are computed once. N embeddings, D width."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, shared
+from isotrain.geometry.cloud import Cloud
 from isotrain.runs.keys import EXTRAS
 
 HEADLINE = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", "partition_null")
@@ -27,28 +28,25 @@ def suite(
     reference: Tensor | None = None,
     positives: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Value of every asked metric of the rows of `x [N, D]`, by name, as 0-d float64 tensors.
+    """Values of many metrics of `x [N, D]` by name, as 0-d float64 tensors.
 
-    Rows are checked, centred and decomposed once for all metrics. A metric that returns several
-    values adds `<metric>_<value>` for each. `metrics` are names of files in `isotrain.metrics`,
-    taken with their defaults, or functions by name, such as
-    `{"anisotropy": mean_cosine, "top_10": partial(explained_variance, n_directions=[10])}`.
+    A metric that returns several values adds `<metric>_<value>` for each. Values share one graph
+    where `x` requires gradients: add them up before `backward`.
 
     Args:
-        x: rows; see each metric for what it needs.
-        metrics: names, or functions by name.
-        refused: what becomes of a metric that is not defined for these rows: one error names all
-            of them, or they are left out.
-        labels: class number `[N]` of each row.
-        groups: word or sentence number `[N]` of each row.
-        reference: rows `[N, D]` to compare with, row by row (for isoscore_star any rows `[M, D]`).
-        positives: rows `[N, D]`, each the positive partner of the row in its place.
-
-    Values share one graph where `x` requires gradients: add them up before `backward`.
+        x: embeddings; see each metric for what it needs.
+        metrics: names of files in `isotrain.metrics`, or functions by name, such as
+            `{"anisotropy": mean_cosine, "top_10": partial(explained_variance, n_directions=[10])}`.
+        refused: of metrics that are not defined for this cloud: `raise` names all in one error,
+            `skip` leaves them out.
+        labels: class number `[N]` of each embedding.
+        groups: word or sentence number `[N]` of each embedding.
+        reference: embeddings `[N, D]` of the same inputs (for isoscore_star any `[M, D]`).
+        positives: embeddings `[N, D]`, each the positive partner of the one at its index.
 
     Raises:
         ValueError: an unknown name, a metric whose labels, groups, reference or positives are
-            not given, two values of one name, or what metrics refuse (each by its name).
+            missing, two values of one name, or a metric that is not defined for `x`.
 
     >>> import torch
     >>> found = suite(torch.eye(3), ["isoscore", "explained_variance"])
@@ -57,38 +55,55 @@ def suite(
     """
     functions = named(metrics)
     given = {"labels": labels, "groups": groups, "reference": reference, "positives": positives}
-    extras: dict[str, dict[str, Tensor]] = {}
+    extras: dict[str, dict[str, Any]] = {}
     for name, function in functions.items():
         need = needs(function)
-        if need == "rows":
-            extras[name] = {}
+        extras[name] = {} if need == "rows" else {need: given[need]}
+        for value in extras[name].values():
+            if value is None:
+                raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
+                )
+    cloud = x if isinstance(x, Cloud) else Cloud(x, min_rows=1)
+    values: dict[str, Tensor] = {}
+    refusals: list[str] = []
+    for name, function in functions.items():
+        try:
+            found = flat(name, call_metric(function, cloud, **extras[name]))
+        except ValueError as error:
+            refusals.append(f"{name}: {error}")
             continue
-        value = given[need]
-        if value is None:
-            raise ValueError(f"{name} needs {need}; pass {need}=, or leave {name} out")
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"{need} are a torch tensor, got {type(value)}; torch.as_tensor({need})"
-            )
-        extras[name] = {need: value}
-    if isinstance(x, Cloud):
-        values, refusals = _measured(x, functions, extras)
-    else:
-        with shared(x):
-            values, refusals = _measured(x, functions, extras)
+        if twice := sorted(set(found) & set(values)):
+            raise ValueError(f"two metrics give a value named {twice[0]}; rename one")
+        values |= found
     if refusals and refused == "raise":
         raise ValueError("; ".join(refusals))
     return values
 
 
+def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> Any:
+    """Call a metric with a cloud, or with its tensor where the first argument is no `Cloud`.
+
+    >>> import torch
+    >>> call_metric(lambda x: x.sum(), Cloud(torch.eye(3)))
+    tensor(3.)
+    """
+    first = next(iter(inspect.signature(metric).parameters.values()))
+    # As text: a postponed annotation may hold names that are only there for a type checker.
+    takes_cloud = "Cloud" in re.findall(r"\w+", str(first.annotation))
+    return metric(cloud if takes_cloud or cloud.source is None else cloud.source, **extras)
+
+
 def find(name: str) -> Callable[..., Any]:
     """The metric of a name: the function that its file in `isotrain.metrics` is named after.
 
-    Where the file has it, `<name>_estimate`, the same with its standard error; and `<name>_of_rows`
-    where that one takes more than rows by a name of its own.
+    Or, where the file has it, `<name>_estimate` (with its standard error) or `<name>_of_rows`
+    (with a reference given by its embeddings).
 
     Raises:
-        ValueError: there is no such file; the nearest name is told.
+        ValueError: there is no such file; the message has the nearest name.
 
     >>> find("isoscore").__name__
     'isoscore'
@@ -124,7 +139,7 @@ def named(
 
 
 def needs(function: Callable[..., Any]) -> str:
-    """`rows`, or which of labels, groups, reference and positives the metric takes besides.
+    """Which of labels, groups, reference and positives a metric takes; `rows` = none of them.
 
     >>> needs(find("isoscore")), needs(find("scatter_ratio"))
     ('rows', 'labels')
@@ -134,15 +149,14 @@ def needs(function: Callable[..., Any]) -> str:
 
 
 def grouped_by(function: Callable[..., Any]) -> str:
-    """What the groups are that a metric takes: `words` (token ids) or `sentences`.
+    """The groups that a metric takes: `sentences` if so annotated, else `words` (token ids).
 
-    Words, unless its signature says `groups: Annotated[Tensor, "sentences"]`.
+    `groups: Annotated[Tensor, "sentences"]` in a signature asks for sentences.
 
     >>> grouped_by(find("self_similarity")), grouped_by(find("intra_sentence_similarity"))
     ('words', 'sentences')
     """
     annotation = inspect.signature(function).parameters["groups"].annotation
-    # As text: a postponed annotation may hold names that are only there for a type checker.
     return "sentences" if "sentences" in str(annotation) else "words"
 
 
@@ -155,23 +169,3 @@ def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(found, Mapping):
         return {f"{name}_{part}": value for part, value in found.items()}
     return {name: found}
-
-
-def _measured(
-    x: Tensor | Cloud,
-    functions: Mapping[str, Callable[..., Any]],
-    extras: Mapping[str, dict[str, Tensor]],
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Values by name, and what metrics refused."""
-    values: dict[str, Tensor] = {}
-    refusals: list[str] = []
-    for name, function in functions.items():
-        try:
-            found = flat(name, function(x, **extras[name]))
-        except ValueError as error:
-            refusals.append(f"{name}: {error}")
-            continue
-        if twice := sorted(set(found) & set(values)):
-            raise ValueError(f"two metrics give a value named {twice[0]}; rename one")
-        values |= found
-    return values, refusals

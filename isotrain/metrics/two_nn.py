@@ -1,4 +1,4 @@
-"""Intrinsic dimension from the two nearest neighbours. N rows, D dimensions, K kept rows."""
+"""Intrinsic dimension from the two nearest neighbours. N embeddings, D dimensions, K kept."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from isotrain.geometry.neighbours import nearest_neighbours
 ROUNDING = 64.0 * torch.finfo(torch.float64).eps
 
 
-def two_nn(x: Tensor, discard: float = 0.1) -> Tensor:
-    """Intrinsic dimension of the rows of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
+def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
+    """Intrinsic dimension of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
 
-    With μ = r₂/r₁, the ratio of the distances of a row to its second and first nearest other row,
-    P(μ > t) = t⁻ᵈ where the density is even on the scale of r₂. The value is the slope d through
-    the origin of −ln(1 − F(μ)) on ln μ, by least squares, F(μ_(i)) = i/N, without the `discard`
-    fraction of the largest ratios (the very largest always goes: its 1 − F is 0). Exact over all
-    rows; unitless. Unchanged by rotation, translation, scale and the order of rows. Like `lid`
-    it sees neither the mean cone nor the scale, and is biased low where D is large; it looks at
-    the smallest scale there is, so noise and rounding weigh more. No gradient.
+    With μ = r₂/r₁, the ratio of the distances to the second and first nearest neighbour, P(μ > t) =
+    t⁻ᵈ where the density is even on the scale of r₂. The value is the slope d through the origin of
+    −ln(1 − F(μ)) on ln μ, by least squares, F(μ_(i)) = i/N, without the `discard` fraction of the
+    largest ratios (the very largest always goes: its 1 − F is 0). Exact. Unchanged by rotation,
+    translation and scale. Like `lid` it sees neither the mean cone nor the scale, and is biased low
+    where D is large; it looks at the smallest scale there is, so noise weighs more. No gradient.
 
-    A row at distance zero from another (a duplicate) has no ratio: it is dropped, and N counts
-    the others. Rows beside a duplicated one keep their μ, which is then 1 and pulls the slope up:
-    repeat no row if you can. If every μ is 1 to rounding (a lattice) the slope is infinite and D
-    is returned.
+    Duplicates have no ratio and are dropped. Their neighbours keep μ = 1, which pulls the slope up:
+    repeat no embedding if you can. If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
-        ValueError: not `[N, D]`, N < 3, a NaN or infinity, `discard` outside [0, 1), or fewer
-            than 3 rows left once duplicates and the discarded fraction are gone.
+        ValueError: as `Cloud` for N < 3; `discard` outside [0, 1); fewer than 3 ratios left.
 
     Facco et al. 2017; scikit-dimension has the same trimmed fit, and the same value.
 

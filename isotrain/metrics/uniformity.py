@@ -1,4 +1,4 @@
-"""Uniformity of the directions of rows. N rows, D dimensions."""
+"""Uniformity of directions on the sphere. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_po
 
 
 def uniformity(
-    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+    x: Tensor | Cloud,
+    t: float = 2.0,
+    max_rows: int = 20_000,
+    n_pairs: int = 1_000_000,
+    seed: int = 0,
 ) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`; in [−2tN/(N − 1), 0], low = isotropic.
 
-    u_i = x_i/‖x_i‖; unitless. 0 means one direction for all rows. Rows uniform on the sphere give
-    ln ₀F₁(D/2; t²) − 2t on average, for t = 2 and D = 768 about −3.99; N ≤ D + 1 rows can go below
-    that, down to −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Unchanged by
-    rotation and by the length of rows; moved by translation: it sees the mean cone. A zero row
-    has no direction and stays at the origin, at distance 1 from every other.
+    u_i = x_i/‖x_i‖. 0 means one direction for all. Uniform on the sphere gives ln ₀F₁(D/2; t²) − 2t
+    on average, about −3.99 for t = 2 and D = 768; N ≤ D + 1 embeddings can go below that, down to
+    −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Unchanged by rotation and vector
+    length; moved by translation: it sees the mean cone. A zero vector has distance 1 to every
+    other.
 
     Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
-    pairs i ≠ j drawn with replacement by a CPU generator of `seed` (then the value depends on the
-    order of rows). Differentiable (the drawn form once).
+    pairs i ≠ j drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form
+    once).
 
     Raises:
-        ValueError: not `[N, D]`, N < 2, a NaN or infinity, `t` not positive and finite, or
-            `n_pairs` < 2.
+        ValueError: as `Cloud`; `t` not in (0, ∞); `n_pairs` < 2.
 
     Wang and Isola 2020.
 
@@ -38,13 +41,16 @@ def uniformity(
 
 
 def uniformity_estimate(
-    x: Tensor, t: float = 2.0, max_rows: int = 20_000, n_pairs: int = 1_000_000, seed: int = 0
+    x: Tensor | Cloud,
+    t: float = 2.0,
+    max_rows: int = 20_000,
+    n_pairs: int = 1_000_000,
+    seed: int = 0,
 ) -> dict[str, Tensor]:
     """`value` of `uniformity` of `x [N, D]`, its `standard_error`, and `n_pairs`, the pairs used.
 
-    The standard error is that of sampling pairs of the given rows (delta method on the
-    logarithm). It is 0 where all pairs are used: nothing was sampled, so the value is that of the
-    cloud; how far another cloud of the same kind would be is not in it.
+    The standard error is that of sampling pairs of this cloud (delta method on the logarithm): 0
+    where all pairs are used. How far another cloud of the same kind would be is not in it.
 
     Raises:
         ValueError: as `uniformity`.
@@ -67,5 +73,5 @@ def uniformity_estimate(
     else:
         generator = torch.Generator().manual_seed(seed)
         value, error = sampled_log_mean_potential(unit_ND, t, n_pairs, generator)
-    value = value.clamp(max=0.0)  # rounding of rows that coincide
+    value = value.clamp(max=0.0)  # rounding of vectors that coincide
     return {"value": value, "standard_error": error, "n_pairs": x.new_tensor(float(n_pairs))}

@@ -16,7 +16,7 @@ from isotrain.plugins.text_rows import examples_of
 from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.training.data import collate
 from isotrain.training.monitor.measurement import Measurement
-from isotrain.training.monitor.sampling import WatchedRows
+from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import ModelOutput
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ class IsotropyTrainerCallback(TrainerCallback):
             values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in found.items()}
         self.trainer.log(values)
 
-    def _rows(self) -> WatchedRows:
+    def _rows(self) -> CloudSampler:
         """The rows that are measured, of the model as it is now."""
-        rows = WatchedRows(self.max_rows, self.views)
+        rows = CloudSampler(self.max_rows, self.views)
         model, backbone = self._parts()
         device = next(backbone.parameters()).device
         nothing = torch.zeros(0)

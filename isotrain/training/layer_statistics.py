@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.model.isotropic_model import IsotropicModel
-from isotrain.training.monitor.reservoir import Reservoir
-from isotrain.types import ModelOutput, SiteRows
+from isotrain.training.monitor.sampling import Reservoir
+from isotrain.types import ModelOutput
 
 Outputs = Callable[[int | None], Iterator[ModelOutput]]
 """Outputs of the model on the first n training batches; None = on all of them."""
@@ -82,13 +82,10 @@ def trains_behind_one_map(layer: nn.Module) -> bool:
 
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
     reservoir = Reservoir(most)
-    rows: SiteRows | None = None
     for output in outputs:
         rows = output.site_rows[site]
-        reservoir.add(rows.ids, [rows.before, rows.labels[:, None]])
-    assert rows is not None  # training has a batch
-    before_ND, labels_N1 = (cloud.to(rows.before.device) for cloud in reservoir.clouds())
-    return before_ND, labels_N1[:, 0].to(rows.labels.dtype)  # a reservoir keeps floats
+        reservoir.add(rows.ids, [rows.before], [rows.labels])
+    return reservoir.cloud(0).to(rows.before.device), reservoir.fact(0).to(rows.labels.device)
 
 
 def _fit(layer: nn.Module, rows_ND: Tensor, labels_N: Tensor) -> None:

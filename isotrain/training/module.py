@@ -189,8 +189,7 @@ class FineTuning(pl.LightningModule):
 
     def _log_scores(self, *stages: str) -> None:
         # Lightning would name the last batch, one less than the steps the weights have seen.
-        step = self.trainer.global_step if self.selected_step is None else self.selected_step
-        self.log("step", float(step), sync_dist=True)
+        self.log("step", float(self.weights_step), sync_dist=True)
         for stage in stages:
             scores: Any = self.scores[f"{stage}_"]
             for name, value in scores.compute().items():
@@ -226,6 +225,11 @@ class FineTuning(pl.LightningModule):
             torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    @property
+    def weights_step(self) -> int:
+        """The step that the weights are of: the current one, or that of the best checkpoint."""
+        return self.trainer.global_step if self.selected_step is None else self.selected_step
 
     def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
         """Go on with the weights of an earlier step, their frozen statistics and their number."""

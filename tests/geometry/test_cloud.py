@@ -1,12 +1,10 @@
 """The shared core of the moment metrics: sums against NumPy, spectra once, nothing leaks."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
 
-from isotrain.geometry.cloud import Cloud, from_moments, shared
+from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.metrics.suite import find, suite
 
 SHAPES = [(2, 1), (2, 9), (9, 10), (10, 10), (11, 10), (255, 7), (256, 7), (257, 7), (1000, 7)]
@@ -143,8 +141,6 @@ def test_of_keeps_a_cloud_and_checks_the_rows_a_metric_needs():
     assert Cloud.of(cloud) is cloud
     with pytest.raises(ValueError, match="at least 4 rows, got 3"):
         Cloud.of(cloud, min_rows=4)
-    with shared(rows(1, 2)) as one, pytest.raises(ValueError, match="at least 2 rows, got 1"):
-        Cloud.of(one)
 
 
 def test_the_mark_is_on_the_function():
@@ -159,7 +155,7 @@ def test_the_mark_is_on_the_function():
 
 
 @pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
-def test_shared_takes_each_spectrum_once(shape, monkeypatch):
+def test_a_suite_takes_each_spectrum_once(shape, monkeypatch):
     calls = []
     solve = torch.linalg.eigvalsh
 
@@ -175,55 +171,13 @@ def test_shared_takes_each_spectrum_once(shape, monkeypatch):
     assert calls == [(6, 6)] * 3  # rankme looks at the rows about the origin
     find("effective_rank")(x)
     find("stable_rank")(x)
-    assert calls == [(6, 6)] * 5  # nothing is kept outside of the block
-
-
-def test_shared_holds_for_this_tensor_inside_this_block():
-    x, other = rows(9, 3), rows(9, 3)
-    with shared(x) as cloud:
-        assert Cloud.of(x) is cloud
-        assert Cloud.of(x) is Cloud.of(x)
-        assert Cloud.of(other) is not cloud
-        assert Cloud.of(other).x is other
-        assert Cloud.of(x[:]) is not cloud  # a view may be of other rows
-    assert Cloud.of(x) is not cloud
-
-
-def test_blocks_nest_and_end_with_an_error():
-    x, other = rows(9, 3), rows(8, 3)
-    with shared(x) as outer:
-        with shared(other) as inner:
-            assert Cloud.of(other) is inner
-            assert Cloud.of(x) is not outer
-        assert Cloud.of(x) is outer
-        with pytest.raises(RuntimeError, match="within"), shared(other):
-            raise RuntimeError("within")
-        assert Cloud.of(x) is outer
-    assert Cloud.of(x) is not outer
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
-def test_rows_of_any_type_are_shared(dtype):
-    x = (rows(9, 3) * 10).to(dtype)
-    with shared(x) as cloud:
-        assert Cloud.of(x) is cloud
-
-
-def test_another_thread_sees_nothing_of_the_block():
-    x = rows(9, 3)
-    found = []
-    with shared(x) as cloud:
-        thread = threading.Thread(target=lambda: found.append(Cloud.of(x)))
-        thread.start()
-        thread.join()
-        assert found[0] is not cloud
-        assert Cloud.of(x) is cloud
+    assert calls == [(6, 6)] * 5  # nothing is kept of a tensor
 
 
 def test_gradient_flows_through_a_shared_cloud():
     x = rows(7, 4, seed=6).requires_grad_()
-    with shared(x):
-        total = find("isoscore")(x) + find("effective_rank")(x)
+    cloud = Cloud(x)
+    total = find("isoscore")(cloud) + find("effective_rank")(cloud)
     total.backward()
     together = x.grad.clone()
     x.grad = None

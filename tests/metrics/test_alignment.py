@@ -82,15 +82,6 @@ def test_constant_rows_and_a_mean_of_norm_16000():
     assert alignment(far, other).item() == pytest.approx(by_hand(far, other, 2.0), rel=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_promotion(dtype):
-    x, y = cloud(12, 5, seed=7).to(dtype), cloud(12, 5, seed=8)
-    found = alignment(x, y)
-    assert found.dtype == torch.float64
-    assert found.ndim == 0
-    assert found.item() == pytest.approx(by_hand(x.double(), y, 2.0), abs=1e-12)
-
-
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
 def test_gradient(alpha):
     x, y = cloud(5, 3, seed=9).requires_grad_(), cloud(5, 3, seed=10).requires_grad_()
@@ -115,10 +106,6 @@ def test_errors():
     for alpha in (0.0, -2.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="alpha must be positive"):
             alignment(x, x, alpha=alpha)
-    with pytest.raises(ValueError, match="at least 1 row"):
-        alignment(x[:0], x[:0])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        alignment(x[0], x[0])
     bad = x.clone()
     bad[3] = float("inf")
     for first, second in ((x, bad), (bad, x)):

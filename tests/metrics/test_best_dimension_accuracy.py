@@ -167,6 +167,3 @@ def test_errors():
         best_dimension_accuracy(x, labels + 0.5)
     with pytest.raises(ValueError, match="two classes"):
         best_dimension_accuracy(x, labels * 0)
-    x[5, 1] = float("nan")
-    with pytest.raises(ValueError, match="row 5"):
-        best_dimension_accuracy(x, labels, n_folds=2)

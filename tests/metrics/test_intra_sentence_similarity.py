@@ -157,15 +157,6 @@ def test_long_rows_weigh_in_the_mean(form):
     assert abs(change) > 1e-3
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(dtype):
-    x, groups = text(30, 8, 3)
-    x = (x * 100.0).to(dtype)
-    found = intra_sentence_similarity(x, groups)
-    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
-    assert floats(found) == pytest.approx(loops(x.double(), groups, "published"), abs=1e-12)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_mean_of_norm_16000_keeps_the_digits(form):
     x, groups = text(30, 16, 3)
@@ -207,14 +198,6 @@ def test_errors():
         intra_sentence_similarity(x, groups.double())
     with pytest.raises(ValueError, match=r"shape \(20,\), got \(21,\)"):
         intra_sentence_similarity(x, torch.zeros(21, dtype=torch.int64))
-    bad = x.clone()
-    bad[3, 1] = float("inf")
-    with pytest.raises(ValueError, match="row 3"):
-        intra_sentence_similarity(bad, groups)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        intra_sentence_similarity(x[:1], groups[:1])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        intra_sentence_similarity(x[None], groups)
 
 
 @pytest.mark.parametrize("form", FORMS)

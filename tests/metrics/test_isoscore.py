@@ -143,15 +143,6 @@ def test_mean_of_norm_16000_does_not_eat_the_digits():
     assert isoscore(single).item() == pytest.approx(from_eigenvalues(single), abs=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_other_precisions_are_promoted_not_computed_in(dtype):
-    x = cloud(50, 8, seed=9).to(dtype)
-    found = isoscore(x)
-    assert found.dtype == torch.float64
-    assert found.ndim == 0
-    assert found.item() == pytest.approx(from_eigenvalues(x.double()), abs=1e-12)
-
-
 def test_autocast_changes_nothing():
     x = cloud(50, 8, seed=10).float()
     with torch.autocast("cpu", torch.bfloat16):
@@ -168,12 +159,6 @@ def test_input_is_left_alone_and_gradient_flows_when_asked():
 
 
 def test_errors():
-    bad = cloud(7, 3)
-    bad[5, 2] = float("nan")
-    with pytest.raises(ValueError, match="row 5"):
-        isoscore(bad)
-    with pytest.raises(ValueError, match="at least 2 rows, got 1"):
-        isoscore(torch.zeros(1, 3))
     for shape in ((4,), (2, 3, 4)):
         with pytest.raises(ValueError, match=r"\[N, D\]"):
             isoscore(torch.zeros(shape))

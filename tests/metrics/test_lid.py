@@ -206,14 +206,6 @@ def test_mean_of_norm_16000_does_not_eat_the_digits():
     assert lid(single, 30).item() == pytest.approx(row_by_row(single, 30).mean(), rel=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_other_precisions_are_promoted(dtype):
-    x = cloud(80, 8, seed=9).to(dtype).requires_grad_()
-    found = lid(x, 20)
-    assert (found.dtype, found.ndim, found.requires_grad) == (torch.float64, 0, False)
-    assert found.item() == lid(x.detach().double(), 20).item()
-
-
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 def test_extreme_scales(scale, distance):
@@ -237,8 +229,3 @@ def test_errors():
         lid(x, 5, aggregate="median")
     with pytest.raises(ValueError, match="max_queries must be at least 1"):
         lid(x, 5, max_queries=0)
-    x[7, 1] = float("inf")
-    with pytest.raises(ValueError, match="row 7"):
-        lid(x, 5)
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        lid(torch.zeros(4))

@@ -146,16 +146,6 @@ def test_mean_of_norm_16000(debiased):
     assert linear_cka(x + 4_000.0, y, debiased).item() == pytest.approx(value, abs=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_promotion(dtype):
-    x, y = pair(20, 6, 4, seed=5)
-    x = x.to(dtype)
-    found = linear_cka(x, y.float())
-    assert found.dtype == torch.float64
-    assert found.ndim == 0
-    assert found.item() == pytest.approx(feature_form(x.double(), y.float().double()), abs=1e-11)
-
-
 @pytest.mark.parametrize("debiased", [False, True])
 def test_gradient(debiased):
     x, y = pair(6, 3, 2, seed=6)
@@ -169,8 +159,6 @@ def test_errors():
         linear_cka(x, cloud(5, 3))
     with pytest.raises(ValueError, match="at least 4 rows, got 3"):
         linear_cka(x[:3], x[:3], debiased=True)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        linear_cka(x[:1], x[:1])
     with pytest.raises(ValueError, match=r"\[N, D\]"):
         linear_cka(x, x[:, 0])
     bad = x.clone()

@@ -201,15 +201,6 @@ def test_a_mean_of_norm_16000():
     assert found == pytest.approx(energy[1:].sum() / energy.sum(), abs=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(dtype):
-    x, groups = words(40, 8, 3)
-    x = (x * 100.0).to(dtype)
-    found = max_explainable_variance(x, groups)
-    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
-    assert floats(found) == floats(max_explainable_variance(x.double(), groups))
-
-
 @pytest.mark.parametrize("n_per_group", [None, 4])
 def test_gradient_when_asked(n_per_group):
     x, groups = words(14, 3, 2)
@@ -237,11 +228,3 @@ def test_errors():
         max_explainable_variance(x, groups.float())
     with pytest.raises(ValueError, match=r"shape \(30,\), got \(29,\)"):
         max_explainable_variance(x, groups[1:])
-    bad = x.clone()
-    bad[11, 0] = float("nan")
-    with pytest.raises(ValueError, match="row 11"):
-        max_explainable_variance(bad, groups)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        max_explainable_variance(x[:1], groups[:1])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        max_explainable_variance(x[0], groups)

@@ -73,14 +73,6 @@ def test_closed_form_of_a_cone():
     assert mean_cosine(x).item() == pytest.approx(expected, abs=1e-7)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(dtype):
-    x = (cloud(12, 5, seed=2, mean=1.0) * 100.0).to(dtype)
-    found = mean_cosine(x)
-    assert found.dtype == torch.float64
-    assert found.item() == pytest.approx(double_loop(x.double()), abs=1e-12)
-
-
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_extreme_lengths(scale):
     x = cloud(8, 3, seed=3)
@@ -89,14 +81,3 @@ def test_extreme_lengths(scale):
 
 def test_gradient_when_asked():
     assert torch.autograd.gradcheck(mean_cosine, cloud(5, 3, seed=4).requires_grad_())
-
-
-def test_errors():
-    bad = torch.ones(4, 2)
-    bad[1] = float("inf")
-    with pytest.raises(ValueError, match="row 1"):
-        mean_cosine(bad)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        mean_cosine(torch.ones(1, 2))
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        mean_cosine(torch.ones(2))

@@ -122,13 +122,6 @@ def test_zero_rows_and_constant_rows():
     assert found["median"].item() == pytest.approx(gaussian_null(9, 4, 4.0).median, rel=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(dtype):
-    x = (gaussian(30, 6, 2000.0, seed=3)).to(dtype)  # squares beyond float16
-    found = [v.item() for v in partition_null(x).values()]
-    assert found == [v.item() for v in partition_null(x.double()).values()]
-
-
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_extreme_lengths(scale):
     x = gaussian(30, 6, 1.0, seed=4)
@@ -154,11 +147,3 @@ def test_errors():
     for norm in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="finite and not negative"):
             gaussian_null(8, 8, norm)
-    bad = torch.ones(4, 2)
-    bad[3, 1] = float("nan")
-    with pytest.raises(ValueError, match="row 3"):
-        partition_null(bad)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        partition_null(torch.ones(1, 2))
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        partition_null(torch.ones(3))

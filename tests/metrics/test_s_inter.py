@@ -192,15 +192,6 @@ def test_a_mean_of_norm_16000_keeps_the_digits(adjust):
 
 
 @pytest.mark.parametrize("adjust", ["none", "centre", "cluster"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(adjust, dtype):
-    x, groups, _ = islands(60, 8, 10)
-    found = s_inter(x.to(dtype), groups, adjust=adjust)
-    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
-    assert floats(found) == floats(s_inter(x.to(dtype).double(), groups, adjust=adjust))
-
-
-@pytest.mark.parametrize("adjust", ["none", "centre", "cluster"])
 def test_gradient_when_asked(adjust):
     x, groups, _ = islands(14, 3, 5)
     value = lambda x: s_inter(x, groups, adjust=adjust, k_max=3)["value"]  # noqa: E731
@@ -217,14 +208,6 @@ def test_errors():
         s_inter(x, groups > 2)
     with pytest.raises(ValueError, match=r"shape \(30,\), got \(29,\)"):
         s_inter(x, groups[1:])
-    bad = x.clone()
-    bad[11, 0] = float("nan")
-    with pytest.raises(ValueError, match="row 11"):
-        s_inter(bad, groups)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        s_inter(x[:1], groups[:1])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        s_inter(x[0], groups)
 
 
 def test_clusters_that_are_types_leave_nothing_to_compare():

@@ -208,15 +208,6 @@ def test_a_mean_of_norm_16000_keeps_the_digits(adjust):
 
 
 @pytest.mark.parametrize("adjust", ADJUST)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(adjust, dtype):
-    x, groups = islands(60, 8, 10)
-    found = s_intra(x.to(dtype), groups, adjust=adjust)
-    assert all(value.dtype == torch.float64 and value.ndim == 0 for value in found.values())
-    assert floats(found) == floats(s_intra(x.to(dtype).double(), groups, adjust=adjust))
-
-
-@pytest.mark.parametrize("adjust", ADJUST)
 def test_gradient_when_asked(adjust):
     x, groups = islands(14, 3, 3)
     adjusted = lambda x: s_intra(x, groups, adjust=adjust, k_max=3)["adjusted"]  # noqa: E731
@@ -235,11 +226,3 @@ def test_errors():
         s_intra(x, groups.float())
     with pytest.raises(ValueError, match=r"shape \(30,\), got \(29,\)"):
         s_intra(x, groups[1:])
-    bad = x.clone()
-    bad[11, 0] = float("nan")
-    with pytest.raises(ValueError, match="row 11"):
-        s_intra(bad, groups)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        s_intra(x[:1], groups[:1])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        s_intra(x[0], groups)

@@ -12,7 +12,7 @@ from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.explained_variance import explained_variance
 from isotrain.metrics.isoscore_star import isoscore_star_of_rows
 from isotrain.metrics.mean_cosine import mean_cosine
-from isotrain.metrics.suite import HEADLINE, find, flat, grouped_by, needs, suite
+from isotrain.metrics.suite import HEADLINE, call_metric, find, flat, grouped_by, needs, suite
 
 MOMENTS = (
     "isoscore",
@@ -199,6 +199,20 @@ def test_a_cloud_instead_of_rows():
         assert {k: v.item() for k, v in found.items()} == pytest.approx(
             {k: v.item() for k, v in suite(x, names).items()}, rel=1e-12
         )
+
+
+def test_a_metric_gets_the_cloud_where_its_signature_says_so():
+    x = cloud()
+    for shares in (mean_cosine, partial(explained_variance, center=False), find("two_nn")):
+        given = Cloud(x)
+        call_metric(shares, given)
+        assert set(vars(given)) > set(vars(Cloud(x))), "moments or rows are kept for the next one"
+
+    def unlike(x: "PointCloud"):  # noqa: F821
+        return x
+
+    for own in (lambda x: x, lambda *x: x[0], unlike, partial(moved, reference=x)):
+        assert torch.equal(call_metric(own, Cloud(x)), own(x))
 
 
 def test_a_cloud_of_moments_has_what_follows_from_moments():

@@ -104,14 +104,6 @@ def test_mean_of_norm_16000_does_not_eat_the_digits():
     assert two_nn(single).item() == pytest.approx(literal(single), rel=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_other_precisions_are_promoted(dtype):
-    x = cloud(80, 8, seed=9).to(dtype).requires_grad_()
-    found = two_nn(x)
-    assert (found.dtype, found.ndim, found.requires_grad) == (torch.float64, 0, False)
-    assert found.item() == pytest.approx(literal(x.detach().double()), rel=1e-9)
-
-
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_extreme_scales(scale):
     x = cloud(50, 4, seed=10)
@@ -133,10 +125,3 @@ def test_errors():
     for discard in (-0.1, 1.0):
         with pytest.raises(ValueError, match=r"\[0, 1\)"):
             two_nn(x, discard)
-    with pytest.raises(ValueError, match="at least 3 rows, got 2"):
-        two_nn(x[:2])
-    with pytest.raises(ValueError, match=r"\[N, D\]"):
-        two_nn(torch.zeros(4))
-    x[7, 1] = float("nan")
-    with pytest.raises(ValueError, match="row 7"):
-        two_nn(x)

@@ -36,7 +36,7 @@ from isotrain.analysis.pair_tokens import SegmentedPairs
 from isotrain.analysis.rank_correlation import spearman
 from isotrain.analysis.types import Cell, Found, Outcome, Part, Picture, Subject, Table
 from isotrain.arguments import Bounds, checked
-from isotrain.geometry.cloud import shared
+from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -216,11 +216,11 @@ def _score(
 
 def _isotropy(x_MD: Tensor) -> dict[str, Cell]:
     """Isotropy of the rows, and what a Gaussian cloud of their number, width and size has."""
-    with shared(x_MD):  # what the measures have in common is computed once
-        return {
-            "n_rows": len(x_MD),
-            "isoscore_corrected": float(isoscore_corrected(x_MD)),
-            "mean_cosine": float(mean_cosine(x_MD)),
-            "ln_partition": float(partition(x_MD, precision="mixed")),
-            "ln_partition_null": float(partition_null(x_MD)["median"]),
-        }
+    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    return {
+        "n_rows": cloud.n,
+        "isoscore_corrected": float(isoscore_corrected(cloud)),
+        "mean_cosine": float(mean_cosine(cloud)),
+        "ln_partition": float(partition(cloud, precision="mixed")),
+        "ln_partition_null": float(partition_null(cloud)["median"]),
+    }

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.analysis.types import Cell
 from isotrain.geometry.assignment import Assignment, Method
-from isotrain.geometry.cloud import shared
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Removal
 from isotrain.metrics.isoscore import isoscore
@@ -142,16 +142,16 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     """
     n, d = x_MD.shape
     rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())
-    with shared(x_MD):
-        log_value = float(partition(x_MD, precision="mixed"))
-        found: dict[str, Cell] = {
-            "n_rows": n,
-            "rms_norm": rms,
-            "mean_cosine": float(mean_cosine(x_MD)),
-            "isoscore": float(isoscore(x_MD, precision="mixed")),
-            "partition": math.exp(log_value),
-            "ln_partition": log_value,
-        }
+    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    log_value = float(partition(cloud, precision="mixed"))
+    found: dict[str, Cell] = {
+        "n_rows": n,
+        "rms_norm": rms,
+        "mean_cosine": float(mean_cosine(cloud)),
+        "isoscore": float(isoscore(cloud, precision="mixed")),
+        "partition": math.exp(log_value),
+        "ln_partition": log_value,
+    }
     try:
         band = gaussian_null(n, d, rms)
     except ValueError:  # beyond the stored grid

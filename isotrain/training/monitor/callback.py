@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +13,41 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from isotrain.geometry.cloud import shared
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, metric_of, parse_key
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, parse_key
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.training.loggers.jsonl import RowLog
 from isotrain.training.monitor.measurement import Measurement, site_measures
-from isotrain.training.monitor.sampling import Watched, WatchedRows
+from isotrain.training.monitor.sampling import CloudSampler, SampledCloud
 from isotrain.training.monitor.snapshot_arrays import snapshot_of
 from isotrain.types import Batch, RowMetric
-
-Reference = dict[str, tuple[Tensor, Tensor]]  # ids and rows of each cloud by its name
 
 
 class IsotropyMonitor(pl.Callback):
     """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
 
-    At every validation, of at most `max_rows` rows of dev in each cloud, always the same ones (see
-    `WatchedRows`); of each site also `val/<site>/<name>`: what `site_measures` finds. A site
-    without an isotropy layer has `after` alone. Metrics that need `reference` compare with the
-    same rows at the first evaluation, before training. Of training steps whose result has an
-    `output`, and the `step` they belong to, also of the rows as training sees them, dropout and
-    all, under `train_isotropy/`.
+    At every validation it measures at most `max_rows` embeddings of dev in each cloud, always the
+    same ones (see `CloudSampler`), and what each isotropy layer did (`site_measures`, logged as
+    `val/<site>/<name>`). A site without an isotropy layer has `after` alone. Metrics that need
+    `reference` compare with the same embeddings at the first evaluation, before training. Of
+    training steps whose result has an `output`, and the `step` they belong to, it measures the
+    embeddings as training sees them, dropout and all, under `train_isotropy/`.
 
     Loggers get the few scalars of `isotrain.runs.keys.few`; a `RowLog` gets every value, in the
     record of the evaluation. `newest` has the values of the newest evaluation.
 
     Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, twice that where a metric
     needs a reference, whatever the size of the data, and a float64 copy of one cloud while it is
-    measured. With several processes the first one measures the rows that one process would keep.
+    measured. With several processes rank 0 measures the embeddings that one process would keep.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
-            `labels`, `groups` or `reference` gets classes (five slices of scores), words, or rows.
-        max_rows: row budget of each cloud.
-        headline: names of values that progress bar and loggers show (`lid_value`, not `lid`); None
-            = the first two metrics.
+            `labels`, `groups` or `reference` gets classes (five slices of scores), words, or the
+            embeddings of the first evaluation.
+        max_rows: embeddings of each cloud, at most.
+        headline: names of values that progress bar and loggers show (`lid_value`, not `lid`).
         views: of each layer: cls, tokens, mean.
-        map_rows: rows on the map of a snapshot (see `isotrain.runs.snapshots`); 0 = no snapshots.
+        map_rows: embeddings on the map of a snapshot (see `isotrain.runs.snapshots`); 0 = no
+            snapshots.
         folder: of the run, for snapshots; None = none are taken.
     """
 
@@ -57,77 +55,62 @@ class IsotropyMonitor(pl.Callback):
         self,
         metrics: Mapping[str, RowMetric],
         max_rows: int,
-        headline: Sequence[str] | None = None,
+        headline: Sequence[str] = (),
         views: Sequence[str] = VIEWS,
         map_rows: int = 0,
         folder: Path | None = None,
     ) -> None:
         super().__init__()
-        self.headline = list(metrics)[:2] if headline is None else list(headline)
-        for name in self.headline:
-            if metric_of(name, metrics) is None:
-                raise ValueError(
-                    f"headline must be among the metrics {', '.join(metrics)}, got {name!r}"
-                )
         self.measure = Measurement(metrics)
-        self.max_rows, self.views = max_rows, tuple(views)
+        self.max_rows, self.headline, self.views = max_rows, list(headline), tuple(views)
         self.map_rows, self.folder = map_rows, folder
         self.newest: dict[str, float] = {}
-        self._rows: WatchedRows | None = None  # of the evaluation under way
-        self._step_rows: WatchedRows | None = None  # of the optimizer step under way
-        self._reference: Reference = {}
+        self._rows: CloudSampler | None = None  # of the evaluation under way
+        self._step_rows: CloudSampler | None = None  # of the optimizer step under way
+        self._reference: dict[str, tuple[Tensor, Tensor]] = {}  # ids, embeddings of each cloud
 
     def state_dict(self) -> dict[str, Any]:
-        """The reference: a resumed run compares with the same rows."""
-        return {"reference": {name: list(known) for name, known in self._reference.items()}}
+        """The reference: a resumed run compares with the same embeddings."""
+        return {"reference": {name: list(pair) for name, pair in self._reference.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the reference of the checkpoint."""
-        reference = state_dict["reference"].items()
-        self._reference = {name: (id_N, x_ND) for name, (id_N, x_ND) in reference}
+        self._reference = {name: tuple(pair) for name, pair in state_dict["reference"].items()}
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Start empty."""
         self._rows = None if trainer.sanity_checking else self._empty(pl_module)
 
     def on_validation_batch_end(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        pl_module: Any,
         outputs: Any,
         batch: Batch,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at a batch of dev."""
-        if self._rows is None or dataloader_idx:  # training rows that are held out
-            return
-        self._rows.offer(batch, outputs["output"])
+        """Look at a batch of dev; a second loader has training examples that are held out."""
+        if self._rows is not None and dataloader_idx == 0:
+            self._rows.offer(batch, outputs["output"])
 
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure the kept rows and log every value."""
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Measure the kept embeddings and log every value."""
         if self._rows is None:
             return
         rows, self._rows = self._rows, None
         if trainer.world_size > 1:
             rows.exchange()
-        at_start = trainer.global_step == 0 and self.measure.compares
-        if at_start:  # in every process: each writes its part of a checkpoint
+        if trainer.global_step == 0 and self.measure.compares:
+            # in every process: each writes its part of a checkpoint
             self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
         if trainer.is_global_zero:
-            selected = getattr(pl_module, "selected_step", None)
-            step = trainer.global_step if selected is None else selected
-            self.newest = self._evaluate(rows, pl_module, step)
+            self.newest = self._evaluate(rows, pl_module)
             self._send(trainer, self.newest, join=True)
             self._show(pl_module)
 
     def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Look at a training batch whose output was handed over; measure once its step is made."""
         if not isinstance(outputs, Mapping) or "output" not in outputs:
@@ -146,58 +129,49 @@ class IsotropyMonitor(pl.Callback):
                     values |= self._values(cloud, TRAINING)
             self._send(trainer, values, join=False)
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Forget the rows of half a step or evaluation."""
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Forget half a step or evaluation."""
         self._rows = self._step_rows = None
 
-    def _empty(self, module: Any) -> WatchedRows:
+    def _empty(self, module: Any) -> CloudSampler:
         layers = module.model.transforms.items()
         bare = [site for site, layer in layers if not layer.changes_rows]
-        return WatchedRows(self.max_rows, self.views, bare)
+        return CloudSampler(self.max_rows, self.views, bare)
 
     @torch.no_grad()
-    def _evaluate(self, rows: WatchedRows, module: Any, step: int) -> dict[str, float]:
+    def _evaluate(self, rows: CloudSampler, module: Any) -> dict[str, float]:
         """Every value of an evaluation; and its snapshot, where there is a folder for it."""
         values: dict[str, float] = {}
         arrays: dict[str, np.ndarray] = {}
-        before: Watched | None = None
+        tokenizer = module.model.encoder.tokenizer
+        before_ND: Tensor | None = None
         for cloud in rows.clouds():
-            is_finite = bool(torch.isfinite(cloud.x_ND).all())
-            with shared(cloud.x_ND) if is_finite else nullcontext():
-                values |= self._values(cloud, DEV)
-                arrays |= self._arrays(cloud, rows.frequency_V, module)
-            if before is not None and before.where == cloud.where:
+            values |= self._values(cloud, DEV)
+            with self._snapshot_errors():
+                if self.folder is not None and self.map_rows:
+                    arrays |= snapshot_of(cloud, self.map_rows, rows.frequency_V, tokenizer)
+            if before_ND is not None:  # the input of the layer whose output this is
                 queue_MD = module.model.transforms[cloud.where].recent_rows()
                 queue_MD = None if queue_MD is None else queue_MD.cpu()
                 labels_N = cloud.label_N if cloud.is_owned else None
-                found = site_measures(before.x_ND, cloud.x_ND, labels_N, queue_MD)
+                found = site_measures(before_ND, cloud.x_ND, labels_N, queue_MD)
                 values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
-            before = cloud if cloud.view == "before" else None
-        if arrays and self.folder is not None:
-            try:
-                write_snapshot(self.folder, step, arrays)
-            except OSError as error:
-                self._no_more_snapshots(error)
+            before_ND = cloud.x_ND if cloud.view == "before" else None
+        with self._snapshot_errors():
+            if self.folder is not None and arrays:
+                write_snapshot(self.folder, module.weights_step, arrays)
         return values
 
-    def _arrays(self, cloud: Watched, frequency_V: Tensor, module: Any) -> dict[str, np.ndarray]:
-        """What a snapshot has of a cloud; a solver that fails costs the maps and never the run."""
-        if self.folder is None or not self.map_rows:
-            return {}
-        tokenizer = module.model.encoder.tokenizer
+    @contextmanager
+    def _snapshot_errors(self) -> Iterator[None]:
+        """A solver that fails, or a full disk, costs the snapshots and never the run."""
         try:
-            return snapshot_of(cloud, self.map_rows, frequency_V, tokenizer)
-        except RuntimeError as error:
-            self._no_more_snapshots(error)
-            return {}
+            yield
+        except (OSError, RuntimeError) as error:
+            self.folder = None
+            rank_zero_warn(f"no more snapshots are taken ({type(error).__name__}: {error})")
 
-    def _no_more_snapshots(self, error: Exception) -> None:
-        self.folder = None
-        rank_zero_warn(f"no more snapshots are taken ({type(error).__name__}: {error})")
-
-    def _values(self, cloud: Watched, of: str) -> dict[str, float]:
+    def _values(self, cloud: SampledCloud, of: str) -> dict[str, float]:
         """Those of one cloud, by key."""
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
@@ -208,17 +182,17 @@ class IsotropyMonitor(pl.Callback):
         for logger in trainer.loggers:
             if not isinstance(logger, RowLog):
                 logger.log_metrics(few(values, self.headline), trainer.global_step)
-            elif join:  # the row of this evaluation comes next
+            elif join:  # the record of this evaluation comes next
                 logger.join(values)
             else:
                 logger.log_metrics(values, trainer.global_step)
 
-    def _show(self, module: pl.LightningModule) -> None:
+    def _show(self, module: Any) -> None:
         """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
-        places = {key: parse_key(key) for key in self.newest}
+        curves = {key: parse_key(key) for key in self.newest}
         for name in self.headline[:1]:
-            of = [k for k, p in places.items() if p and p.view == view and p.metric == name]
+            of = [key for key, c in curves.items() if c and (c.metric, c.view) == (name, view)]
             if of:
                 value = self.newest[max(of)]
                 module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)

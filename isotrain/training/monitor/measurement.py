@@ -8,22 +8,21 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from isotrain.geometry.cloud import shared
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.levels import energy_kept, rms_distance
 from isotrain.geometry.rows import finite_rows, sentence_of
 from isotrain.geometry.scatter import class_scatter, label_classes
-from isotrain.metrics.suite import flat, grouped_by, needs
-from isotrain.training.monitor.sampling import Watched
+from isotrain.metrics.suite import call_metric, flat, grouped_by, needs
+from isotrain.training.monitor.sampling import SampledCloud
 from isotrain.types import RowMetric
 
 
 class Measurement:
     """Values of every metric of one cloud, by `<metric>`, beside `n_rows`.
 
-    Moments and spectrum of a cloud are computed once for all metrics. Rows with a NaN are left out
-    and counted in `n_rows_not_finite`. Where a metric refuses a cloud (too few rows, one class)
-    its value is absent, with one warning a metric; so is, without one, what needs words or a
-    reference that are not there.
+    Embeddings with a NaN are left out and counted in `n_rows_not_finite`. Where a metric is not
+    defined for a cloud (too few embeddings, one class) its value is absent, with one warning a
+    metric. One that needs words or a reference is absent where there are none.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
@@ -33,50 +32,44 @@ class Measurement:
     def __init__(self, metrics: Mapping[str, RowMetric]):
         self.metrics = dict(metrics)
         self.needs = {name: needs(metric) for name, metric in metrics.items()}
-        self._grouped_by = {
-            name: grouped_by(metric)
-            for name, metric in metrics.items()
-            if self.needs[name] == "groups"
-        }
         self._warned_of: set[str] = set()
 
     @property
     def compares(self) -> bool:
-        """Whether any metric asks for reference rows."""
+        """Whether any metric asks for reference embeddings."""
         return "reference" in self.needs.values()
 
-    def __call__(self, cloud: Watched, reference_ND: Tensor | None) -> dict[str, float]:
-        """The values of one cloud; `reference` are the rows of the same ids to compare it with."""
-        finite_N = torch.isfinite(cloud.x_ND).all(dim=1)
-        n = int(finite_N.sum())
+    def __call__(self, cloud: SampledCloud, reference_ND: Tensor | None) -> dict[str, float]:
+        """The values of one cloud; `reference` are the embeddings of the same ids to compare."""
+        finite_N = cloud.finite_N
+        n, n_lost = int(finite_N.sum()), int((~finite_N).sum())
         values: dict[str, float] = {"n_rows": n}
-        if n < len(finite_N):
-            values["n_rows_not_finite"] = len(finite_N) - n
+        if n_lost:
+            values["n_rows_not_finite"] = n_lost
         if n < 2:
-            return values  # no pair to measure; the row count says so
-        x_ND = cloud.x_ND if n == len(finite_N) else cloud.x_ND[finite_N]
-        known = {name: None if x is None else x[finite_N] for name, x in _known(cloud).items()}
-        if reference_ND is not None and bool(torch.isfinite(reference_ND[finite_N]).all()):
-            known["reference"] = reference_ND[finite_N]
-        with shared(x_ND):
-            for name, metric in self.metrics.items():
-                need = self.needs[name]
-                given = {}
-                if need != "rows":
-                    if (found := known.get(self._grouped_by.get(name, need))) is None:
-                        continue
-                    given = {need: found}
-                try:
-                    of_cloud = metric(x_ND, **given)
-                except (ValueError, RuntimeError) as error:
-                    self._warn(name, cloud.name, error)
-                    continue
-                values |= {key: float(value) for key, value in flat(name, of_cloud).items()}
+            return values  # no pair to measure; the count says so
+        known = {"labels": label_classes(cloud.label_N), "reference": reference_ND}
+        if cloud.token_N is not None:
+            known |= {"words": cloud.token_N, "sentences": sentence_of(cloud.id_N)}
+        given = {name: x[finite_N] for name, x in known.items() if x is not None}
+        if "reference" in given and not torch.isfinite(given["reference"]).all():
+            del given["reference"]
+        for name, metric in self.metrics.items():
+            need = self.needs[name]
+            source = grouped_by(metric) if need == "groups" else need
+            if need != "rows" and source not in given:
+                continue
+            extras = {} if need == "rows" else {need: given[source]}
+            try:
+                found = flat(name, call_metric(metric, cloud.finite, **extras))
+                values |= {key: float(value) for key, value in found.items()}
+            except (ValueError, RuntimeError) as error:
+                self._warn(name, cloud.name, error)
         return values
 
-    def _warn(self, name: str, place: str, error: Exception) -> None:
+    def _warn(self, name: str, where: str, error: Exception) -> None:
         if name not in self._warned_of:
-            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {place}: {error}")
+            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {where}: {error}")
         self._warned_of.add(name)
 
 
@@ -89,50 +82,41 @@ def value_names(
         ValueError: a metric that could measure no cloud of the run, or gives something else than
             0-d tensors.
     """
-    names: dict[str, list[str]] = {}
-    rows = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
-    number = torch.arange(len(rows))
-    given = {"labels": number % 2, "groups": number % 2, "reference": rows.flip(1)}
-    with shared(rows):
-        for name, metric in metrics.items():
-            try:
-                need = needs(metric)
-                found = metric(rows) if need == "rows" else metric(rows, **{need: given[need]})
-            except Exception as error:  # of a metric of the user's own, whatever it is
-                problem = str(error) if isinstance(error, ValueError) else repr(error)
-                raise ValueError(f"metric.{name}, tried on {len(rows)} rows: {problem}") from error
-            for key, value in flat(name, found).items():
-                if not isinstance(value, torch.Tensor) or value.ndim:
-                    raise ValueError(
-                        f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
-                        f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
-                    )
-            names[name] = list(flat(name, found))
+    x_ND = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
+    cloud, number_N = Cloud(x_ND), torch.arange(len(x_ND))
+    extras = {"labels": number_N % 2, "groups": number_N % 2, "reference": x_ND.flip(1)}
+    names = {}
+    for name, metric in metrics.items():
+        try:
+            needed = {need: extras[need] for need in [needs(metric)] if need != "rows"}
+            found = flat(name, call_metric(metric, cloud, **needed))
+        except Exception as error:  # of a metric of the user's own, whatever it is
+            problem = str(error) if isinstance(error, ValueError) else repr(error)
+            raise ValueError(f"metric.{name}, tried on {len(x_ND)} rows: {problem}") from error
+        for key, value in found.items():
+            if not isinstance(value, Tensor) or value.ndim:
+                raise ValueError(
+                    f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
+                    f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
+                )
+        names[name] = list(found)
     return names
-
-
-def _known(cloud: Watched) -> dict[str, Tensor | None]:
-    """What metrics may ask for beside the rows."""
-    sentences = None if cloud.token_N is None else sentence_of(cloud.id_N)
-    return {
-        "labels": label_classes(cloud.label_N),
-        "words": cloud.token_N,
-        "sentences": sentences,
-    }
 
 
 def site_measures(
     before_ND: Tensor, after_ND: Tensor, labels_N: Tensor | None, queue_MD: Tensor | None
 ) -> dict[str, Tensor]:
-    """What the layer kept of the rows, took of their classes, and how stale its queue is.
+    """What an isotropy layer did to embeddings `[N, D]`, and how stale its queue `[M, D]` is.
 
-    `energy_kept`: scatter of the rows about their mean, after over before. With labels (rows own
-    one; scores are cut into five classes), `label_scatter_removed`: 1 − s after / s before, s the
-    share tr S_B/tr S_T of the scatter that is between classes: 1 = the class means are equal, 0 =
-    they stand as far apart against the spread of all rows as before, below 0 = farther. With a
-    queue: `queue_gap`, the distance of the queue's mean from that of the rows, over the rows' rms
-    distance from it (0 = the statistics fit), and `queue_spread`, the queue's rms distance over
-    that of the rows (1 = they fit). What is not defined is left out.
+    - `energy_kept`: scatter about the mean, after over before.
+    - `label_scatter_removed`, with labels (scores are cut into five classes): 1 − s after / s
+      before, s = tr S_B/tr S_T the share of the scatter that is between classes. 1 = the class
+      means are equal, 0 = as separate as before, below 0 = more separate.
+    - `queue_gap`, with a queue: distance of the queue's mean from that of the embeddings, over
+      their rms distance from it; 0 = the statistics fit.
+    - `queue_spread`: the queue's rms distance from its mean over that of the embeddings; 1 = fit.
+
+    What is not defined is absent.
 
     >>> x = torch.tensor([[2.0, 0.0], [-2.0, 0.0]])
     >>> found = site_measures(x, x / 2, torch.tensor([0, 1]), x + 1.0)
@@ -141,7 +125,7 @@ def site_measures(
     """
     finite_N = torch.isfinite(before_ND).all(dim=1) & torch.isfinite(after_ND).all(dim=1)
     if labels_N is not None:
-        finite_N = finite_N & torch.isfinite(labels_N)
+        finite_N &= torch.isfinite(labels_N)
     before_ND, after_ND = before_ND[finite_N].double(), after_ND[finite_N].double()
     rms = rms_distance(before_ND) if len(before_ND) else torch.tensor(0.0)
     if not bool(rms > 0):

@@ -1,142 +1,219 @@
-"""The rows of an evaluation, or of a training step, that the monitor measures.
+"""Which embeddings of an evaluation, or of a training step, the monitor measures.
 
-A = Q·B sequences, T tokens, L blocks, D hidden, N rows.
+A = Q·B sequences, T tokens, D width, N embeddings offered, M kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from isotrain.geometry.rows import places_of, row_ids
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.rows import hash_ids, places_of, row_ids
 from isotrain.model.distributed import gather_rows
 from isotrain.model.pooling import mean_pool
 from isotrain.runs.keys import SIDES, layer_name
-from isotrain.training.monitor.reservoir import Reservoir
-from isotrain.types import Batch, ModelOutput, SiteRows
-
-NO_TOKEN = -1  # of a row that is not one token
+from isotrain.types import Batch, ModelOutput
 
 
-class Watched(NamedTuple):
-    """One cloud, and what is known of its rows."""
+@dataclass(frozen=True)
+class SampledCloud:
+    """One cloud, and what is known of its embeddings."""
 
     where: str  # layer_03, or a site
     view: str  # cls, tokens, mean; before, after
     x_ND: Tensor
     id_N: Tensor  # see row_ids
-    label_N: Tensor  # class, or score, of the example that each row comes from
-    token_N: Tensor | None  # token ids; None where a row is no word
-    is_owned: bool  # whether each row is an example of its own
+    label_N: Tensor  # class, or score, of the example that each embedding comes from
+    token_N: Tensor | None  # token ids; None where an embedding is not that of one word
+    is_owned: bool = False  # whether each embedding is that of a whole example
 
     @property
     def name(self) -> str:
         """`<where>/<view>`, as in keys."""
         return f"{self.where}/{self.view}"
 
+    @cached_property
+    def finite_N(self) -> Tensor:
+        """Which embeddings have no NaN and no infinity."""
+        return torch.isfinite(self.x_ND).all(dim=1)
 
-class WatchedRows:
-    """Keeps at most `max_rows` rows of each layer and view, and of each site.
+    @cached_property
+    def finite(self) -> Cloud:
+        """The finite embeddings; moments and spectra are computed once for whoever measures it."""
+        return Cloud(self.x_ND if self.finite_N.all() else self.x_ND[self.finite_N], min_rows=1)
+
+
+class CloudSampler:
+    """Keeps at most `max_rows` embeddings of each layer and view, and of each site.
 
     They are those whose ids hash lowest: the same ones for any batch size, at every evaluation,
-    and for one process or several. Memory is `max_rows`·D·4 bytes for each cloud, whatever the
-    size of the data.
+    and for one process or several.
 
     Args:
-        max_rows: row budget of each cloud.
+        max_rows: embeddings of each cloud; max_rows·D·4 bytes, whatever the size of the data.
         views: of each layer: cls, tokens, mean.
         bare: sites without an isotropy layer; before and after it is one cloud there.
     """
 
     def __init__(self, max_rows: int, views: Collection[str], bare: Collection[str] = ()) -> None:
-        self.max_rows, self.views, self.bare = max_rows, tuple(views), frozenset(bare)
-        self._kept: dict[str, Reservoir] = {}
-        self._is_owned: dict[str, bool] = {}
-        self._are_scores = False
+        self.max_rows, self.bare = max_rows, frozenset(bare)
+        self._views = {view: Reservoir(max_rows) for view in views}
+        self._sites: dict[str, Reservoir] = {}
+        self._owned: set[str] = set()
         self.frequency_V = torch.zeros(0, dtype=torch.long)  # of each token id that was offered
 
     def offer(self, batch: Batch, output: ModelOutput) -> None:
-        """Look at a batch; only rows that stay are copied."""
-        states, mask_AT = output.hidden_states, batch.attention_mask
-        token_N = batch.input_ids[mask_AT.bool()].cpu()
-        self.frequency_V = _sum([self.frequency_V, torch.bincount(token_N)])
-        id_AT = row_ids(batch.index, batch.n_sequences, batch.input_ids.shape[1])
+        """Look at a batch; only embeddings that stay are copied."""
+        states, mask_AT, token_AT = output.hidden_states, batch.attention_mask, batch.input_ids
+        seen_V = torch.bincount(token_AT[mask_AT.bool()].cpu())
+        self.frequency_V = _sum([self.frequency_V, seen_V])
+        id_AT = row_ids(batch.index, batch.n_sequences, token_AT.shape[1])
         label_A = batch.labels.repeat(batch.n_sequences)
-        self._are_scores = batch.labels.is_floating_point()
-        first_A = torch.arange(len(id_AT), device=id_AT.device) * id_AT.shape[1]
-        known_RF = _known(label_A[:, None].expand_as(id_AT), batch.input_ids)
-        for view in self.views:
-            if view == "mean":
-                means = [mean_pool(hidden, mask_AT) for hidden in states]
-                nameless = torch.full_like(id_AT[:, 0], NO_TOKEN)
-                self._of(view).add(id_AT[:, 0], [*means, _known(label_A, nameless)])
-                continue
-            place_N = first_A if view == "cls" else mask_AT.flatten().nonzero().flatten()
-            clouds = [*(hidden.flatten(0, 1) for hidden in states), known_RF]
-            self._of(view).add(id_AT.flatten()[place_N], clouds, place_N)
+        for view, kept in self._views.items():
+            if view == "cls":
+                kept.add(id_AT[:, 0], [hidden[:, 0] for hidden in states], [label_A])
+            elif view == "mean":
+                kept.add(id_AT[:, 0], [mean_pool(hidden, mask_AT) for hidden in states], [label_A])
+            else:
+                real_N = mask_AT.flatten().nonzero().flatten()
+                label_AT = label_A[:, None].expand_as(id_AT)
+                clouds = [hidden.flatten(0, 1) for hidden in states]
+                facts = [label_AT.flatten(), token_AT.flatten()]
+                kept.add(id_AT.flatten()[real_N], clouds, facts, real_N)
         for site, rows in output.site_rows.items():
-            self._is_owned[site] = len(rows.ids) == len(batch.labels)
+            if len(rows.ids) == len(batch.labels):
+                self._owned.add(site)
+            facts = [rows.labels]
+            if site != "pooled":
+                facts.append(token_AT[places_of(rows.ids, batch.index)])
             clouds = [rows.after] if site in self.bare else [rows.before, rows.after]
-            token_N = _tokens(site, rows, batch)
-            self._of(f"{site}_site").add(rows.ids, [*clouds, _known(rows.labels, token_N)])
+            self._sites.setdefault(site, Reservoir(self.max_rows)).add(rows.ids, clouds, facts)
 
     def exchange(self) -> None:
-        """Keep, in every process, the rows that one process would keep."""
-        for reservoir in self._kept.values():
-            reservoir.exchange()
+        """Keep, in every process, what one process would keep."""
+        for kept in (*self._views.values(), *self._sites.values()):
+            kept.exchange()
         counts, _ = gather_rows(self.frequency_V)
         lengths, _ = gather_rows(torch.tensor([len(self.frequency_V)]))
         self.frequency_V = _sum(counts.split(lengths.tolist()))
 
-    def clouds(self) -> Iterator[Watched]:
-        """One cloud after the other, with its rows in the order of their hashes."""
-        for name, reservoir in self._kept.items():
-            n_clouds = reservoir.n_clouds - 1
-            known_NF, id_N = reservoir.cloud(n_clouds), reservoir.ids
-            label_N, token_N = known_NF[:, 0], known_NF[:, 1].long()
-            site = name.removesuffix("_site")
-            is_nameless = name == "cls" or bool((token_N == NO_TOKEN).any())
-            sides = SIDES[-1:] if site in self.bare else SIDES
-            for number in range(n_clouds):
-                of_layer = name in self.views
-                yield Watched(
-                    layer_name(number) if of_layer else site,
-                    name if of_layer else sides[number],
-                    reservoir.cloud(number),
-                    id_N,
-                    label_N if self._are_scores else label_N.long(),
-                    None if is_nameless else token_N,
-                    self._is_owned.get(site, False),
-                )
+    def clouds(self) -> Iterator[SampledCloud]:
+        """One cloud after the other, its embeddings in the order of their hashes."""
+        for view, kept in self._views.items():
+            names = [(layer_name(number), view) for number in range(kept.n_clouds)]
+            yield from _clouds(kept, names, is_owned=False)
+        for site, kept in self._sites.items():
+            names = [(site, side) for side in SIDES[-kept.n_clouds :]]
+            yield from _clouds(kept, names, site in self._owned)
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the kept rows take."""
-        return sum(reservoir.n_bytes for reservoir in self._kept.values())
+        """Memory of the kept embeddings."""
+        return sum(kept.n_bytes for kept in (*self._views.values(), *self._sites.values()))
 
-    def _of(self, name: str) -> Reservoir:
-        if name not in self._kept:
-            self._kept[name] = Reservoir(self.max_rows)
-        return self._kept[name]
+
+class Reservoir:
+    """The `budget` embeddings whose ids hash lowest, for G clouds that share their ids.
+
+    The same ones for any order and batch size. Facts of an embedding, such as its label, keep
+    their own type. Memory is G·M·D·4 bytes beside ids and facts, whatever the size of the data.
+
+    >>> r = Reservoir(2)
+    >>> r.add(torch.arange(4), [torch.arange(4.0)[:, None]], [torch.arange(4)])
+    >>> len(r), bool((r.cloud(0)[:, 0] == r.ids).all()), bool((r.fact(0) == r.ids).all())
+    (2, True, True)
+    """
+
+    def __init__(self, budget: int) -> None:
+        if budget < 2:
+            raise ValueError(f"a reservoir keeps at least 2 embeddings, got budget={budget}")
+        self.budget, self.n_facts, self.n_clouds = budget, 0, 0
+        nothing = torch.empty(0, dtype=torch.int64)
+        self._columns = [nothing, nothing]  # hashes, ids, facts, clouds
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(
+        self,
+        ids_N: Tensor,
+        clouds: Sequence[Tensor],
+        facts: Sequence[Tensor] = (),
+        at_N: Tensor | None = None,
+    ) -> None:
+        """Offer embeddings; those that stay are copied to CPU memory, as float32.
+
+        `at` says where in the clouds and facts each id is; None = in the order of the ids.
+        """
+        offered = [*facts, *clouds]
+        if not self.n_clouds:  # also where no embedding comes: another process may have some
+            self.n_facts, self.n_clouds = len(facts), len(clouds)
+            empty = [*(x[:0] for x in facts), *(x[:0].float() for x in clouds)]
+            self._columns += [x.detach().cpu() for x in empty]
+        hashes_N = hash_ids(ids_N)
+        chosen = torch.arange(len(ids_N), device=ids_N.device)
+        if len(self) == self.budget:  # most embeddings of a long evaluation end here, uncopied
+            chosen = chosen[hashes_N < self._columns[0].max().to(hashes_N.device)]
+        if len(chosen) > self.budget:
+            chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
+        if len(chosen) == 0:
+            return
+        n_old = len(self)
+        n_free = min(self.budget - n_old, len(chosen))
+        lowest = torch.cat([self._columns[0], hashes_N[chosen].cpu()]).argsort()[: self.budget]
+        is_free = torch.ones(n_old + n_free, dtype=torch.bool)
+        is_free[lowest[lowest < n_old]] = False
+        chosen = chosen[(lowest[lowest >= n_old] - n_old).to(chosen.device)]
+        at = chosen if at_N is None else at_N[chosen]
+        new = [hashes_N[chosen], ids_N[chosen], *(x.detach()[at] for x in offered)]
+        for number, (old, coming) in enumerate(zip(self._columns, new, strict=True)):
+            column = torch.cat([old, old.new_zeros(n_free, *old.shape[1:])]) if n_free else old
+            column[is_free] = coming.to(old.dtype).cpu()
+            self._columns[number] = column
+
+    def exchange(self) -> None:
+        """Keep the embeddings that hash lowest over all processes; afterwards each has the same."""
+        kept = gather_rows(self._columns[0])[0].argsort()[: self.budget]
+        self._columns = [gather_rows(column)[0][kept] for column in self._columns]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the kept embeddings, their ids and facts."""
+        return sum(column.untyped_storage().nbytes() for column in self._columns)
+
+    @property
+    def ids(self) -> Tensor:
+        """The kept ids, in the order of their hashes."""
+        return self._sorted(1)
+
+    def fact(self, number: int) -> Tensor:
+        """One fact of the kept embeddings, in the order of their hashes."""
+        return self._sorted(2 + number)
+
+    def cloud(self, number: int) -> Tensor:
+        """The kept embeddings of one cloud (a copy), in the order of their hashes."""
+        return self._sorted(2 + self.n_facts + number)
+
+    def _sorted(self, number: int) -> Tensor:
+        return self._columns[number][self._columns[0].argsort()]
+
+
+def _clouds(
+    kept: Reservoir, names: Sequence[tuple[str, str]], is_owned: bool
+) -> Iterator[SampledCloud]:
+    for number, (where, view) in enumerate(names):
+        label_N, token_N = kept.fact(0), kept.fact(1) if kept.n_facts > 1 else None
+        x_ND = kept.cloud(number)
+        yield SampledCloud(where, view, x_ND, kept.ids, label_N, token_N, is_owned)
 
 
 def _sum(counts: Sequence[Tensor]) -> Tensor:
     """The sum of counts of token ids, each up to the largest id that it has seen."""
     n = max(len(count) for count in counts)
-    return torch.stack([torch.nn.functional.pad(c, (0, n - len(c))) for c in counts]).sum(dim=0)
-
-
-def _known(label: Tensor, token: Tensor) -> Tensor:
-    """Label and token id as one more cloud `[N, 2]`; float32 holds ids below 2^24 exactly."""
-    return torch.stack([label.flatten().float(), token.flatten().float()], dim=1)
-
-
-def _tokens(site: str, rows: SiteRows, batch: Batch) -> Tensor:
-    """The token id of each row of a site; none behind the pooling."""
-    if site == "pooled":
-        return torch.full_like(rows.ids, NO_TOKEN)
-    sequence_N, position_N = places_of(rows.ids, batch.index)
-    return batch.input_ids[sequence_N, position_N]
+    return torch.stack([pad(count, (0, n - len(count))) for count in counts]).sum(dim=0)

@@ -1,6 +1,6 @@
-"""What a snapshot of an evaluation has (see `isotrain.runs.snapshots`).
+"""The arrays of a snapshot of an evaluation (see `isotrain.runs.snapshots`).
 
-N rows, D hidden, M rows of the map, S eigenvalues, V token ids.
+N embeddings, D width, M of them on the map, S eigenvalues, V token ids.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.rows import finite_rows, index_of
+from isotrain.geometry.rows import index_of
 from isotrain.runs.keys import SIDES
 from isotrain.runs.snapshots import group_of
-from isotrain.training.monitor.sampling import Watched
+from isotrain.training.monitor.sampling import SampledCloud
 
 N_CLUSTERS = 8  # as in isotropy=cluster_pca
 
 
 def snapshot_of(
-    cloud: Watched, n_map: int, frequency_V: Tensor, tokenizer: Any
+    cloud: SampledCloud, n_map: int, frequency_V: Tensor, tokenizer: Any
 ) -> dict[str, np.ndarray]:
     """The arrays of one cloud, and of its group, by name.
 
+    A cloud with an embedding that is not finite, or without scatter, has no spectrum and no map.
+
     Args:
-        cloud: the rows.
-        n_map: how many of them stand on the map, at most.
+        cloud: the embeddings.
+        n_map: how many of them are on the map, at most.
         frequency_V: how often each token id occurs.
         tokenizer: that knows the text of a token id; None where there is none.
     """
-    group = group_of(cloud.where, cloud.view)
-    is_clustered = cloud.token_N is not None or cloud.view in SIDES
-    found = cloud_arrays(cloud.x_ND, n_map, is_clustered)
-    arrays = {f"{name}/{cloud.name}": x.numpy() for name, x in found.items()}
+    group, arrays = group_of(cloud.where, cloud.view), {}
+    if len(cloud.x_ND) > 1 and cloud.finite_N.all():
+        is_clustered = cloud.token_N is not None or cloud.view in SIDES
+        found = cloud_arrays(cloud.finite, n_map, is_clustered)
+        arrays = {f"{name}/{cloud.name}": x.numpy() for name, x in found.items()}
     arrays[f"n_rows/{cloud.name}"] = np.array(len(cloud.x_ND))
     arrays[f"label/{group}"] = cloud.label_N[:n_map].float().numpy()
     arrays[f"index/{group}"] = index_of(cloud.id_N[:n_map]).numpy()
@@ -48,30 +51,28 @@ def snapshot_of(
     return arrays
 
 
-def cloud_arrays(x_ND: Tensor, n_map: int, clusters: bool) -> dict[str, Tensor]:
-    """Spectrum `[S]`, map `[M, 2]` and clusters `[M]` of a cloud, for a snapshot.
+def cloud_arrays(x: Tensor | Cloud, n_map: int, clusters: bool) -> dict[str, Tensor]:
+    """Spectrum `[S]`, map `[M, 2]` and clusters `[M]` of a cloud `[N, D]`.
 
-    The spectrum are the eigenvalues of the covariance of all N rows, in descending order, S = min(N
-    − 1, D) of them. The map has the first M = min(N, n_map) rows minus the mean of all, along the
-    two leading principal directions of all. The clusters are those of k-means with K = 8 on the M
-    rows. A cloud with a row that is not finite, or without scatter, has none of these.
+    The spectrum is that of the covariance: S = min(N − 1, D) eigenvalues in descending order. The
+    map has the first M = min(N, n_map) embeddings minus the mean of all, along the two leading
+    principal directions of all. The clusters are those of k-means with K = 8 on these M. Empty
+    for a cloud without scatter.
 
     >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> found = cloud_arrays(x, 2, clusters=False)
     >>> found["spectrum"].tolist(), found["map"][:, 0].abs().tolist()
     ([6.0, 0.6666666865348816], [3.0, 3.0])
     """
-    if len(x_ND) < 2 or len(finite_rows(x_ND)) < len(x_ND):
-        return {}
-    cloud = Cloud.of(x_ND)
+    cloud = Cloud.of(x)
     if not cloud.has_scatter:
         return {}
-    rank, on_rows = min(cloud.n - 1, cloud.d), cloud.n < cloud.d
+    rank = min(cloud.n - 1, cloud.d)
     total = cloud.gram_SS.trace()
     value_S, vector_SS = torch.linalg.eigh((cloud.gram_SS / total).float())  # a third quicker
     value_S, vector_SS = value_S.double() * total, vector_SS.double()
     top_S2 = vector_SS[:, -2:].flip(1)
-    if on_rows:
+    if cloud.n < cloud.d:  # the Gram matrix is that of the embeddings
         map_M2 = top_S2[:n_map] * value_S[-2:].flip(0).clamp_min(0.0).sqrt()
     else:
         map_M2 = (cloud.rows[:n_map] * cloud.unit - cloud.mean_D) @ top_S2
@@ -80,7 +81,7 @@ def cloud_arrays(x_ND: Tensor, n_map: int, clusters: bool) -> dict[str, Tensor]:
         "map": (map_M2 / cloud.unit).float(),
     }
     if clusters:
-        some_MD = x_ND[:n_map].float()
+        some_MD = cloud.rows[:n_map].float()
         generator = torch.Generator().manual_seed(0)
         found["cluster"] = kmeans(
             some_MD - some_MD.mean(dim=0), N_CLUSTERS, generator=generator, n_iterations=100

@@ -5,7 +5,7 @@ A sequences, T tokens, L blocks, D width.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 import pytorch_lightning as pl
@@ -13,7 +13,7 @@ import torch
 
 from isotrain.runs.keys import VIEWS
 from isotrain.training.monitor.callback import IsotropyMonitor
-from isotrain.training.monitor.sampling import WatchedRows
+from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Batch, ModelOutput, SiteRows
 from tests.dev_rows import NO_WORD, dev_passes, monitor_of, plain_trainer, rows_of, validated
 from tests.processes import on_ranks
@@ -162,7 +162,7 @@ def synthetic(first, n, n_tokens=6, width=16, n_blocks=2, seed=0):
 
 
 def offered(n_examples, size, max_rows, bare=()):
-    rows, most = WatchedRows(max_rows, VIEWS, bare), 0
+    rows, most = CloudSampler(max_rows, VIEWS, bare), 0
     for first in range(0, n_examples, size):
         rows.offer(*synthetic(first, min(size, n_examples - first)))
         most = max(most, rows.n_bytes)
@@ -171,18 +171,18 @@ def offered(n_examples, size, max_rows, bare=()):
 
 @pytest.mark.parametrize("bare", [(), ("pooled",)])
 def test_memory_is_the_budget_whatever_the_size_of_the_data(bare):
-    """Documented: max_rows·D·4 bytes for each cloud; what names a row is 24 bytes beside it."""
+    """Documented: max_rows·D·4 bytes for each cloud; ids, hashes, labels and tokens come beside."""
     found = {n: offered(n, 500, 64, bare) for n in (1_000, 100_000)}
     n_clouds = 3 * 3 + (1 if bare else 2)
     for rows, most in found.values():
-        assert most == 64 * (16 * 4 * n_clouds + 24 * 4)
+        assert most == 64 * (16 * 4 * n_clouds + 8 * (3 * 4 + 1))
         assert len(list(rows.clouds())) == n_clouds
     assert int(found[100_000][0].frequency_V.sum()) > 50 * int(found[1_000][0].frequency_V.sum())
 
 
 def test_a_row_taken_twice_from_a_batch_is_no_view_of_it():
     """A batch may be freed, or be written over, while its rows are kept."""
-    rows = WatchedRows(8, VIEWS)
+    rows = CloudSampler(8, VIEWS)
     batch, output = synthetic(0, 20)
     rows.offer(batch, output)
     before = {cloud.name: cloud.x_ND.clone() for cloud in rows.clouds()}
@@ -201,14 +201,14 @@ def of_process(rank):
     """Rank r watches every second batch, as in an evaluation; the rows that come out."""
     found = []
     for max_rows, sizes in CASES:
-        rows, first = WatchedRows(max_rows, VIEWS), 0
+        rows, first = CloudSampler(max_rows, VIEWS), 0
         for number, n in enumerate(sizes):
             if rank is None or number % 2 == rank:
                 rows.offer(*synthetic(first, n))
             first += n
         if rank is not None:
             rows.exchange()
-        found.append(([tuple(cloud) for cloud in rows.clouds()], rows.frequency_V))
+        found.append(([astuple(cloud) for cloud in rows.clouds()], rows.frequency_V))
     return found
 
 
@@ -224,7 +224,7 @@ def test_two_processes_watch_what_one_would(tmp_path):
 
 def without_site_rows(rank):
     """Each rank watches a batch; no row of rank 1 is one of the site, as with rows=no_special."""
-    rows = WatchedRows(30, VIEWS)
+    rows = CloudSampler(30, VIEWS)
     for number in (0, 1) if rank is None else (rank,):
         batch, output = synthetic(4 * number, 4)
         if number == 1:
@@ -245,7 +245,7 @@ def test_a_process_without_rows_of_a_site_takes_part(tmp_path):
 
 
 def test_a_site_without_any_row_is_an_empty_cloud():
-    rows = WatchedRows(30, VIEWS)
+    rows = CloudSampler(30, VIEWS)
     batch, output = synthetic(0, 4)
     none = SiteRows(*(x[:0] for x in output.site_rows["pooled"][:4]))
     rows.offer(batch, replace(output, site_rows={"pooled": none}))
@@ -256,7 +256,7 @@ def test_a_site_without_any_row_is_an_empty_cloud():
 
 def test_any_token_id_is_counted():
     """Also one beyond the size of a tokenizer, in a later batch."""
-    rows = WatchedRows(30, VIEWS)
+    rows = CloudSampler(30, VIEWS)
     for first, token in ((0, 3), (4, 70_000)):
         batch, output = synthetic(first, 4)
         rows.offer(replace(batch, input_ids=torch.full_like(batch.input_ids, token)), output)
