@@ -40,6 +40,8 @@ def preview(study: Study, question: str = "", overrides: Sequence[str] = ()) -> 
     lines.append(f"seeds: {listed(study.seeds)}")
     if study.margin is not None:
         lines.append(f"margin: {study.margin:g}")
+    if study.margin_share is not None:
+        lines.append(f"margin: {study.margin_share:g} of what fine-tuning gains")
     return lines
 
 

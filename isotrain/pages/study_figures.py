@@ -1,4 +1,4 @@
-"""Figures of a study: arms against each other. No pyplot, no global state."""
+"""Figures of a study: methods against each other. No pyplot, no global state."""
 
 from __future__ import annotations
 
@@ -18,49 +18,61 @@ from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import label
 from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
-from isotrain.pages.study_content import Curve, Estimate, Point, ScoreRow, StudyRun
-from isotrain.pages.study_words import cloud_name, difference_text, rows_text, score_name
+from isotrain.reporting.curves import Curve
+from isotrain.reporting.frame import Row
+from isotrain.reporting.statistics import Summary
+from isotrain.reporting.words import (
+    cloud_name,
+    difference_text,
+    examples_text,
+    is_share,
+    score_name,
+)
 from isotrain.runs.keys import SIDES, CurveKey
+from isotrain.study.results import Run
 
 Looks = Mapping[str, Look]
-ROW = 0.42  # inches of an arm in a difference plot
+ROW = 0.42  # inches of a method in a difference plot
 EDGES = (0.30, 0.48)  # inches above and below its rows
 SMALLEST = 1e-3  # value that needs no exponent on an axis
 LINE = 0.07  # of a panel's height, for the name of its values
-MOST_LETTERS = 27  # of the name of an arm in a figure
+MOST_LETTERS = 27  # of the name of a method in a figure
 
 
 def differences(
-    rows: Sequence[ScoreRow],
-    runs: Sequence[StudyRun],
+    rows: Sequence[Row],
+    runs: Sequence[Run],
     looks: Looks,
-    margin: float | None = None,
     published: Mapping[str, float] = MappingProxyType({}),
 ) -> Figure:
-    """Each arm's difference to the baseline on one score, with its interval over seeds.
+    """Each method's difference to the baseline on one score, with its 95 % CI over seeds.
 
     `rows` are those of one task and score that have a finite difference, `runs` those of the
-    task. A full marker is a difference that Holm's test finds at 5 %, and without degenerate runs.
-    Faint dots are single seeds, the thin line below is the interval over rows and seeds; a cross
-    is the `published` difference of an arm, the grey band is the equivalence margin.
+    task. A full marker is a difference that Holm's test finds at 5 %, without collapsed runs.
+    Faint dots are single seeds, the thin line below is the CI over seeds and examples; a cross
+    is the `published` difference of a method, the grey band is the equivalence margin. Shares are
+    in points.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))
     sides = (0.06, 0.88)  # half of a tick's label has room beside the axis
     axis = figure.add_axes((sides[0], EDGES[1] / height, sides[1], ROW * len(rows) / height))
     score, baseline = rows[0].score, next(iter(looks))
+    scale = 100.0 if is_share(score) else 1.0
+    margin = scale * max((row.margin or 0.0 for row in rows), default=0.0)
     if margin:
         axis.axvspan(-margin, margin, color="0.9", linewidth=0)
     axis.axvline(0, color="0.3", linewidth=1)
-    reached = [0.0, -(margin or 0), margin or 0]
+    reached = [0.0, -margin, margin]
     for y, row in enumerate(rows):
-        dots = _paired(runs, score, row.arm, baseline)
-        reached += [*dots, *_draw_difference(axis, row, y, dots, looks[row.arm])]
-        if row.arm in published:
-            axis.plot([published[row.arm]], [y + 0.6], "x", color="0.3", markersize=6)
-            reached.append(published[row.arm])
-    name = joined(rows[0].task, score_name(score), rows_text(rows[0].n_rows))
-    finish(axis, name, f"difference to {_short(baseline)}, paired by seed")
+        dots = [scale * value for value in _paired(runs, score, row.method, baseline)]
+        reached += [*dots, *_draw_difference(axis, row, y, dots, looks[row.method], scale)]
+        if row.method in published:
+            reached.append(scale * published[row.method])
+            axis.plot(reached[-1:], [y + 0.6], "x", color="0.3", markersize=6)
+    unit = ", in points" if is_share(score) else ""
+    name = joined(rows[0].task, score_name(score), examples_text(rows[0].examples))
+    finish(axis, name, f"difference to {_short(baseline)}, paired by seed{unit}")
     low, high = min(reached), max(reached)
     pad = 0.06 * (high - low) or 0.01
     axis.set(xlim=(low - pad, high + pad), ylim=(len(rows), 0), yticks=[])
@@ -70,57 +82,58 @@ def differences(
 
 
 def _draw_difference(
-    axis: Axes, row: ScoreRow, y: int, dots: Sequence[float], look: Look
+    axis: Axes, row: Row, y: int, dots: Sequence[float], look: Look, scale: float
 ) -> list[float]:
     """One row of the plot; the values it reaches."""
     assert row.difference is not None
-    own = row.difference.estimate
     words: dict[str, Any] = {"fontsize": 7, "va": "center", "gid": look.gid, "parse_math": False}
     at = axis.get_yaxis_transform()
     axis.text(0, y + 0.25, _short(look.name), transform=at, fontweight="bold", **words)
-    text, behind = difference_text(own, row.score), {"color": "white", "alpha": 0.8, "pad": 0.5}
+    text, behind = difference_text(row), {"color": "white", "alpha": 0.8, "pad": 0.5}
     axis.text(1, y + 0.25, text, transform=at, ha="right", bbox=behind, **words)
     line: dict[str, Any] = {"color": look.colour, "gid": look.gid}
     axis.plot(dots, [y + 0.6] * len(dots), ".", alpha=0.35, markersize=5, **line)
-    reached = [own.mean]
-    if own.low is not None and own.high is not None:
-        axis.plot([own.low, own.high], [y + 0.6] * 2, linewidth=1.8, **line)
-        reached += [own.low, own.high]
-    if over := row.over_rows:
-        axis.plot([over.low, over.high], [y + 0.8] * 2, linewidth=0.8, **line)
-        reached += [over.low, over.high]
+    reached = [scale * row.difference]
+    for ends, height, width in (
+        ((row.difference_low, row.difference_high), 0.6, 1.8),
+        ((row.both_low, row.both_high), 0.8, 0.8),
+    ):
+        if known := [scale * end for end in ends if end is not None]:
+            axis.plot(known, [y + height] * 2, linewidth=width, **line)
+            reached += known
     fill = look.colour if verdict(row) in ("higher", "lower") else "white"
-    axis.plot([own.mean], [y + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
+    axis.plot(reached[:1], [y + 0.6], look.marker, markersize=6, markerfacecolor=fill, **line)
     return [value for value in reached if math.isfinite(value)]
 
 
-def _paired(runs: Sequence[StudyRun], score: str, arm: str, baseline: str) -> list[float]:
-    """An arm less the baseline on every seed that both have."""
-    base = {run.seed: run.values.get(score, math.nan) for run in runs if run.arm == baseline}
-    own = {run.seed: run.values.get(score, math.nan) for run in runs if run.arm == arm}
+def _paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
+    """A method less the baseline on every seed that both have."""
+    base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == baseline}
+    own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == method}
     found = (own[seed] - base[seed] for seed in own if seed in base)
     return [value for value in found if math.isfinite(value)]
 
 
 def against_isotropy(
-    runs: Sequence[StudyRun], score: str, curve_key: CurveKey, looks: Looks, title: str
+    runs: Sequence[Run], score: str, curve_key: CurveKey, looks: Looks, title: str
 ) -> Figure:
-    """A score over the isotropy of a cloud: small points are runs, large ones means of arms.
+    """A score over the isotropy of a cloud: small points are runs, large ones means of methods.
 
-    Degenerate runs are hollow, and count in the means.
+    Runs with collapsed predictions are hollow, and count in the means.
     """
     figure, axis = panel()
+    scale = 100.0 if is_share(score) else 1.0
     for look in looks.values():
         known = [
-            (run.values[curve_key.text], run.values[score], bool(run.degenerate))
+            (run.scores[curve_key.text], scale * run.scores[score], bool(run.degenerate))
             for run in runs
             if run.arm == look.name
-            and math.isfinite(run.values.get(curve_key.text, math.nan))
-            and math.isfinite(run.values.get(score, math.nan))
+            and math.isfinite(run.scores.get(curve_key.text, math.nan))
+            and math.isfinite(run.scores.get(score, math.nan))
         ]
         how: dict[str, Any] = {"color": look.colour, "gid": look.gid}
         for hollow in (False, True):
-            if points := [(x, y) for x, y, degenerate in known if degenerate == hollow]:
+            if points := [(x, y) for x, y, collapsed in known if collapsed == hollow]:
                 fill: dict[str, Any] = {"markerfacecolor": "none"} if hollow else {"alpha": 0.45}
                 xs, ys = zip(*points, strict=True)
                 axis.plot(xs, ys, look.marker, markersize=4, **fill, **how)
@@ -129,16 +142,16 @@ def against_isotropy(
             edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.9}
             axis.plot([x], [y], look.marker, markersize=8, zorder=3, **edge, **how)
     finish(axis, title, label(curve_key.metric))
-    _name_values(axis, score_name(score))
+    _name_values(axis, f"{score_name(score)}{', points' if is_share(score) else ''}")
     return figure
 
 
 def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[str, str]) -> Figure:
-    """A metric at the end over layers, a line for each arm with its band over seeds."""
+    """A metric at the end over layers, a line for each method with the 95 % CI of its mean."""
     figure, axis = panel()
     own = [curve for curve in curves if curve.key.view == view and curve.end]
     for look in looks.values():
-        ends = {layer_number(c.key.where): c.end for c in own if c.arm == look.name and c.end}
+        ends = {layer_number(c.key.where): c.end for c in own if c.method == look.name and c.end}
         layers = sorted(ends)
         _line(axis, layers, [ends[layer] for layer in layers], look)
     _finish(axis, own, titles[view], "layer")
@@ -146,15 +159,15 @@ def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[s
 
 
 def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
-    """A metric at the end in front of and behind the isotropy layer at a site, with intervals.
+    """A metric at the end of the input and output of the isotropy layer at a site, with 95 % CIs.
 
-    Arms without a layer there have what the head reads, behind.
+    Methods without a layer there have what the head reads, as output.
     """
     figure, axis = panel()
     own = [curve for curve in curves if curve.key.where == site and curve.end]
     step = 0.5 / max(1, len(looks) - 1)
     for number, look in enumerate(looks.values()):
-        ends = {c.key.view: c.end for c in own if c.arm == look.name and c.end}
+        ends = {c.key.view: c.end for c in own if c.method == look.name and c.end}
         shift = step * number - 0.25 * (len(looks) > 1)
         xs = [SIDES.index(side) + shift for side in SIDES if side in ends]
         points = [ends[side] for side in SIDES if side in ends]
@@ -167,18 +180,18 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
             axis.plot(xs, means, look.line, marker=look.marker, markersize=4, linewidth=0.6, **how)
     _finish(axis, own, f"site {site}", "the isotropy layer")
     axis.set(xlim=(-0.45, 1.45), xticks=[0, 1])
-    axis.set_xticklabels(["in front", "behind"])
+    axis.set_xticklabels(["layer input", "layer output"])
     return figure
 
 
 def through_training(curves: Sequence[Curve], curve_key: CurveKey, looks: Looks) -> Figure:
-    """A metric of one cloud over the optimizer steps, a line for each arm with its band."""
+    """A metric of one cloud over the optimizer steps, a line for each method with its 95 % CI."""
     figure, axis = panel()
     own = [curve for curve in curves if curve.key == curve_key]
     for look in looks.values():
         for curve in own:
-            if curve.arm == look.name:
-                _line(axis, [point.step for point in curve.points], curve.points, look, small=True)
+            if curve.method == look.name:
+                _line(axis, list(curve.points), list(curve.points.values()), look, small=True)
     finish(axis, joined(cloud_name(curve_key), rows_of(own)))
     return figure
 
@@ -207,7 +220,7 @@ def _name_values(axis: Axes, name: str) -> None:
 def _line(
     axis: Axes,
     xs: Sequence[float],
-    points: Sequence[Point | Estimate],
+    points: Sequence[Summary],
     look: Look,
     small: bool = False,
 ) -> None:
@@ -229,7 +242,7 @@ def _line(
 
 
 def with_names(figure: Figure, looks: Looks) -> Figure:
-    """The figure with the names of the arms below it, for use outside of a page."""
+    """The figure with the names of the methods below it, for use outside of a page."""
     width, height = figure.get_size_inches()
     below = 0.08 + 0.16 * math.ceil(len(looks) / 2)
     figure.set_size_inches(width, height + below)
@@ -250,9 +263,9 @@ def with_names(figure: Figure, looks: Looks) -> Figure:
 
 
 def rows_of(curves: Iterable[Curve]) -> str:
-    """How many rows some curves were measured on, as text; empty where that is not known.
+    """How many embeddings some curves were measured on, as text; empty where that is not known.
 
-    >>> rows_of([Curve("wic", "none", CurveKey("lid", "layer_01", "cls"), (), 638)])
+    >>> rows_of([Curve("wic", "none", CurveKey("lid", "layer_01", "cls"), {}, 638)])
     'N = 638'
     """
     counts = {curve.n_rows for curve in curves} - {0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from markupsafe import Markup
@@ -10,114 +11,165 @@ from markupsafe import Markup
 from isotrain.pages.arm_looks import arm_looks
 from isotrain.pages.page import Figures, Section, page, piece, write_page
 from isotrain.pages.readings import READINGS, base_of, label
-from isotrain.pages.study_answer import CAUTION, LEVEL, POINT, faults, summary, task_answers
-from isotrain.pages.study_content import ScoreRow, StudyContent
+from isotrain.pages.run_tables import Table
+from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
 from isotrain.pages.study_sections import (
     difference_section,
     layer_section,
     scatter_section,
     training_section,
 )
-from isotrain.pages.study_tables import (
-    notes_below,
-    override_table,
-    reasons,
-    run_tables,
-    value_tables,
+from isotrain.reporting.curves import isotropy_curves
+from isotrain.reporting.frame import ALL, Row, is_score
+from isotrain.reporting.result import Result
+from isotrain.reporting.words import (
+    caption,
+    collapsed_runs,
+    legend,
+    notes,
+    number,
+    score_name,
+    score_table,
 )
+from isotrain.study.results import Run
 
 MOST_OPEN = 40  # lines of a table that is not folded
 
 
-def write_study_page(folder: Path, content: StudyContent) -> Path:
+def write_study_page(folder: Path, result: Result) -> Path:
     """`study.html` of a study, written with `figures/*.svg` and `*.png` into its folder; its path.
 
-    It is whole for any content: without seeds to compare, without isotropy, without a finished
-    run it says so.
+    It is whole for any result: without seeds to compare, without isotropy, without a finished run
+    it says so.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Figures(folder / "figures")
-    looks = arm_looks([arm.name for arm in content.arms], content.baseline)
-    found = [_compared(content), difference_section(drawn, content, looks)]
-    of_isotropy = scatter_section, layer_section, training_section
-    isotropy = [section for draw in of_isotropy if (section := draw(drawn, content, looks))]
+    study = result.study
+    looks = arm_looks(list(study.arms), study.baseline)
+    curves = isotropy_curves(result.runs, result.headline)
+    found = [_compared(result), difference_section(drawn, result, looks)]
+    of_isotropy = [
+        scatter_section(drawn, result, looks),
+        layer_section(drawn, result, curves, looks),
+        training_section(drawn, result, curves, looks),
+    ]
     none = piece("note", text="No isotropy was measured in these runs.")
-    found += isotropy or [Section("Isotropy", none)]
-    if content.rows:
-        found.append(Section("All numbers", _numbers(content, content.rows)))
-    if content.rows_without_degenerate:
-        body = _numbers(content, content.rows_without_degenerate)
-        found.append(Section("All numbers without degenerate runs", body))
-    found += [Section("Runs", _runs(content))] if content.runs else []
-    if content.missing:
-        found.append(Section("What is missing", _missing(content.missing)))
+    found += [s for s in of_isotropy if s] or [Section("Isotropy", none)]
+    for kind in result.kinds if result.rows else []:
+        aside = "" if kind == ALL else f" {kind} predictions"
+        found.append(Section(f"All numbers{aside}", _numbers(result, kind)))
+    found += [Section("Runs", _runs(result))] if result.runs else []
+    if result.gaps:
+        found.append(Section("What is missing", _missing(list(map(str, result.gaps)))))
     found += [
-        Section("Repeat this study", _repeat(content)),
-        Section("How to read it", _how(content)),
+        Section("Repeat this study", _repeat(result)),
+        Section("How to read it", _how(result)),
     ]
     lead = piece(
         "study_answer",
-        question=content.question,
-        grave=faults(content),
-        summary=summary(content),
-        tasks=task_answers(content),
+        question=result.question,
+        grave=faults(result),
+        summary=summary(result),
+        tasks=task_answers(result),
         caution=CAUTION,
     )
-    text = page(f"Study {content.name}", _facts(content), lead, found)
+    text = page(f"Study {study.name}", _facts(result), lead, found)
     return write_page(folder / "study.html", text)
 
 
-def _facts(content: StudyContent) -> list[str]:
-    sizes = (content.tasks, "task"), (content.arms, "arm"), (content.seeds, "seed")
+def _facts(result: Result) -> list[str]:
+    """Sizes, encoder, code and the day of the last run."""
+    study, runs = result.study, result.runs
+    sizes = (study.tasks, "task"), (study.arms, "method"), (study.seeds, "seed")
     planned = " × ".join(f"{len(found)} {noun}{'s' * (len(found) != 1)}" for found, noun in sizes)
-    done = f"{len(content.runs):,} of {content.n_planned:,} runs finished"
-    return [planned, done if content.n_planned else "", *content.facts]
+    done = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
+    codes = ", ".join(dict.fromkeys(run.code for run in runs if run.code))
+    newest = max((run.finished_at for run in runs), default="")[:10]
+    return [fact for fact in (planned, done, result.encoder, codes, newest) if fact]
 
 
-def _compared(content: StudyContent) -> Section:
-    """Tasks and arms with what makes them."""
-    tables = [override_table("Tasks", content.tasks), override_table("Arms", content.arms)]
+def _compared(result: Result) -> Section:
+    """Tasks and methods with what makes them."""
+    study = result.study
+    tables = [
+        Table(title, ["name", "overrides"], [[name, " ".join(own)] for name, own in of.items()])
+        for title, of in (("Tasks", study.tasks), ("Methods", study.arms))
+    ]
     body = piece("tables", found=tables)
-    if len(content.arms) > MOST_OPEN // 4:
-        body = piece("folded", title="Tasks and arms with their overrides", body=body)
-    texts = [f"Baseline: {content.baseline}. Seeds: {', '.join(map(str, content.seeds))}."]
-    if content.overrides:
-        shared = " ".join(content.overrides)
+    if len(study.arms) > MOST_OPEN // 4:
+        body = piece("folded", title="Tasks and methods with their overrides", body=body)
+    texts = [f"Baseline: {study.baseline}. Seeds: {', '.join(map(str, study.seeds))}."]
+    if result.overrides:
+        shared = " ".join(result.overrides)
         texts.append(Markup("Overrides of every run: <code>{}</code>").format(shared))
     return Section("What was compared", body + piece("items", texts=texts))
 
 
-def _numbers(content: StudyContent, rows: Sequence[ScoreRow]) -> Markup:
+def _numbers(result: Result, kind: str) -> Markup:
     """A table for each score of each task; those of isotropy folded."""
     body = Markup()
-    for task in content.tasks:
+    for task in result.study.tasks:
+        table = result.table(task, kind)
         for of_scores in (True, False):
-            if found := value_tables(rows, content, task.name, of_scores):
-                tables = piece("tables", found=found, compact=True)
-                title = f"Isotropy on {task.name}"
-                if notes := notes_below(rows, task.name, of_scores):
-                    tables += piece("items", texts=notes)
+            own = {key: rows for key, rows in table.items() if is_score(key) == of_scores}
+            if own:
+                tables = piece(
+                    "tables", found=[_table(rows) for rows in own.values()], compact=True
+                )
+                n_seeds = len(result.study.seeds)
+                told = {key: notes(rows, n_seeds) for key, rows in own.items()}
+                texts = [
+                    f"{score_name(k)}: {text}."
+                    for k, own_notes in told.items()
+                    for text in own_notes
+                ]
+                tables += piece("items", texts=texts) if texts else Markup()
+                title = f"Isotropy on {task}"
                 body += tables if of_scores else piece("folded", title=title, body=tables)
-    texts = [
-        "n: seeds; N: rows of a value; sd: standard deviation (n − 1); p equivalent: of the "
-        "hypothesis that the difference is as large as the margin or larger, not corrected.",
-    ]
-    if any(row.degenerate for row in rows):
-        texts.append("†: runs behind the difference are degenerate, nothing is claimed of it.")
-    if any(row.published is not None for row in rows) and content.published_source:
-        texts.append(f"Published: {content.published_source}.")
-    return body + piece("note", text=" ".join(texts))
-
-
-def _runs(content: StudyContent) -> Markup:
-    tables = run_tables(content)
-    body = piece("tables", found=tables, compact=True)
-    if told := reasons(content.runs):
-        body += piece("items", texts=told)
-    if sum(len(table.rows) for table in tables) > MOST_OPEN:
-        return piece("folded", title=f"All {len(content.runs):,} finished runs", body=body)
     return body
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    head, *lines = score_table(rows)
+    return Table(f"{rows[0].task}, {caption(rows)}", head, lines, rows[0].score)
+
+
+def _runs(result: Result) -> Markup:
+    """The finished runs of each task with the values that its tables have."""
+    tables = []
+    for task in result.study.tasks:
+        runs = [run for run in result.runs if run.task == task]
+        keys = list(result.table(task))
+        head = ["method", "seed", "collapsed", *map(score_name, keys), "code"]
+        lines = [_run_cells(run, keys) for run in runs]
+        if lines:
+            caption = f"{task}, {len(lines):,} finished runs"
+            tables.append(Table(caption, [*head, "finished, UTC", "folder"], lines))
+    body = piece("tables", found=tables, compact=True)
+    if told := collapsed_runs(result.runs):
+        body += piece("items", texts=[f"Collapsed predictions: {text}." for text in told])
+    if len(result.runs) > MOST_OPEN:
+        return piece("folded", title=f"All {len(result.runs):,} finished runs", body=body)
+    return body
+
+
+def _run_cells(run: Run, keys: Sequence[str]) -> list[str]:
+    values = [number(run.scores.get(key), key) for key in keys]
+    is_collapsed = "yes" if run.degenerate else ""
+    return [run.arm, str(run.seed), is_collapsed, *values, run.code, _minute(run), run.name]
+
+
+def _minute(run: Run) -> str:
+    """When a run finished; a time that is not as a run writes it stays as it is.
+
+    >>> _minute(Run("wic", "none", 0, {}, {}, finished_at="2026-11-21T23:06:50+01:00"))
+    '2026-11-21 22:06'
+    """
+    try:
+        return f"{datetime.fromisoformat(run.finished_at).astimezone(UTC):%Y-%m-%d %H:%M}"
+    except ValueError:
+        return run.finished_at
 
 
 def _missing(texts: Sequence[str]) -> Markup:
@@ -126,55 +178,22 @@ def _missing(texts: Sequence[str]) -> Markup:
     return piece("folded", title=title, body=body) if len(texts) > MOST_OPEN else body
 
 
-def _repeat(content: StudyContent) -> Markup:
-    if not content.commands:
+def _repeat(result: Result) -> Markup:
+    if not result.command:
         return piece("note", text="The command was not recorded.")
-    notes = [
+    note = (
         "Run it in the folder that the study was started in: paths are relative to that one. Runs "
         "that are finished there are kept, and only what is missing is trained."
-    ]
-    return piece("code", text="\n".join(content.commands)) + piece("items", texts=notes)
-
-
-def _how(content: StudyContent) -> Markup:
-    equivalence = (
-        f"The same within ±{content.margin:g}: two one-sided t tests at {LEVEL:.0%} find the "
-        "difference within the margin that was stated with the study; their p is not corrected, "
-        "and not given beside degenerate runs."
-        if content.margin
-        else "No margin was stated, so that nothing is called the same: it is undecided."
     )
-    texts = [
-        f"Differences are paired: an arm less {content.baseline} on each seed that both have. p is "
-        "that of all flips of signs for 8 to 40 pairs, and of the paired t test otherwise; Holm's "
-        "method corrects it for the arms of one task and one value, those that were left out after "
-        "they were run among them.",
-        equivalence,
-        f"Seeds for a point: about the fewest with which a difference of {POINT:g} (one point of "
-        f"accuracy) has p below {LEVEL:g}/m four times in five, at the spread seen here; m "
-        "comparisons of a task and value, Holm's first step. By the power of the paired t test, "
-        "which is near that of flips of signs. Given from 5 pairs on, without degenerate runs. "
-        "From five seeds the spread is off by a factor of 0.6 to 2.9, and the number goes as its "
-        "square.",
-        "The interval over rows and seeds also draws the evaluated rows anew, and so is about "
-        "other rows too; t intervals are about the rows that were used.",
-        f"A score is the one on test where test has labels. {_selected(content)}",
-        *(
-            f"{label(m)}: range {r.span}; {r.says} ({r.source})."
-            for m in content.metrics
-            if (r := READINGS.get(base_of(m)))
-        ),
-        *([f"Methods of this study: {'; '.join(content.methods)}."] if content.methods else []),
+    return piece("code", text=result.command) + piece("items", texts=[note])
+
+
+def _how(result: Result) -> Markup:
+    texts = legend(result.study, result.rows, result.gaps)
+    texts += [
+        f"{label(metric)}: range {reading.span}; {reading.says} ({reading.source})."
+        for metric in result.headline
+        if (reading := READINGS.get(base_of(metric)))
     ]
+    texts += [f"Methods of this study: {'; '.join(result.works)}."] if result.works else []
     return piece("items", texts=texts)
-
-
-def _selected(content: StudyContent) -> str:
-    """Whether a score is the best of several."""
-    if not any(row.best_of for row in content.rows):
-        return "None is the best of several; every finished run counts."
-    return (
-        "The weights of a run were selected on dev: a score of dev is the best of its evaluations, "
-        "higher than that of the same weights on other rows; one of test selected nothing. Every "
-        "finished run counts."
-    )

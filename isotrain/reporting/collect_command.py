@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.console import say, spinner
+from isotrain.reporting.frame import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.groups import (
     Found,
     differing,
@@ -21,16 +22,15 @@ from isotrain.reporting.groups import (
 )
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
-from isotrain.reporting.tidy import runs_csv, runs_parquet
+from isotrain.reporting.words import collapsed_runs
 from isotrain.runs.files import read_result
 from isotrain.study.progress import checkpoint_step, is_owned, newest_step
 from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
-n: seeds; N: rows the score was computed on. Mean, standard deviation (n − 1) and two-sided 95 % t
-interval over seeds of the monitored score, for runs that have equal configurations but the seed.
-Test mean: of the same score on test, over the same runs. What differs: keys that tell a group from
-any other of its task; a key that a group has not is not named there.
+n: seeds; N: examples that a score is computed on. Mean ± half of its 95 % CI over seeds, of runs
+whose configurations are equal but for the seed; accuracies and correlations in points (x 100). Test
+mean: over the same runs. What differs: keys that tell a group from any other of its task.
 """
 
 
@@ -60,10 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     lines = [f"# Runs: {len(runs)} finished{trials}", ""]
     if told:
         lines += ["Not finished, or left out:", "", *(f"- {line}" for line in told), ""]
-    if bad := [
-        f"- {run.name}, seed {run.seed}: {run.degenerate}" for run in runs if run.degenerate
-    ]:
-        lines += ["Degenerate runs; the scores below count them too:", "", *bad, ""]
+    if bad := collapsed_runs(runs):
+        lines += ["Collapsed predictions; the scores below count them too:", ""]
+        lines += [*(f"- {line}" for line in bad), ""]
     lines += [*mixed(runs), ""]
     if results:
         lines += [groups_markdown(results, differing(results))]
@@ -72,8 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     out = given.out or given.folder / "collected"
     files = {
         "groups.md": text.encode(),
-        "runs.csv": runs_csv(runs, keys).encode(),
-        "runs.parquet": runs_parquet(runs, keys),
+        "runs.csv": csv_text(runs_frame(runs, keys)).encode(),
+        "runs.parquet": parquet_bytes(scores_frame(runs, keys)),
     }
     try:
         replace_files(out, files)

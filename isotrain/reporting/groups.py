@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.reporting.cells import number, spread
+from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
+from isotrain.reporting.words import CI, examples_text, mean_text, number, score_name
 from isotrain.study.results import Run
 
-HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "test mean")
+HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "test mean")
 TELLING = "what differs"
 
 
@@ -59,7 +61,7 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
 
 
 def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> str:
-    """A table of the groups: n, mean, sd and t interval of the monitored score over seeds.
+    """A table of the groups: n and mean ± 95 % CI of the monitored score over seeds.
 
     A group is a task, an arm, a revision of the data and equal `keys`. `test mean` is that of the
     same score on test, with its N. `what differs` names the keys that tell a group from any other
@@ -129,11 +131,11 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
     monitor = runs[0].monitor
     values = [run.scores[monitor] for run in runs if monitor in run.scores]
-    sizes = " or ".join(map(str, sorted({run.shown[monitor] for run in runs})))
+    sizes = " or ".join(f"{n:,}" for n in sorted({run.shown[monitor] for run in runs}))
     test = _test_mean(runs, monitor.replace("val/", "test/"), len(values))
-    if not values:
-        return (monitor, sizes, "0", "", "", "", test)
-    return (monitor, sizes, str(len(values)), *spread(summarize(values)), test)
+    own = summarize(values)[:5] if values else (0, math.nan)
+    mean = mean_text(Row(ALL, runs[0].task, monitor, runs[0].arm, sizes, *own))
+    return (score_name(monitor), sizes, str(len(values)), mean, test)
 
 
 def _test_mean(runs: Sequence[Run], key: str, n_dev: int) -> str:
@@ -143,4 +145,4 @@ def _test_mean(runs: Sequence[Run], key: str, n_dev: int) -> str:
         return ""
     sizes = " or ".join(map(str, sorted({run.n_rows(key) or 0 for run in runs})))
     fewer = "" if len(values) == n_dev else f", n = {len(values)}"
-    return f"{number(fmean(values))} (N = {sizes}{fewer})"
+    return f"{number(fmean(values), key)} ({examples_text(sizes)}{fewer})"

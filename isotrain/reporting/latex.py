@@ -1,29 +1,33 @@
-"""`table.tex`: a study's tables for a paper, in booktabs; captions carry n and the methods."""
+"""`table.tex`: a study's tables for a paper, in booktabs, by the template `table.tex.j2`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from isotrain.pages.study_words import by_arm
-from isotrain.reporting.cells import (
-    collapsed,
-    detail_cells,
-    heading,
-    marked,
-    names_of,
-    notes_of,
-    number,
-    p_text,
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from isotrain.reporting.frame import ALL, Row
+from isotrain.reporting.result import Result, cautions
+from isotrain.reporting.words import HEAD, caption, cells, collapsed_runs, legend, notes
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    block_start_string="<%",
+    block_end_string="%>",
+    variable_start_string="<<",
+    variable_end_string=">>",
+    comment_start_string="<#",
+    comment_end_string="#>",
 )
-from isotrain.reporting.findings import Findings, cautions
-from isotrain.reporting.table import Line
-
-Part = tuple[str, Sequence[Sequence[str]]]  # a title and the lines below it
-OPENING = "% In the preamble: \\usepackage{booktabs}"
-HEADING = ("arm", "n", "mean ± sd", "difference", "p Holm")
-TOO_WIDE = ("test", "seeds for a point")  # columns of table.md that a page of a paper cannot hold
-MOST_LETTERS = 18  # of the name of an arm: a table is no wider than the text at 10 pt
+SHORT = {"CI over seeds and examples": "over examples", "difference [95 % CI]": "difference"}
+TOO_WIDE = ("seeds needed",)  # a page of a paper cannot hold all columns
 SIGNS = {  # of a text, as LaTeX prints them
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -32,27 +36,29 @@ SIGNS = {  # of a text, as LaTeX prints them
     "×": r"$\times$",
     "±": r"$\pm$",
     "†": r"$\dagger$",
+    "·": r"$\cdot$",
     "–": "--",
+    "…": r"\dots{}",
     "<": "$<$",
     ">": "$>$",
+    "⁻": r"\textsuperscript{$-$}",
+    **{sign: rf"\textsuperscript{{{n}}}" for n, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
 
 
-def latex(found: Findings) -> str:
-    """One `table` a task, no wider than the text, with what to know of its runs below it.
+def latex(result: Result) -> str:
+    """One `table` a task, with what to know of its runs below it.
 
-    Its second part has pairs, p and intervals over rows and seeds of the differences.
-    A second table of a task stands where leaving out degenerate runs changes it.
+    A second table of a task stands where leaving out collapsed predictions changes it.
     """
-    parts = [OPENING]
-    for task in found.study.tasks:
-        whole = [line for line in found.tables["all"] if line.task == task]
-        for name, lines in found.tables.items():
-            own = [line for line in lines if line.task == task]
-            if own and (name == "all" or own != whole):
-                parts.append(_table(found, task, own, "" if name == "all" else name))
-    return "\n\n".join(parts) + "\n"
+    tables = []
+    for task in result.study.tasks:
+        touched = any(run.degenerate for run in result.runs if run.task == task)
+        for kind in result.kinds:
+            if (own := result.table(task, kind)) and (kind == ALL or touched):
+                tables.append(_table(result, task, list(own.values()), kind))
+    return TEMPLATES.get_template("table.tex.j2").render(tables=tables)
 
 
 def escaped(text: str) -> str:
@@ -64,126 +70,44 @@ def escaped(text: str) -> str:
     return "".join(SIGNS.get(sign, sign) for sign in text)
 
 
-def _table(found: Findings, task: str, lines: Sequence[Line], aside: str) -> str:
-    study, names = found.study, names_of(found.study, MOST_LETTERS)
-    label = re.sub(r"[^\w.-]", "-", "-".join(filter(None, (study.name, task, aside))))
-    written = [
-        *(r"\begin{table}", r"\centering\small\setlength{\tabcolsep}{4pt}"),
-        *(rf"\caption{{{_caption(found, task, lines, aside)}}}", rf"\label{{tab:{label}}}"),
-    ]
-    by_score = [
-        [line for line in lines if line.score == score]
-        for score in dict.fromkeys(line.score for line in lines)
-    ]
-    parts: list[Part] = [
-        (heading(own), [_cells(line, names[line.arm]) for line in own]) for own in by_score
-    ]
-    published = {} if aside else study.published.get(task, {})
-    if published:
-        base = published.get(study.baseline)
-        gaps = {
-            arm: "" if base is None or arm == study.baseline else number(value - base)
-            for arm, value in published.items()
-        }
-        cells = [
-            (names.get(arm, arm), "", number(published[arm]), gap, "") for arm, gap in gaps.items()
-        ]
-        parts.append(("published", cells))
-    written += _tabular(HEADING, parts)
-    if details := detail_cells(lines, names, TOO_WIDE):
-        rows = iter(details[1:])
-        compared = [[line for line in own if line.comparison] for own in by_score]
-        more = [(own[0].score, [next(rows) for _ in own]) for own in compared if own]
-        written += [r"\par\medskip", *_tabular(details[0], more)]
-    below = _below(found, task, lines, names)
-    below += [f"Published: {study.published_source}."] if published else []
-    if below:
-        text = " ".join(map(escaped, below))
-        written.append(rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {text}}}")
-    return "\n".join([*written, r"\end{table}"])
-
-
-def _tabular(head: Sequence[str], parts: Sequence[Part]) -> list[str]:
-    """A table of lines below a title each."""
-    found = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", _line(head)]
-    for title, lines in parts:
-        found += [r"\midrule", _across(title, len(head)), *map(_line, lines)]
-    return [*found, r"\bottomrule", r"\end{tabular}"]
-
-
-def _cells(line: Line, name: str) -> tuple[str, ...]:
-    """An arm and its difference, under `HEADING`."""
-    own, about = line.own, line.comparison.difference if line.comparison else None
-    difference = ""
-    if about is not None:
-        half = None if about.high is None else about.high - about.mean
-        difference = _with(about.mean, half)
-    arm = marked(name, line)
-    return (arm, str(own.n), _with(own.mean, own.sd), difference, p_text(line.p_holm))
-
-
-def _with(mean: float, spread: float | None) -> str:
-    return number(mean) if spread is None else f"{number(mean)} ± {number(spread)}"
-
-
-def _below(
-    found: Findings, task: str, lines: Sequence[Line], names: Mapping[str, str]
-) -> list[str]:
-    """What to know of the runs, as sentences."""
-    texts = [f"{short}: {arm}" for arm, short in names.items() if short != arm]
-    texts += cautions(found, task)
-    if degenerate := collapsed([run for run in found.runs if run.task == task]):
-        texts.append(f"Degenerate runs: {'; '.join(degenerate)}")
-    notes: dict[str, dict[str, None]] = {}
-    for line in lines:  # failed runs are among the cautions
-        own = notes_of(line._replace(n_failed=0), len(found.study.seeds))
-        notes.setdefault(line.arm, {}).update(dict.fromkeys(own))
-    texts += by_arm(notes)
-    return [f"{text.rstrip('.')}." for text in texts]
-
-
-def _caption(found: Findings, task: str, lines: Sequence[Line], aside: str) -> str:
-    """What the numbers are of, by which method."""
-    study = found.study
-    seeds = sorted({line.own.n for line in lines})
+def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str) -> dict[str, Any]:
+    """What the template shows of one task."""
+    study = result.study
+    aside = "" if kind == ALL else f", {kind} predictions"
+    of_scores = [own for own in scores if own[0].is_score]
+    of_isotropy = [own for own in scores if not own[0].is_score]
+    seeds = sorted({row.n for rows in scores for row in rows if row.baseline})
     n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    methods = {line.comparison.method for line in lines if line.comparison}
-    tests = {"t": "paired t test", "permutation": "permutation of signs"}
-    named = " or ".join(text for method, text in tests.items() if method in methods)
-    text = (
-        f"{study.name}, {task}{f', {aside} runs' if aside else ''}: mean and standard deviation "
-        f"over n = {n} seeds; N: the rows that a score is computed on. Difference: to "
-        f"{study.baseline}, paired by seed, ± half of its 95 % t interval."
-    )
-    if named:
-        text += (
-            f" p: two-sided, by {named}; p Holm: adjusted over the arms of a score after Holm. "
-            "Over rows and seeds: 95 % interval of the difference for other rows and other seeds."
-        )
-    if any(line.comparison and line.comparison.p_equivalent is not None for line in lines):
-        text += (
-            f" p equivalent: of a difference beyond ±{study.margin:g}, by two one-sided t tests, "
-            "not corrected."
-        )
-    if any(line.degenerate for line in lines):
-        text += " †: runs behind it are degenerate, nothing is claimed."
-    if any(line.best_of for line in lines):
-        text += " The weights of each run were selected on dev."
-    if failed := sum(g.has_failed and not g.score for g in found.gaps if g.task == task):
-        n_task = len(study.arms) * len(study.seeds)
-        text += f" {failed} of {n_task} runs failed; the numbers are of the others."
-    return escaped(text)
+    rows = [row for own in scores for row in own]
+    gaps = [gap for gap in result.gaps if gap.task == task]
+    return {
+        "caption": escaped(
+            f"{study.name}, {task}{aside}: mean over n = {n} seeds with its 95 % CI, difference to "
+            f"{study.baseline} with its 95 % CI."
+        ),
+        "label": re.sub(r"[^\w.]|_", "-", "-".join(filter(None, (study.name, task, aside[2:])))),
+        "parts": [_tabular(own) for own in (of_scores, of_isotropy) if own],
+        "below": [escaped(f"{text.rstrip('.')}.") for text in _below(result, task, rows) if text]
+        + [escaped(text) for text in legend(study, rows, gaps)],
+    }
 
 
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(map(_cell, cells)) + r" \\"
+def _tabular(scores: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """One table with a heading, and the lines of each score below its name."""
+    every = [cells(row) for rows in scores for row in rows]
+    is_filled = [any(column) for column in zip(*every, strict=True)]
+    shown = [k for k, name in enumerate(HEAD) if is_filled[k] and name not in TOO_WIDE]
+    parts = [
+        (escaped(caption(rows)), [[escaped(cells(row)[k]) for k in shown] for row in rows])
+        for rows in scores
+    ]
+    head = [SHORT.get(HEAD[k], HEAD[k]) for k in shown]
+    return {"head": list(map(escaped, head)), "scores": parts}
 
 
-def _cell(text: str) -> str:
-    """A cell; every minus of a number as long as it should be."""
-    words = escaped(text).split(" ")
-    return " ".join(f"$-${w[1:]}" if w.startswith("-") and w[1:2].isdigit() else w for w in words)
-
-
-def _across(text: str, n_columns: int) -> str:
-    return rf"\multicolumn{{{n_columns}}}{{l}}{{\emph{{{escaped(text)}}}}} \\"
+def _below(result: Result, task: str, rows: Sequence[Row]) -> list[str]:
+    """What to know of the runs."""
+    collapsed = collapsed_runs([run for run in result.runs if run.task == task])
+    texts = [*cautions(result, task), *(f"Collapsed predictions: {text}" for text in collapsed)]
+    told = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
+    return [*texts, *told]

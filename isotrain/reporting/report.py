@@ -11,10 +11,10 @@ from pathlib import Path
 from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.console import say, spinner
-from isotrain.reporting.findings import Findings, find
+from isotrain.reporting.frame import csv_text, frame, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
-from isotrain.reporting.tidy import runs_csv, runs_parquet, table_csv
+from isotrain.reporting.result import Result, find_result
 from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted
@@ -38,28 +38,39 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     """
     folder = study_folder(study, jobs)
     with spinner(f"reading and comparing the runs of {study.name}"):
-        found = find(study, jobs, folder)
-    if not found.runs:
-        told = "".join(f"\n{gap}" for gap in found.gaps if gap.why != NOT_RUN)
+        result = find_result(study, jobs, folder)
+    if not result.runs:
+        told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
         raise StudyError(
             f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
         )
-    shared = _shared(study, overrides)
+    file = _file(study, folder)
+    result = result._replace(
+        overrides=_shared(study, overrides),
+        command=_command(study, file, overrides),
+        question=_question(file),
+    )
+    write_result(result, folder)
+    if options := wandb_options(jobs):
+        tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
+        send(folder, study.name, options, tables)
+    return folder
+
+
+def write_result(result: Result, folder: Path) -> None:
+    """Write and print the tables of a result, and draw its page, into a folder."""
     files = {
-        "table.md": markdown(found, shared).encode(),
-        "table.csv": table_csv(study, found.tables).encode(),
-        "table.tex": latex(found).encode(),
-        "runs.csv": runs_csv(found.runs).encode(),
-        "runs.parquet": runs_parquet(found.runs),
+        "table.md": markdown(result).encode(),
+        "table.csv": csv_text(frame(result.rows)).encode(),
+        "table.tex": latex(result).encode(),
+        "runs.csv": csv_text(runs_frame(result.runs)).encode(),
+        "runs.parquet": parquet_bytes(scores_frame(result.runs)),
     }
     (folder / PAGE).unlink(missing_ok=True)
     replace_files(folder, files)
     say(files["table.md"].decode())
     say(f"{folder}: {', '.join(files)}")
-    _draw(found, jobs, folder, overrides)
-    if options := wandb_options(jobs):
-        send(folder, study.name, options)
-    return folder
+    _draw(result, folder)
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -69,21 +80,13 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
         replace_bytes(folder / name, content)
 
 
-def _draw(found: Findings, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]) -> None:
+def _draw(result: Result, folder: Path) -> None:
     """The page; what goes wrong here costs no table."""
-    study = found.study
-    file = _file(study, folder)
     try:
         with spinner(f"drawing {PAGE}"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
-            from isotrain.reporting.page_content import page_content
 
-            content = page_content(found, jobs)._replace(
-                overrides=tuple(_shared(study, overrides)),
-                commands=(_command(study, file, overrides),),
-                question=_question(file),
-            )
-            say(write_study_page(folder, content))
+            say(write_study_page(folder, result))
     except Exception as error:  # whatever a plotting library may raise
         reason = redacted(f"{type(error).__name__}: {error}")
         say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isotrain.console import say
 from isotrain.runs.secrets import redacted
 from isotrain.study.plan import Job
 
-TABLES = ("table.csv", "runs.csv")
-TEXT = {"runs", "task", "score", "arm", "N", "baseline", "method"}  # columns of words
-TEXT |= {"best_of", "why_no_rows", "degenerate", "code", "data", "folder"}
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:
@@ -22,8 +20,10 @@ def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:
     return dict(logger["wandb"]) if "wandb" in logger else {}
 
 
-def send(folder: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Log the tables and the page in a folder to a run of job_type `study`, in the study's group.
+def send(
+    folder: Path, name: str, options: Mapping[str, Any], tables: Mapping[str, DataFrame]
+) -> None:
+    """Log tables, and the page in a folder, to a run of job_type `study`, in the study's group.
 
     Its id is kept in the folder, so that a later report continues it. Without network or key it
     stays on disk. Whatever goes wrong is told, and costs nothing else.
@@ -45,11 +45,10 @@ def send(folder: Path, name: str, options: Mapping[str, Any]) -> None:
             tags=list(options["tags"]) if options.get("tags") else None,
             timeout_s=float(options.get("timeout_s", 30.0)),
         )
-        found: dict[str, Any] = {}
-        for file in TABLES:
-            heading, *lines = csv.reader((folder / file).read_text("utf-8").splitlines())
-            values = [[_value(*pair) for pair in zip(heading, line, strict=True)] for line in lines]
-            found[Path(file).stem] = wandb.Table(columns=list[str | int](heading), data=values)
+        found: dict[str, Any] = {
+            key: wandb.Table(dataframe=table.astype(object).where(table.notna(), None))
+            for key, table in tables.items()
+        }
         if (page := folder / "study.html").is_file():
             found["page"] = wandb.Html(page.read_text("utf-8"), inject=False)
         with staged_in(Path(run.experiment.dir).parent):
@@ -57,12 +56,3 @@ def send(folder: Path, name: str, options: Mapping[str, Any]) -> None:
         run.close(failed=False)
     except Exception as error:  # whatever the service or its package raises
         say(f"W&B: the report was not sent ({redacted(f'{type(error).__name__}: {error}')})")
-
-
-def _value(column: str, text: str) -> str | float | None:
-    """A text, or a number or nothing in a column of numbers.
-
-    >>> _value("mean", "0.5"), _value("mean", ""), _value("arm", "0.5")
-    (0.5, None, '0.5')
-    """
-    return text if column in TEXT else float(text) if text else None

@@ -15,7 +15,7 @@ from isotrain.config.sweep import NAME
 from isotrain.study.grid import grid_arms, grid_mistakes
 
 NEEDED = ("tasks", "arms", "baseline", "seeds")
-KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "published")
+KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "margin_share", "published")
 
 
 class StudyError(ValueError):
@@ -33,6 +33,7 @@ class Study:
     baseline: str  # the arm that the others are compared with
     seeds: tuple[int, ...]
     margin: float | None = None  # in units of the score: smaller differences count as none
+    margin_share: float | None = None  # of the gain of fine-tuning, in place of a margin
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task and arm
     published_source: str = ""
 
@@ -78,6 +79,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         baseline=content["baseline"],
         seeds=tuple(content["seeds"]),
         margin=content.get("margin"),
+        margin_share=content.get("margin_share"),
         published=published.get("tasks", {}),
         published_source=published.get("source", ""),
     )
@@ -131,6 +133,8 @@ def _mistakes(content: Any) -> list[str]:
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:
         mistakes += margin_mistakes(content["margin"])
+    if "margin_share" in content:
+        mistakes += _share_mistakes(content)
     if "published" in content:
         tasks = content.get("tasks")
         names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
@@ -149,6 +153,23 @@ def margin_mistakes(margin: Any) -> list[str]:
     return [
         "margin is the largest difference that counts as none, in units of the score and above 0, "
         f"such as 0.01 for a point of accuracy; got {margin!r}"
+    ]
+
+
+def _share_mistakes(content: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a margin that is a share of the gain of fine-tuning.
+
+    >>> _share_mistakes({"margin_share": 0.2})
+    []
+    """
+    share = content["margin_share"]
+    if "margin" in content:
+        return ["margin and margin_share state the margin twice; keep one of them"]
+    if _is_number(share) and 0 < share < 1:
+        return []
+    return [
+        "margin_share is the largest difference that counts as none, as a share of what "
+        f"fine-tuning gains (baseline − untrained), between 0 and 1, such as 0.2; got {share!r}"
     ]
 
 

@@ -19,7 +19,9 @@ Definition = dict[str, Any]  # what `definition` and `entry` give
 def definition(study: Study) -> Definition:
     """What a history keeps of a study: margin, baseline, and the names of its parts."""
     names = {kind: list(getattr(study, kind)) for kind in KINDS}
-    return {"margin": study.margin, "baseline": study.baseline, **names}
+    share = study.margin_share
+    margin = study.margin if share is None else f"{share:g} of baseline − untrained"
+    return {"margin": margin, "baseline": study.baseline, **names}
 
 
 def entry(study: Study, n_runs: int, n_finished: int) -> Definition:
@@ -105,4 +107,5 @@ def _when(known: Definition) -> str:
 
 
 def _margin(known: Definition) -> str:
-    return "not stated" if known["margin"] is None else f"{known['margin']:g}"
+    margin = known["margin"]
+    return "not stated" if margin is None else margin if isinstance(margin, str) else f"{margin:g}"

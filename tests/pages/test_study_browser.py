@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 
 from isotrain.pages.study_page import write_study_page
-from tests.pages.small_study import EFFECT, HOSTILE, TASKS, content, curves_of, rows_of, runs_of
+from tests.pages.small_study import EFFECT, HOSTILE, TASKS, curves_of, result, runs_of, study_of
 from tests.pages.test_browser import BEFORE, CHROMIUM, opened
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -89,9 +90,11 @@ def used(folder, given):
 def seen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     one = {"wic": TASKS["wic"]}
-    runs, curves = runs_of(one), curves_of(one, steps=(0, 170))
-    more = {"rows": rows_of(runs, tuple(EFFECT), 0.01), "question": HOSTILE}
-    return used(folder, content(runs=runs, curves=curves, warnings=("long" * 40,), **more))
+    curves = curves_of(one, steps=(0, 170))
+    given = result(runs_of(one), study_of(one), question=HOSTILE, changes=("long" * 40,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isotrain.pages.study_page.isotropy_curves", lambda *_: curves)
+        return used(folder, given)
 
 
 def test_it_loads_without_an_error_and_without_a_request(seen):
@@ -131,10 +134,9 @@ def test_no_heading_of_a_table_leaves_a_gap_above_the_others(seen):
 
 def test_many_arms_with_long_names_fit_a_phone(tmp_path):
     arms = ("none", *(f"arm_{k}_{'long' * 12}" for k in range(12)))
-    runs = runs_of({"wic": TASKS["wic"]}, arms, range(2))
-    more = {"curves": (), "metrics": (), "name": "long" * 30}
-    found = [arm._replace(name=name) for arm, name in zip(content().arms * 4, arms, strict=False)]
-    given = content(arms=tuple(found), runs=runs, rows=rows_of(runs, arms, 0.01), **more)
+    one = {"wic": TASKS["wic"]}
+    study = replace(study_of(one, arms, range(2)), name="long" * 30)
+    given = result(runs_of(one, arms, range(2)), study, headline=())
     text = write_study_page(tmp_path / "study", given).read_text(encoding="utf-8")
     page = tmp_path / "used.html"
     check = """<script>

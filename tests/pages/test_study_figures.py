@@ -8,7 +8,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from isotrain.pages.arm_looks import MARKERS, arm_looks
-from isotrain.pages.study_content import Curve, Difference, Estimate, Point, ScoreRow
 from isotrain.pages.study_figures import (
     against_isotropy,
     around_site,
@@ -18,14 +17,17 @@ from isotrain.pages.study_figures import (
     with_names,
 )
 from isotrain.pages.svg import inline, svg_text
+from isotrain.reporting.curves import Curve
+from isotrain.reporting.frame import Row
+from isotrain.reporting.statistics import Summary, summarize
 from isotrain.runs.keys import CurveKey
-from tests.pages.small_study import EFFECT, METRICS, content, isotropy
+from tests.pages.small_study import EFFECT, METRICS, curves_of, isotropy, result
 
-STUDY = content()
+STUDY = result()
 LOOKS = arm_looks(tuple(EFFECT), "none")
 KEY = "test/accuracy"
 WIC = [run for run in STUDY.runs if run.task == "wic"]
-ROWS = [row for row in STUDY.rows if (row.task, row.score) == ("wic", KEY) and row.difference]
+ROWS = [row for row in STUDY.rows if (row.task, row.score) == ("wic", KEY) and row.pairs]
 TITLES = {"tokens": "tokens", "cls": "first token"}
 
 
@@ -51,29 +53,28 @@ def test_no_two_arms_look_alike():
 
 
 def test_a_difference_has_its_interval_its_seeds_and_its_mean():
-    figure = differences(ROWS, WIC, LOOKS, margin=0.01)
+    figure = differences(ROWS, WIC, LOOKS)
     for height, row in enumerate(ROWS):
-        dots, interval, over_rows, mean = of_arm(figure, row.arm)
-        own = {run.seed: run.values[KEY] for run in WIC if run.arm == row.arm}
-        base = {run.seed: run.values[KEY] for run in WIC if run.arm == "none"}
-        assert sorted(xs(dots)) == pytest.approx(sorted(own[k] - base[k] for k in own))
-        about = row.difference.estimate
-        assert xs(interval) == [about.low, about.high]
-        assert xs(over_rows) == [row.over_rows.low, row.over_rows.high]
-        assert xs(mean) == pytest.approx([about.mean])
+        dots, interval, over_rows, mean = of_arm(figure, row.method)
+        own = {run.seed: run.scores[KEY] for run in WIC if run.arm == row.method}
+        base = {run.seed: run.scores[KEY] for run in WIC if run.arm == "none"}
+        assert sorted(xs(dots)) == pytest.approx(sorted(100 * (own[k] - base[k]) for k in own))
+        assert xs(interval) == [100 * row.difference_low, 100 * row.difference_high]
+        assert xs(over_rows) == [100 * row.both_low, 100 * row.both_high]
+        assert xs(mean) == pytest.approx([100 * row.difference])
         assert all(
             height < y < height + 1 for line in (dots, interval, over_rows, mean) for y in ys(line)
         )
-        full = row.difference.p_holm < 0.05
-        assert mean.get_markerfacecolor() == (LOOKS[row.arm].colour if full else "white")
-    assert {row.difference.p_holm < 0.05 for row in ROWS} == {True, False}
+        full = row.p_holm < 0.05
+        assert mean.get_markerfacecolor() == (LOOKS[row.method].colour if full else "white")
+    assert {row.p_holm < 0.05 for row in ROWS} == {True, False}
     (axis,) = figure.axes
     (band,) = axis.patches
-    assert (band.get_x(), band.get_width()) == (-0.01, 0.02)
+    assert (band.get_x(), band.get_width()) == (-1, 2)
     low, high = axis.get_xlim()
     reached = [x for line in axis.lines if line.get_gid() for x in xs(line)]
-    assert low < min(*reached, -0.01)
-    assert high > max(*reached, 0.01)
+    assert low < min(*reached, -1)
+    assert high > max(*reached, 1)
     assert axis.get_ylim() == (len(ROWS), 0)  # the first arm on top
     assert axis.get_title() == "wic · accuracy on test · N = 1,400"
 
@@ -82,26 +83,25 @@ def test_only_seeds_of_both_arms_are_paired():
     runs = [r for r in WIC if not (r.arm == "none" and r.seed == 3)]
     dots = of_arm(differences(ROWS, runs, LOOKS), "project")[0]
     assert len(xs(dots)) == 7
-    runs = [r._replace(values={KEY: math.nan}) if r.seed == 5 else r for r in runs]
+    runs = [r._replace(scores={KEY: math.nan}) if r.seed == 5 else r for r in runs]
     assert len(xs(of_arm(differences(ROWS, runs, LOOKS), "project")[0])) == 6
 
 
 def test_one_seed_has_a_mean_and_no_interval():
-    alone = Estimate(1, -0.02)
-    row = ScoreRow("wic", KEY, "istar", "1400", alone, Difference(alone))
+    row = Row("all", "wic", KEY, "istar", "1400", 1, 0.6, difference=-0.02, pairs=1)
     figure = differences([row], [], LOOKS, published={"istar": -0.3})
     dots, mean = of_arm(figure, "istar")
-    assert (xs(dots), xs(mean), mean.get_markerfacecolor()) == ([], [-0.02], "white")
+    assert (xs(dots), xs(mean), mean.get_markerfacecolor()) == ([], [-2.0], "white")
     (cross,) = (line for line in figure.axes[0].lines if line.get_marker() == "x")
-    assert xs(cross) == [-0.3]
-    assert figure.axes[0].get_xlim()[0] < -0.3
+    assert xs(cross) == [-30.0]
+    assert figure.axes[0].get_xlim()[0] < -30
     texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == ["istar", "−0.020"]
+    assert texts == ["istar", "−2.0"]
 
 
 def test_names_and_formulas_of_an_arm_stay_texts():
     name = "$x_1$ <b>" + "long" * 20
-    row = ROWS[0]._replace(arm=name)
+    row = ROWS[0]._replace(method=name)
     svg = svg_text(differences([row], [], arm_looks([name], "none")))
     assert "$x_1$ &lt;b&gt;" in svg
     assert "long" * 20 not in svg
@@ -111,21 +111,21 @@ def test_names_and_formulas_of_an_arm_stay_texts():
 def test_every_run_and_every_mean_is_a_point():
     curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
     runs = [r._replace(degenerate="one class") if r.seed == 0 else r for r in WIC]
-    runs[1] = runs[1]._replace(values={KEY: 0.5})  # of a run without isotropy nothing is drawn
+    runs[1] = runs[1]._replace(scores={KEY: 0.5})  # of a run without isotropy nothing is drawn
     figure = against_isotropy(runs, KEY, curve_key, LOOKS, "wic")
     for arm in EFFECT:
-        own = [r for r in runs if r.arm == arm and curve_key.text in r.values]
+        own = [r for r in runs if r.arm == arm and curve_key.text in r.scores]
         sound, broken, mean = of_arm(figure, arm)
         assert (len(xs(sound)), len(xs(broken))) == (6 if arm == "none" else 7, 1)
         assert broken.get_markerfacecolor() == "none"
-        assert xs(mean) == pytest.approx([sum(r.values[curve_key.text] for r in own) / len(own)])
-        assert ys(mean) == pytest.approx([sum(r.values[KEY] for r in own) / len(own)])
+        assert xs(mean) == pytest.approx([sum(r.scores[curve_key.text] for r in own) / len(own)])
+        assert ys(mean) == pytest.approx([100 * sum(r.scores[KEY] for r in own) / len(own)])
     assert figure.axes[0].get_xlabel() == "IsoScore, bias-corrected (1 = isotropic)"
-    assert figure.axes[0].get_ylabel() == "accuracy on test"
+    assert figure.axes[0].get_ylabel() == "accuracy on test, points"
 
 
 def curves(**more):
-    return [c for c in STUDY.curves if c.task == "wic" and c.key.metric == METRICS[0]]
+    return [c for c in curves_of() if c.task == "wic" and c.key.metric == METRICS[0]]
 
 
 def test_layers_at_the_end_with_their_bands():
@@ -145,11 +145,10 @@ def test_layers_at_the_end_with_their_bands():
 
 def test_the_end_is_that_of_the_kept_weights():
     curve_key = CurveKey("lid", "layer_01", "tokens")
-    last = Point(40, 2.0, None, None, 1)
-    curve = Curve("wic", "none", curve_key, (last,), end=Estimate(3, 5.0, 0.4, 4.0, 6.0))
+    curve = Curve("wic", "none", curve_key, {40: summarize([2.0])}, end=summarize([4.0, 6.0]))
     (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
     assert ys(line) == [5.0]
-    one = curve._replace(end=Estimate(1, 5.0))
+    one = curve._replace(end=summarize([5.0]))
     assert not by_layer([one], "tokens", LOOKS, TITLES).axes[0].collections  # no band
     unknown = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
     assert of_arm(unknown, "none") == []
@@ -171,9 +170,9 @@ def test_around_a_site_arms_stand_beside_each_other():
 
 def test_a_curve_through_training_has_a_gap_where_a_mean_is_not_finite():
     curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
-    points = [Point(step, 0.1 * step, None, None, 1) for step in range(3)]
+    points = {step: Summary(1, 0.1 * step, None, None, None, None) for step in range(3)}
     points[1] = points[1]._replace(mean=math.nan)
-    figure = through_training([Curve("wic", "none", curve_key, tuple(points))], curve_key, LOOKS)
+    figure = through_training([Curve("wic", "none", curve_key, points)], curve_key, LOOKS)
     (line,) = of_arm(figure, "none")
     assert xs(line) == [0, 1, 2]
     assert [math.isnan(y) for y in ys(line)] == [False, True, False]
@@ -195,18 +194,18 @@ def test_a_file_names_the_arms_below_what_was_drawn():
     assert top <= figure.axes[0].get_window_extent(renderer).y0
 
 
-def test_a_difference_beside_degenerate_runs_is_not_full():
-    (row,) = (row for row in ROWS if row.difference.p_holm < 0.05)
-    for said, full in (("", True), ("8 of 8 runs of none are degenerate", False)):
-        figure = differences([row._replace(degenerate=said)], WIC, LOOKS)
-        mean = of_arm(figure, row.arm)[-1]
-        assert (mean.get_markerfacecolor() == LOOKS[row.arm].colour) == full
+def test_a_difference_beside_collapsed_predictions_is_not_full():
+    (row,) = (row for row in ROWS if row.p_holm < 0.05)
+    for said, full in (("", True), ("8 of 8 runs of none collapsed", False)):
+        figure = differences([row._replace(collapsed=said)], WIC, LOOKS)
+        mean = of_arm(figure, row.method)[-1]
+        assert (mean.get_markerfacecolor() == LOOKS[row.method].colour) == full
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])
 def test_the_name_of_the_values_meets_no_number_and_no_title(scale):
     curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
-    runs = [r._replace(values={**r.values, KEY: scale * r.values[KEY]}) for r in WIC]
+    runs = [r._replace(scores={**r.scores, KEY: scale * r.scores[KEY]}) for r in WIC]
     figures = [
         against_isotropy(runs, KEY, curve_key, LOOKS, "wic"),
         around_site(curves(), "pooled", LOOKS),

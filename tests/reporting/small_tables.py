@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
-from isotrain.reporting.findings import Findings
+from isotrain.reporting.frame import WITHOUT, study_rows
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
-from isotrain.reporting.table import table_lines
+from isotrain.reporting.result import Result
 from isotrain.study.definition import Study
 from isotrain.study.results import Gap, Run
 
@@ -21,7 +18,7 @@ STUDY = Study(
     baseline="none",
     seeds=(0, 1, 2, 3),
     margin=0.02,
-    published={"rte": {"none": 0.6, "protect_labels_1.0": 0.58, "theirs": 0.7}},
+    published={"rte": {"none": 0.6, "protect_labels_1.0": 0.58}},
     published_source="Some & Other 2020, table 3",
 )
 NONE, ARM = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62]
@@ -41,25 +38,21 @@ def runs(none=NONE, arm=ARM, **made):
     ]
 
 
-def findings(found, study=STUDY, gaps=(), changes=()):
+def result(found, study=STUDY, gaps=(), changes=()):
     sound = [run for run in found if not run.degenerate]
-    own = {"all": table_lines(study, found, gaps)}
+    rows = study_rows(study, found, gaps)
     if sound != found:
         broken = [run for run in found if run.degenerate]
-        own["without degenerate"] = table_lines(study, sound, gaps, left_out=broken)
-    return Findings(study, found, gaps, own, 16, changes)
-
-
-def tables(found):
-    return findings(found).tables
+        rows += study_rows(study, sound, gaps, left_out=broken, kind=WITHOUT)
+    return Result(study, found, gaps, rows, 16, changes, overrides=["threads=1"])
 
 
 def text(found, study=STUDY, gaps=(), changes=()):
-    return markdown(findings(found, study, gaps, changes), ["threads=1"])
+    return markdown(result(found, study, gaps, changes))
 
 
 def tex(found, study=STUDY, gaps=(), changes=()):
-    return latex(findings(found, study, gaps, changes))
+    return latex(result(found, study, gaps, changes))
 
 
 def one_degenerate():
@@ -67,39 +60,9 @@ def one_degenerate():
     return [first._replace(degenerate="one class"), *others]
 
 
-def parsed(content):
-    return list(csv.DictReader(io.StringIO(content)))
-
-
 def columns(line):
     """The cells of a line of a markdown table."""
     return [cell.strip() for cell in line.strip()[1:-1].split("|")]
-
-
-LONG = "of_twenty_four_letters_2"  # 24, and of one more
-LONGER = Study(
-    **{
-        **vars(STUDY),
-        "arms": {**STUDY.arms, LONG: (f"isotropy={'x' * 90}",), f"{LONG}5": ("isotropy=y",)},
-        "published": {"rte": {"none": 0.6, LONG: 0.5}},
-        "published_source": "Some and others " * 20,
-    }
-)
-
-
-def of_long_names():
-    """Values as wide as they get, under names as long as they get."""
-    found = [*one_degenerate(), *runs()]
-    longer = [run._replace(arm=LONG) for run in found if run.arm != "none"]
-    longer += [run._replace(arm=f"{LONG}5") for run in runs() if run.arm != "none"]
-    wide = {"isotropy/partition/layer_06/tokens": -9876.54321}
-    return [
-        run._replace(
-            scores={**run.scores, **{key: v + 60 * run.seed**2 for key, v in wide.items()}},
-            shown={**run.shown, **dict.fromkeys(wide, 64)},
-        )
-        for run in [*one_degenerate(), *longer]
-    ]
 
 
 def lost():

@@ -46,12 +46,9 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
     text = (out / "groups.md").read_text()
     assert text in capsys.readouterr().out
     assert cells(text) == [
-        ["wic", "none", "val/accuracy", "9", "3", "0.7000", "0.0000", "", "", "task.form=bi"],
-        [
-            *("wic", "none", "val/accuracy", "9", "3", "0.6100", "0.0100"),
-            *("0.5852 to 0.6348", "", "task.form=cross"),
-        ],
-        ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", "", "task.form=cross"],
+        ["wic", "none", "accuracy on dev", "9", "3", "70.0", "", "task.form=bi"],
+        ["wic", "none", "accuracy on dev", "9", "3", "61.0 ± 2.5", "", "task.form=cross"],
+        ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
     ]
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 7
@@ -77,9 +74,7 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
     assert "# Runs: 6 finished, 4 of them trials of searches" in text
     results, _, trials = text.partition("## Trials of searches, chosen by this score: no results")
     assert "| dev score " in results
-    assert cells(results) == [
-        ["wic", "none", "val/accuracy", "9", "2", "0.6000", "0.0000", "", "", ""]
-    ]
+    assert cells(results) == [["wic", "none", "accuracy on dev", "9", "2", "60.0", "", ""]]
     assert "### wic, few: 3 configurations tried" in trials
     assert [(line[1], line[4], line[-1]) for line in cells(trials)] == [
         *(("few", "2", "lr=1"), ("few", "2", "lr=2"))
@@ -116,19 +111,18 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
         leave(tmp_path / "wic" / f"none-{seed}", seed=seed, scores=scores, n_rows=n_rows)
         leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
     assert main([str(tmp_path)]) == 0
-    assert [line[8] for line in cells(capsys.readouterr().out)] == [
-        *("0.5500 (N = 14, n = 2)", "1.0000 (N = 0)"),
+    assert [line[6] for line in cells(capsys.readouterr().out)] == [
+        *("55.0 (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
 
 
-def test_degenerate_runs_are_named(tmp_path, capsys):
+def test_collapsed_predictions_are_named(tmp_path, capsys):
     leave(tmp_path / "wic" / "none-0")
     leave(tmp_path / "wic" / "none-1", seed=1, degenerate_reason="all one class")
     assert main([str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "Degenerate runs; the scores below count them too:" in text
-    assert "\n- wic/none-1, seed 1: all one class\n" in text
-    assert "wic/none-0, seed" not in text
+    assert "Collapsed predictions; the scores below count them too:" in text
+    assert "\n- wic, none, seeds 1: all one class\n" in text
 
 
 def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, capsys):

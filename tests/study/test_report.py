@@ -11,6 +11,8 @@ import pytest
 
 from isotrain.launch.runner import run_study
 from isotrain.reporting.report import write_report
+from isotrain.reporting.result import cautions
+from isotrain.reporting.words import notes_of
 from isotrain.runs.files import write_json
 from isotrain.study.definition import load_study
 from isotrain.study.identity import write_identity
@@ -56,17 +58,23 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     assert "6 of 6 runs finished" in text
     assert "seeds: 0, 1, 2" in text
     lines = list(csv.DictReader((fake.folder / "table.csv").read_text().splitlines()))
-    assert [line["score"] for line in lines[::2]] == [
+    assert list(dict.fromkeys(line["score"] for line in lines)) == [
         "test/accuracy",
         "val/accuracy",
         "isotropy/isoscore/layer_02/tokens",
         "isotropy/isoscore/pooled/before",
         "isotropy/isoscore/pooled/after",
     ]
-    assert [line["rows_n"] for line in lines if line["arm"] == "mean"] == ["3", "3", "", "", ""]
-    assert lines[4]["p"] == ""  # the arms have equal isotropy: nothing to test
+    assert [line["both_examples"] != "" for line in lines if line["method"] == "mean"] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert lines[-1]["p"] == ""  # the methods have equal isotropy: nothing to test
     per_run = list(csv.DictReader((fake.folder / "runs.csv").read_text().splitlines()))
-    assert [(run["arm"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
+    assert [(run["method"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
     assert float(per_run[1]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
     assert pq.read_table(fake.folder / "runs.parquet").num_rows == 6 * 18
     page = (fake.folder / "study.html").read_text()
@@ -104,7 +112,7 @@ def test_sound_runs_and_those_of_before_give_the_same_tables_and_one_degenerate_
     before, sound, degenerate = found
     assert before == sound
     lines = degenerate["table.md"].decode()
-    assert "- rte, none, seed 1: 100 % of the predictions on dev are one class" in lines
+    assert "- rte, none, seeds 1: 100 % of the predictions on dev are one class" in lines
     main = re.findall(r"^\| none .*$", lines, re.MULTILINE)
     assert "none †" in main[0]
     assert [line.split("|")[2].strip() for line in main] == ["3", "2"]
@@ -128,7 +136,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
     jobs = planned(fake)
     leave(jobs[0])
 
-    def explode(folder, content):
+    def explode(folder, result):
         raise RuntimeError("no ink")
 
     written(fake, jobs)  # of a run that measured nothing
@@ -149,7 +157,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
 def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, command):
     pages = []
     monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, content: pages.append(content)
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
     )
     jobs = planned(fake)
     leave(jobs[0])
@@ -158,14 +166,14 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
         write_json(fake.folder / "study.json", {"file": kept})
     written(fake, jobs)
     (page,) = pages
-    assert page.commands == (f"isotrain study run {command} output_dir={fake.runs}",)
+    assert page.command == f"isotrain study run {command} output_dir={fake.runs}"
     assert (page.question != "") == (kept == "smoke")
 
 
 def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypatch):
     pages = []
     monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, content: pages.append(content)
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
     )
     jobs = planned(fake)
     for job in jobs[:5]:
@@ -174,19 +182,19 @@ def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypa
     jobs[5].folder.mkdir(parents=True)
     record = {"status": "failed", "error": "NonFiniteError: at step 3"}
     write_json(jobs[5].folder / "result.json", record)
-    monkeypatch.setattr("isotrain.reporting.findings.changes", lambda *_: ["seeds 1-2 were added"])
+    monkeypatch.setattr("isotrain.reporting.result.changes", lambda *_: ["seeds 1-2 were added"])
     written(fake, jobs)
     (page,) = pages
-    assert page.warnings == (
+    assert cautions(page) == [
         "Failed, so that the numbers are of the other seeds: rte, mean: 1 of 3 seeds failed "
         "(NonFiniteError)",
         "Mixed code (+ = with changes not committed): 0a1b: rte none 0, 2; rte mean 0, 1 | "
         "2c3d: rte none 1",
         "Changed since the first run started: seeds 1-2 were added",
-    )
-    assert [row.n_failed for row in page.rows] == [0, 1]
+    ]
+    assert [row.failed for row in page.rows] == [0, 1]
     assert {row.best_of for row in page.rows} == {"4"}
-    assert page.rows[1].notes[0] == "1 of 3 seeds failed; these numbers are of the others"
+    assert notes_of(page.rows[1], 3)[0] == "1 of 3 seeds failed; these numbers are of the others"
 
 
 @pytest.mark.usefixtures("no_page")
@@ -201,8 +209,8 @@ def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
     both = csv_lines(written(fake, jobs))
     fake.file.write_text(fake.file.read_text().replace("zca: [isotropy=zca], ", ""))
     later = written(fake, planned(fake))
-    (alone,) = (line for line in csv_lines(later) if line["arm"] == "mean")
-    (among,) = (line for line in both if line["arm"] == "mean")
+    (alone,) = (line for line in csv_lines(later) if line["method"] == "mean")
+    (among,) = (line for line in both if line["method"] == "mean")
     assert among["comparisons"] == "1"  # zca equals the baseline on every seed: no p
     assert alone["comparisons"] == "2"
     assert float(alone["p_holm"]) == pytest.approx(min(1, 2 * float(alone["p"])))

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from isotrain.reporting.mixture import mixtures
 from isotrain.reporting.report import write_report
+from isotrain.reporting.result import mixtures
 from isotrain.runs.files import write_json
 from isotrain.study.definition import StudyError, load_study
 from isotrain.study.plan import plan_jobs

@@ -6,12 +6,16 @@ import json
 
 import pytest
 
+from isotrain.reporting.frame import Row, frame
 from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.study.definition import load_study
 from isotrain.study.plan import plan_jobs
 from tests import wandb_record
 
-TABLE = "task,arm,N,mean,p\nwic,none,277,0.5,\nwic,a,1 or 2,0.6,0.01\n"
+ROWS = [
+    Row("all", "wic", "val/accuracy", "none", "277", 3, 0.5),
+    Row("all", "wic", "val/accuracy", "a", "1 or 2", 3, 0.6, p=0.01, pairs=3),
+]
 
 
 @pytest.fixture
@@ -21,10 +25,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     folder = tmp_path / "study"
     folder.mkdir()
-    (folder / "table.csv").write_text(
-        "task,arm,N,mean,p\nwic,none,277,0.5,\nwic,a,1 or 2,0.6,0.01\n"
-    )
-    (folder / "runs.csv").write_text("task,arm,seed,val/accuracy\nwic,none,0,0.5\n")
     (folder / "study.html").write_text("<p>page</p>")
     return folder
 
@@ -35,14 +35,15 @@ def kept(folder, kind):
 
 
 def test_tables_and_page_are_in_a_run_of_the_group(folder, capsys):
-    send(folder, "my_study", {"project": "p", "group": None, "tags": None})
+    send(folder, "my_study", {"project": "p", "group": None, "tags": None}, {"table": frame(ROWS)})
     assert "was not sent" not in capsys.readouterr().out
     (table,) = kept(folder, "table_0_*.table.json")
     content = json.loads(table.read_text())
-    assert content["columns"] == ["task", "arm", "N", "mean", "p"]
-    assert content["data"] == [
-        ["wic", "none", "277", 0.5, None],
-        ["wic", "a", "1 or 2", 0.6, 0.01],
+    assert content["columns"] == list(Row._fields)
+    cells = [dict(zip(Row._fields, line, strict=True)) for line in content["data"]]
+    assert [(c["method"], c["examples"], c["mean"], c["p"], c["pairs"]) for c in cells] == [
+        ("none", "277", 0.5, None, None),
+        ("a", "1 or 2", 0.6, 0.01, 3),
     ]
     (page,) = kept(folder, "page_*.html")
     assert page.read_text() == "<p>page</p>"
@@ -52,9 +53,9 @@ def test_tables_and_page_are_in_a_run_of_the_group(folder, capsys):
 
 
 def test_a_later_report_continues_the_same_run(folder):
-    send(folder, "my_study", {"project": "p"})
+    send(folder, "my_study", {"project": "p"}, {})
     first = (folder / "wandb_id").read_text()
-    send(folder, "my_study", {"project": "p"})
+    send(folder, "my_study", {"project": "p"}, {})
     assert (folder / "wandb_id").read_text() == first
     assert all(path.name.endswith(f"{first}.wandb") for path in kept(folder, ".wandb"))
 
@@ -66,7 +67,7 @@ def test_whatever_goes_wrong_is_told_and_costs_nothing(folder, monkeypatch, caps
         raise RuntimeError(f"bad key {secret}")
 
     monkeypatch.setattr("isotrain.training.loggers.wandb_logger.build_wandb_logger", refuse)
-    send(folder, "my_study", {"project": "p"})
+    send(folder, "my_study", {"project": "p"}, {})
     told = capsys.readouterr().out
     assert "W&B: the report was not sent (RuntimeError: bad key <redacted>)" in told
 

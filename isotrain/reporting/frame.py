@@ -1,0 +1,395 @@
+"""The result of a study as one flat table: a row for each score of each method on each task."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
+
+from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
+from isotrain.reporting.statistics import (
+    Summary,
+    compare_paired,
+    holm,
+    seeds_needed,
+    summarize,
+)
+from isotrain.runs.files import nulls_as_nan
+from isotrain.runs.predictions import read_predictions
+from isotrain.study.definition import Study
+from isotrain.study.results import DAMAGE, SPLITS, Gap, Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Pairs = Sequence[tuple[Run, Run]]  # the runs of a method and of the baseline that share a seed
+ALL, WITHOUT = "all", "without collapsed"  # which runs a row is of
+UNTRAINED, MAJORITY, CHANCE = "untrained", "majority class", "chance"
+CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
+NO_SEEDS = Summary(0, math.nan, None, None, None, None)
+FEWEST_FOR_SEEDS = 5  # pairs, from which their spread tells about other seeds
+SAME_SCORE = 1e-5  # scores are float32; one example of 50,000 is more
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+OF_A_RUN = ("task", "method", "seed", "collapsed", "code", "data", "folder")
+
+
+class Row(NamedTuple):
+    """One score of one method on one task over its seeds; what is not defined is None or empty.
+
+    Reference rows (untrained, chance) have no `baseline` and are compared with nothing. Nothing is
+    claimed of a difference where `collapsed` says that predictions behind it are.
+    """
+
+    runs: str  # all | without collapsed
+    task: str
+    score: str  # a key: test/accuracy, or isotropy/<metric>/<where>/<view>
+    method: str
+    examples: str  # N; several numbers where runs differ
+    n: int  # seeds; 0 where every run is left out
+    mean: float
+    sd: float | None = None  # (n − 1)
+    low: float | None = None  # 95 % CI over seeds
+    high: float | None = None
+    best_of: str = ""  # evaluations that each run's score is the best of; "" where not selected
+    failed: int = 0  # seeds that have no such score because training failed
+    baseline: str = ""
+    difference: float | None = None  # to the baseline, paired by seed
+    difference_sd: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    pairs: int | None = None
+    p: float | None = None  # two-sided, by `test`
+    test: str = ""  # t | permutation
+    p_holm: float | None = None  # corrected for the methods of this task and score
+    comparisons: int | None = None  # m of Holm's correction
+    margin: float | None = None  # of equivalence, in the unit of the score
+    p_tost: float | None = None
+    seeds_needed: int | None = None  # to show 0.01 among m comparisons with power 0.8, about
+    both_low: float | None = None  # 95 % CI of the difference over seeds and test examples
+    both_high: float | None = None
+    both_examples: int | None = None
+    both_undefined: int | None = None  # resamples without a defined score
+    why_no_both: str = ""
+    published: float | None = None
+    collapsed: str = ""  # how many runs of the method and of the baseline are
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is of what the task is judged by, rather than of isotropy."""
+        return is_score(self.score)
+
+
+def is_score(key: str) -> bool:
+    """Whether a key is a score of a task, rather than a value of isotropy.
+
+    >>> is_score("val/accuracy"), is_score("isotropy/isoscore/pooled/after")
+    (True, False)
+    """
+    return key.partition("/")[0] in SPLITS
+
+
+def study_rows(
+    study: Study,
+    runs: Sequence[Run],
+    gaps: Sequence[Gap] = (),
+    recorded: Mapping[str, Sequence[str]] = NOTHING,
+    left_out: Sequence[Run] = (),
+    kind: str = ALL,
+) -> list[Row]:
+    """Every shown score of every method over its finished seeds, test first.
+
+    Differences are paired by seed. Holm's correction is over the methods of one task and one score,
+    those included that are left out now, as if their p were 1. Equivalence and the seeds needed
+    are of the monitored score and its test twin, and not given beside collapsed predictions.
+
+    Args:
+        study: whose methods are compared.
+        runs: its finished runs, or some of them.
+        gaps: what is missing; failed runs are counted.
+        recorded: by task, every method that ever had a finished run.
+        left_out: finished runs that do not count; a method that has no other has a row with n = 0.
+        kind: `runs` of the rows.
+    """
+    rows: list[Row] = []
+    for task in study.tasks:
+        of_task = [run for run in runs if run.task == task]
+        aside = [run for run in left_out if run.task == task]
+        base = [run for run in of_task if run.arm == study.baseline]
+        first = [_at_step_0(run) for run in base]
+        gone = sum(arm not in study.arms for arm in recorded.get(task, ()))
+        keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
+        for score in sorted(keys, key=lambda key: not key.startswith("test/")):
+            margin = _margin(study, score, base, first)
+            own = _methods(study, task, score, of_task, aside, margin)
+            failed = Counter(
+                gap.arm
+                for gap in gaps
+                if gap.has_failed and gap.task == task and gap.score in ("", score)
+            )
+            own = [row._replace(failed=failed[row.method]) for row in own]
+            empty = sum(not row.n and row.method != study.baseline for row in own)
+            own = [*_references(task, score, base, first), *_corrected(own, gone + empty)]
+            rows += [row._replace(runs=kind) for row in own]
+    return rows
+
+
+def _methods(
+    study: Study,
+    task: str,
+    score: str,
+    runs: Sequence[Run],
+    left_out: Sequence[Run],
+    margin: float | None,
+) -> list[Row]:
+    """One row a method, before Holm's correction."""
+    found = {
+        arm: {run.seed: run for run in runs if run.arm == arm and score in run.scores}
+        for arm in study.arms
+    }
+    base = found[study.baseline]
+    rows = []
+    for arm, by_seed in found.items():
+        own = list(by_seed.values()) or [run for run in left_out if run.arm == arm]
+        if not own:
+            continue
+        examples = _numbers(run.shown[score] for run in own)
+        about = summarize([run.scores[score] for run in own]) if by_seed else NO_SEEDS
+        row = Row(ALL, task, score, arm, examples, *about[:5], baseline=study.baseline)
+        if by_seed:
+            row = row._replace(
+                best_of=_numbers(run.n_evaluations for run in own if run.is_best_of(score)),
+                collapsed=_collapsed({study.baseline: list(base.values()), arm: own}),
+                published=study.published.get(task, {}).get(arm)
+                if score.startswith("val/")
+                else None,
+            )
+            pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            if arm != study.baseline and pairs:
+                row = _compared(row, pairs, None if row.collapsed else margin)
+        rows.append(row)
+    return rows
+
+
+def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
+    """A row with its paired difference to the baseline."""
+    values = [[run.scores[row.score] for run in runs] for runs in zip(*pairs, strict=True)]
+    found = compare_paired(values[0], values[1], margin)
+    about = found.difference
+    both, why = _over_examples(pairs, row.score, about.mean)
+    row = row._replace(
+        difference=about.mean,
+        difference_sd=about.sd,
+        difference_low=about.low,
+        difference_high=about.high,
+        pairs=about.n,
+        p=found.p,
+        test=found.method,
+        margin=margin if found.p_equivalent is not None else None,
+        p_tost=found.p_equivalent,
+        why_no_both=why,
+    )
+    if both is None:
+        return row
+    return row._replace(
+        both_low=both.low,
+        both_high=both.high,
+        both_examples=both.n_rows,
+        both_undefined=both.n_undefined,
+    )
+
+
+def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
+    """Rows of one score with Holm's p, and the seeds needed under it."""
+    m = sum(row.p is not None for row in rows) + n_left_out
+    adjusted = holm([*(row.p for row in rows), *[1.0] * n_left_out])[: len(rows)]
+    return [
+        row._replace(p_holm=p, comparisons=m, seeds_needed=_seeds_needed(row, m))
+        for row, p in zip(rows, adjusted, strict=True)
+    ]
+
+
+def _seeds_needed(row: Row, n_comparisons: int) -> int | None:
+    """The seeds that would show 0.01 of an accuracy or a correlation; None where few pairs tell."""
+    is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # no loss
+    if not is_known or not row.difference_sd or row.collapsed:
+        return None
+    if (row.pairs or 0) < FEWEST_FOR_SEEDS:
+        return None
+    return seeds_needed(row.difference_sd, n_comparisons=n_comparisons)
+
+
+def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
+    """How many runs of some methods have collapsed predictions; empty where none has.
+
+    >>> _collapsed({"none": [Run("rte", "none", 0, {}, {}, "one class")], "mean": []})
+    '1 of 1 runs of none collapsed'
+    """
+    counts = {arm: sum(bool(run.degenerate) for run in own) for arm, own in arms.items()}
+    told = " and ".join(f"{n} of {len(arms[arm])} runs of {arm}" for arm, n in counts.items() if n)
+    return f"{told} collapsed" if told else ""
+
+
+def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInterval | None, str]:
+    """The CI over seeds and test examples; without one the reason, in words."""
+    stage, _, metric = score.partition("/")
+    if stage not in SPLITS:
+        return None, ""
+    if metric not in SCORES:
+        return None, f"it is computed for {', '.join(SCORES)}"
+    if len(pairs) < 2:
+        return None, "one pair says nothing about other seeds"
+    split, both = SPLITS[stage], [run for pair in pairs for run in pair]
+    try:
+        kept = [read_predictions(run.folder, split) for run in both]
+    except OSError as error:
+        return None, f"predictions of {split} cannot be read now ({error.strerror})"
+    except ValueError as error:  # its message has a path
+        return None, f"predictions of {split} are damaged ({type(error).__name__})"
+    known = [one for one in kept if one is not None]
+    if lost := len(kept) - len(known):
+        return None, f"{lost} of {len(kept)} runs kept no predictions of {split}"
+    try:
+        label, prediction = same_rows(known)  # [N], [2S, N]
+        found = row_interval(prediction[::2], prediction[1::2], label, SCORES[metric])
+    except ValueError as error:
+        return None, str(error)
+    if abs(found.mean - difference) >= SAME_SCORE:
+        return None, (
+            f"predictions of {split} do not belong to the scores: by them the difference is "
+            f"{found.mean:.5f}, by the scores {difference:.5f}"
+        )
+    return found, ""
+
+
+def _at_step_0(run: Run) -> Mapping[str, Any]:
+    """What a run logged before fine-tuning; empty where it logged nothing then."""
+    try:
+        with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
+            first = nulls_as_nan(json.loads(next(lines, "{}")))
+    except DAMAGE:
+        return {}
+    return first if first.get("step") == 0 else {}
+
+
+def _references(
+    task: str, score: str, base: Sequence[Run], first: Sequence[Mapping[str, Any]]
+) -> list[Row]:
+    """The rows of chance and of the untrained baseline, where a score of the task has them."""
+    if not is_score(score) or not base:
+        return []
+    examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
+    metric = score.partition("/")[2]
+    if metric in CORRELATIONS:
+        rows.append(Row(ALL, task, score, CHANCE, examples, 0, 0.0))
+    elif metric == "accuracy" and (share := _majority(base[0], score)) is not None:
+        rows.append(Row(ALL, task, score, MAJORITY, examples, 0, share))
+    if values := _finite(first, score):
+        rows.append(Row(ALL, task, score, UNTRAINED, examples, *summarize(values)[:5]))
+    return rows
+
+
+def _majority(run: Run, score: str) -> float | None:
+    """The accuracy of always predicting the largest class of a split, by its stored labels."""
+    try:
+        found = read_predictions(run.folder, SPLITS[score.partition("/")[0]])
+    except DAMAGE:
+        return None
+    if found is None or not len(found.label):
+        return None
+    return float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
+
+
+def _margin(
+    study: Study, score: str, base: Sequence[Run], first: Sequence[Mapping[str, Any]]
+) -> float | None:
+    """The margin of equivalence; None for isotropy, and where the gain of a share is not known.
+
+    A share is one of |baseline − untrained| of the score; on dev where step 0 was not tested.
+    """
+    if not is_score(score) or study.margin_share is None:
+        return study.margin if is_score(score) else None
+    for key in (score, score.replace("test/", "val/")):
+        before, after = _finite(first, key), _finite([run.scores for run in base], key)
+        if before and after and (gain := abs(np.mean(after) - np.mean(before))):
+            return float(study.margin_share * gain)
+    return None
+
+
+def _finite(records: Iterable[Mapping[str, Any]], key: str) -> list[float]:
+    values = [record.get(key) for record in records]
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def _numbers(found: Iterable[int]) -> str:
+    """Different numbers in order.
+
+    >>> _numbers([9, 8, 9])
+    '8 or 9'
+    """
+    return " or ".join(map(str, sorted(set(found))))
+
+
+def frame(rows: Sequence[Row]) -> DataFrame:
+    """Rows as a data frame with the fields of `Row` as columns; counts are `Int64`."""
+    import pandas as pd  # what makes no table need not wait for it
+
+    found = pd.DataFrame.from_records(rows, columns=Row._fields)
+    types = {name: {kind, *get_args(kind)} for name, kind in get_type_hints(Row).items()}
+    numbers = {float: "float64", int: "Int64"}
+    return found.astype(
+        {name: of for name, own in types.items() for kind, of in numbers.items() if kind in own}
+    )
+
+
+def runs_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
+    """A line per finished run: what made it, and every score it has.
+
+    `more`: further columns, such as keys of its configuration, one mapping a run.
+    """
+    import pandas as pd
+
+    keys = sorted({key for run in runs for key in run.scores})
+    scores = pd.DataFrame([run.scores for run in runs], columns=keys, dtype="float64")
+    return pd.concat([_made(runs, more), scores], axis=1)
+
+
+def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
+    """A line per finished run and score: what made the run, `key`, `value` and `examples` (N)."""
+    import pandas as pd
+
+    made = _made(runs, more)
+    made = made.astype({name: "category" for name in made if name != "seed"})
+    found = made.loc[made.index.repeat([len(run.scores) for run in runs])]
+    scores = [(key, value, run.n_rows(key)) for run in runs for key, value in run.scores.items()]
+    keys, values, sizes = zip(*scores, strict=True) if scores else ((), (), ())
+    return found.assign(
+        key=pd.Categorical(keys),
+        value=np.asarray(values, float),
+        examples=pd.array(list(sizes), dtype="Int64"),
+    ).reset_index(drop=True)
+
+
+def csv_text(found: DataFrame) -> str:
+    """A frame as CSV with eight digits; empty where nothing is defined."""
+    return str(found.to_csv(index=False, float_format="%.8g", lineterminator="\n"))
+
+
+def parquet_bytes(found: DataFrame) -> bytes:
+    """A frame as parquet, equal bytes for equal frames."""
+    stream = io.BytesIO()
+    found.to_parquet(stream, compression="zstd", index=False)
+    return stream.getvalue()
+
+
+def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
+    """A line per run with what made it, and further columns."""
+    import pandas as pd
+
+    own = [(r.task, r.arm, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
+    return pd.concat([pd.DataFrame(own, columns=OF_A_RUN), pd.DataFrame(list(more))], axis=1)

@@ -1,0 +1,142 @@
+"""The result of a study: its runs, what is missing, the table, and what to know before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from isotrain.config.compose import plain
+from isotrain.pages.run_tables import sources
+from isotrain.reporting.frame import ALL, WITHOUT, Row, study_rows
+from isotrain.runs.files import read_result
+from isotrain.study.definition import Study
+from isotrain.study.identity import arms_on_record, changes
+from isotrain.study.plan import Job
+from isotrain.study.results import Gap, Run, collect
+
+
+class Result(NamedTuple):
+    """A study with what it has left so far."""
+
+    study: Study
+    runs: Sequence[Run]
+    gaps: Sequence[Gap]
+    rows: Sequence[Row]  # of all runs, and without collapsed predictions where there are some
+    n_planned: int
+    changes: Sequence[str] = ()  # of the study since its first run started
+    question: str = ""
+    overrides: Sequence[str] = ()  # of every run, that say what is computed
+    command: str = ""  # that runs the study again
+    works: Sequence[str] = ()  # that layers and objectives follow
+    headline: Sequence[str] = ()  # isotropy values that the page shows, the most important first
+    encoder: str = ""
+    is_causal: bool = False  # the encoder sees only what is to the left
+
+    def table(self, task: str, runs: str = ALL) -> dict[str, list[Row]]:
+        """The rows of a task by score."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if (row.task, row.runs) == (task, runs):
+                found.setdefault(row.score, []).append(row)
+        return found
+
+    @property
+    def kinds(self) -> list[str]:
+        """`all`, and `without collapsed` where there are such runs."""
+        return list(dict.fromkeys(row.runs for row in self.rows)) or [ALL]
+
+
+def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
+    """What the runs of a study have left, compared; `folder` has its `study.json`."""
+    runs, gaps = collect(jobs)
+    recorded = {task: arms_on_record(folder, task) for task in study.tasks} if runs else {}
+    rows = study_rows(study, runs, gaps, recorded)
+    sound = [run for run in runs if not run.degenerate]
+    if len(sound) < len(runs):
+        collapsed = [run for run in runs if run.degenerate]
+        rows += study_rows(study, sound, gaps, recorded, collapsed, WITHOUT)
+    first = read_result(runs[0].folder) if runs else {}
+    of_arms = {job.arm: job for job in reversed(jobs)}
+    works = [work for arm in study.arms for work in sources(plain(of_arms[arm].of_pair))]
+    return Result(
+        *(study, runs, gaps, rows, len(jobs), changes(folder, study)),
+        works=list(dict.fromkeys(works)),
+        headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
+        encoder=str(first.get("encoder", "")),
+        is_causal=bool(first.get("is_causal")),
+    )
+
+
+def cautions(result: Result, task: str | None = None) -> list[str]:
+    """What to know before the numbers of a task, or of all: a text for each kind of fault.
+
+    Failed runs, those that are not there yet, mixed versions, and changes of the study.
+    """
+    gaps = [gap for gap in result.gaps if task in (None, gap.task)]
+    texts = []
+    for title, has_failed in (
+        ("Failed, so that the numbers are of the other seeds", True),
+        ("Not finished", False),
+    ):
+        counts = Counter((g.task, g.arm, g.why) for g in gaps if g.has_failed == has_failed)
+        n_seeds = len(result.study.seeds)
+        told = [f"{t}, {arm}: {n} of {n_seeds} seeds {why}" for (t, arm, why), n in counts.items()]
+        texts += [f"{title}: {'; '.join(told)}"] if told else []
+    runs = [run for run in result.runs if task in (None, run.task)]
+    texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
+    if result.changes:
+        texts.append(f"Changed since the first run started: {'; '.join(result.changes)}")
+    return texts
+
+
+def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
+    """What is mixed, with a text for the runs of each version; empty where nothing is.
+
+    Judged are the code over all runs, and the revision of the data set within a task. One version
+    of the code is told, too, where it had changes that were not committed: nobody can get it back.
+
+    >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
+    >>> mixtures([one, one._replace(seed=1)])
+    {'Code with changes not committed (+)': ['0a1b+: rte none 0, 1']}
+    >>> mixtures([one, one._replace(arm="mean", code="2c3d")])
+    {'Mixed code (+ = with changes not committed)': ['0a1b+: rte none 0', '2c3d: rte mean 0']}
+    """
+    found = {}
+    code = _versions(runs, lambda run: run.code)
+    names = {name for run in runs for name in run.code.split(" > ")}  # of a run that was resumed
+    if len(names) > 1:
+        found["Mixed code (+ = with changes not committed)"] = code
+    elif any("+" in name for name in names):
+        found["Code with changes not committed (+)"] = code
+    for task in dict.fromkeys(run.task for run in runs):
+        data = _versions([run for run in runs if run.task == task], lambda run: run.data)
+        if len(data) > 1:
+            found[f"Mixed revisions of the data of {task}"] = data
+    return found
+
+
+def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
+    lines = []
+    for name in sorted(set(map(version, runs))):
+        same = [run for run in runs if version(run) == name]
+        by_arm = groupby(same, lambda run: (run.task, run.arm))
+        where = [f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm]
+        lines.append(f"{name or 'unknown'}: {'; '.join(where)}")
+    return lines
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers with runs of three or more as their ends.
+
+    >>> _ranges([0, 1, 2, 3, 5, 8, 9])
+    '0–3, 5, 8, 9'
+    """
+    ordered = sorted(set(numbers))
+    parts: list[str] = []
+    for _, block in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):
+        own = [number for _, number in block]
+        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else map(str, own)
+    return ", ".join(parts)

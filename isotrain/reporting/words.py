@@ -1,0 +1,345 @@
+"""How a result is named and printed: one number format, one name a test, one legend."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from isotrain.pages.readings import TITLES, label
+from isotrain.pages.rows import minus
+from isotrain.pages.rows import number as digits
+from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
+from isotrain.reporting.statistics import LEVEL, smallest_p
+from isotrain.runs.keys import CurveKey, parse_key
+from isotrain.study.definition import Study
+from isotrain.study.results import SPLITS, Gap, Run
+
+CI = "95 % CI"
+BOTH = "CI over seeds and examples"
+TESTS = {"t": "paired t test", "permutation": "exact sign-flip test"}
+MARK = " †"  # behind a method whose difference says nothing: of collapsed predictions
+SHARES = {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "f1_macro", "auroc"}
+SHARES |= {"spearman", "pearson", "kendall", "matthews"}  # scores that are printed in points
+POINT = 0.01  # the difference that seeds needed are given for
+SMALLEST, LARGEST = 1e-4, 1e3  # values that are printed without an exponent
+
+
+def number(value: float | None, key: str, scale: float = 0.0) -> str:
+    """A value of a score: shares in points with one decimal, all else with three digits.
+
+    With a `scale`, what is no share has the decimals of three digits of that.
+
+    >>> number(0.6125, "test/accuracy"), number(-0.04312, "val/loss"), number(None, "val/loss")
+    ('61.3', '−0.0431', '–')
+    >>> number(0.00634, "isotropy/lid/pooled/after", scale=0.036)
+    '0.0063'
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if is_share(key):
+        return minus(f"{100 * value:z,.1f}")
+    if SMALLEST <= scale < LARGEST:
+        return minus(f"{value:z.{2 - math.floor(math.log10(scale))}f}")
+    return digits(value)
+
+
+def is_share(key: str) -> bool:
+    """Whether a score is a share or a correlation, which is printed in points (x 100).
+
+    >>> is_share("test/accuracy"), is_share("val/loss")
+    (True, False)
+    """
+    stage, _, name = key.partition("/")
+    return stage in SPLITS and name in SHARES
+
+
+def signed(value: float | None, key: str, scale: float = 0.0) -> str:
+    """A difference, with its sign.
+
+    >>> signed(0.0101, "val/accuracy"), signed(-0.5, "val/accuracy"), signed(0.0, "val/accuracy")
+    ('+1.0', '−50.0', '0.0')
+    """
+    text = number(value, key, scale)
+    return f"+{text}" if any(c in "123456789" for c in text) and text[0] not in "−–" else text
+
+
+def mean_text(row: Row) -> str:
+    """A mean ± half of its 95 % CI; the mean alone where there is no interval.
+
+    >>> mean_text(Row("all", "wic", "val/accuracy", "none", "638", 8, 0.5938, 0.008, 0.588, 0.6))
+    '59.4 ± 0.6'
+    """
+    if row.low is None or row.high is None:
+        return number(row.mean, row.score) if math.isfinite(row.mean) else ""
+    ends = row.mean, (row.high - row.low) / 2
+    scale = max(map(abs, ends))
+    return " ± ".join(number(end, row.score, scale) for end in ends)
+
+
+def interval(low: float | None, high: float | None, key: str, scale: float = 0.0) -> str:
+    """The ends of the interval of a difference; nothing where it is not defined.
+
+    >>> interval(-0.02, 0.0204, "val/accuracy")
+    '[−2.0, +2.0]'
+    """
+    if low is None or high is None:
+        return ""
+    return f"[{signed(low, key, scale)}, {signed(high, key, scale)}]"
+
+
+def difference_text(row: Row) -> str:
+    """A difference with its 95 % CI over seeds; empty where there is none."""
+    if row.difference is None:
+        return ""
+    ends = (row.difference, row.difference_low, row.difference_high)
+    scale = max(abs(end) for end in ends if end is not None)
+    text = signed(row.difference, row.score, scale)
+    return f"{text} {interval(*ends[1:], row.score, scale)}".strip()
+
+
+def both_text(row: Row) -> str:
+    """The 95 % CI of a difference over seeds and test examples; empty where there is none."""
+    return interval(row.both_low, row.both_high, row.score)
+
+
+def p_text(p: float | None) -> str:
+    """A p value with three decimals.
+
+    >>> p_text(0.0301), p_text(0.0002), p_text(1.0), p_text(None)
+    ('.030', '< .001', '1.000', '')
+    """
+    if p is None or math.isnan(p):
+        return ""
+    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def p_equals(p: float | None) -> str:
+    """A p value in a sentence.
+
+    >>> p_equals(0.0301), p_equals(0.0002)
+    ('= .030', '< .001')
+    """
+    text = p_text(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def margin_text(margin: float | None, key: str) -> str:
+    """A margin of equivalence with its unit.
+
+    >>> margin_text(0.02, "test/accuracy"), margin_text(0.02, "test/loss")
+    ('±2.0 points', '±0.0200')
+    """
+    return f"±{number(margin, key)}{' points' if is_share(key) else ''}"
+
+
+def score_name(key: str) -> str:
+    """A key for a reader.
+
+    >>> score_name("test/accuracy"), score_name("isotropy/mean_cosine/pooled/after")
+    ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, layer output')
+    """
+    if curve_key := parse_key(key):
+        return f"{label(curve_key.metric)}, {cloud_name(curve_key)}"
+    stage, _, name = key.partition("/")
+    return f"{name.replace('_', ' ')} on {SPLITS.get(stage, stage)}"
+
+
+def cloud_name(curve_key: CurveKey) -> str:
+    """Where embeddings are measured, for a reader.
+
+    >>> cloud_name(CurveKey("lid", "layer_06", "tokens"))
+    'layer 6, tokens'
+    >>> cloud_name(CurveKey("lid", "pooled", "before"))
+    'site pooled, layer input'
+    """
+    if curve_key.view in TITLES:
+        return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
+    side = "input" if curve_key.view == "before" else "output"
+    return f"site {curve_key.where}, layer {side}"
+
+
+def examples_text(examples: str) -> str:
+    """Numbers of examples as they are printed.
+
+    >>> examples_text("638 or 1400"), examples_text("")
+    ('N = 638 or 1,400', '')
+    """
+    return "N = " + re.sub(r"\d+", lambda n: f"{int(n[0]):,}", examples) if examples else ""
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """What the rows of one score are of: its name, N, and of how many evaluations it is the best.
+
+    >>> row = Row("all", "wic", "val/accuracy", "none", "638", 8, 0.6, best_of="7")
+    >>> caption([row._replace(baseline="none")])
+    'accuracy on dev, N = 638, dev: best of 7 evaluations of each run'
+    """
+    examples = " or ".join(dict.fromkeys(row.examples for row in rows if row.examples))
+    best = best_of_text({row.method: row.best_of for row in rows if row.baseline})
+    return ", ".join(filter(None, [score_name(rows[0].score), examples_text(examples), best]))
+
+
+def best_of_text(best_of: Mapping[str, str]) -> str:
+    """Of how many evaluations dev took the best, by method; empty where no score was selected.
+
+    >>> best_of_text({"none": "7", "mean": "7"}), best_of_text({"none": "", "mean": "7"})
+    ('dev: best of 7 evaluations of each run', 'dev: best of 7 evaluations of each run of mean')
+    """
+    chosen = {method: n for method, n in best_of.items() if n}
+    if not chosen:
+        return ""
+    whose = f" of {', '.join(chosen)}" if len(chosen) < len(best_of) else ""
+    counts = " or ".join(dict.fromkeys(chosen.values()))
+    return f"dev: best of {counts} evaluations of each run{whose}"
+
+
+HEAD = (
+    *("method", "n", f"mean ± {CI}", f"difference [{CI}]", "Holm p", BOTH, "TOST p"),
+    *("seeds needed", "published"),
+)
+
+
+def score_table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The table of a score, its heading first; columns that are empty are left out."""
+    columns = list(zip(HEAD, *map(cells, rows), strict=True))
+    return list(zip(*(c for c in columns if any(c[1:])), strict=True))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as texts, under `HEAD`."""
+    return (
+        row.method + MARK if row.collapsed else row.method,
+        str(row.n) if row.baseline else "",
+        mean_text(row),
+        difference_text(row),
+        p_text(row.p_holm),
+        both_text(row),
+        p_text(row.p_tost),
+        f"{row.seeds_needed:,}" if row.seeds_needed else "",
+        "" if row.published is None else number(row.published, row.score),
+    )
+
+
+def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
+    """What is said below the table of one score, each text with the methods that it is of."""
+    return by_method({row.method: notes_of(row, n_seeds) for row in rows if row.baseline})
+
+
+def notes_of(row: Row, n_seeds: int) -> list[str]:
+    """What a method's numbers do not say: failed seeds, why a CI is missing, what is lost."""
+    found = []
+    if not row.n:
+        found.append("every run has collapsed predictions and is left out here")
+    if row.collapsed:
+        claim = "" if row.difference is None else ": no claim"
+        found.append(f"{row.collapsed}{claim} ({MARK.strip()})")
+    if row.failed:
+        found.append(failed_text(row, n_seeds))
+    if row.pairs and row.pairs < row.n:
+        found.append(f"the difference is of {row.pairs} seeds, those that {row.baseline} has too")
+    if row.why_no_both:
+        found.append(f"no {BOTH}: {row.why_no_both}")
+    if row.both_undefined:
+        found.append(f"{row.both_undefined} resamples without a defined score are left out")
+    if row.test == "permutation" and smallest_p(row.pairs or 0) * (row.comparisons or 0) >= LEVEL:
+        found.append(
+            f"{row.pairs} pairs among {row.comparisons} comparisons cannot reach Holm p < "
+            f"{p_text(LEVEL)} by sign flips, whatever the difference"
+        )
+    return found
+
+
+def failed_text(row: Row, n_seeds: int) -> str:
+    """How many seeds a number is not of because training failed; empty for none."""
+    if not row.failed:
+        return ""
+    return f"{row.failed} of {n_seeds} seeds failed; these numbers are of the others"
+
+
+def by_method(notes: Mapping[str, Iterable[str]]) -> list[str]:
+    """Each text once, behind the methods that have it.
+
+    >>> by_method({"mean": ["no predictions"], "zca": ["3 failed", "no predictions"]})
+    ['mean, zca: no predictions', 'zca: 3 failed']
+    """
+    found: dict[str, list[str]] = {}
+    for method, texts in notes.items():
+        for text in texts:
+            found.setdefault(text, []).append(method)
+    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
+
+
+def collapsed_runs(runs: Iterable[Run]) -> list[str]:
+    """Why predictions are collapsed, each reason with the runs that it is of.
+
+    >>> one = Run("wic", "none", 0, {}, {}, "one class")
+    >>> collapsed_runs([one, one._replace(seed=3), one._replace(arm="clip")])
+    ['wic, none, seeds 0, 3; wic, clip, seeds 0: one class']
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        if run.degenerate:
+            methods = found.setdefault(run.degenerate, {})
+            methods.setdefault(f"{run.task}, {run.arm}", []).append(str(run.seed))
+    return [
+        "; ".join(f"{of}, seeds {', '.join(seeds)}" for of, seeds in methods.items()) + f": {why}"
+        for why, methods in found.items()
+    ]
+
+
+def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[str]:
+    """How to read the tables, in sentences: which number is of what, and by which method."""
+    texts = [
+        "Accuracies and correlations are in points (x 100). n: seeds; N: examples that a score is "
+        "computed on. ± and [ ]: 95 % CI over seeds by Student's t, of the number beside it; it "
+        "holds the spread between trainings, not that of the N examples. One seed, or seeds that "
+        "all agree, give no CI and no p.",
+        f"Difference: a method less {study.baseline}, paired over the seeds that both have. Holm "
+        f"p: two-sided, by the {TESTS['permutation']} for 8 to 40 pairs and the {TESTS['t']} "
+        "otherwise, Holm-corrected for the methods of one task and one score, those that were left "
+        "out after they were run among them; not for several tasks or scores. CIs are not "
+        "corrected.",
+    ]
+    if any(row.both_low is not None for row in rows):
+        texts.append(
+            f"{BOTH}: {CI} of the difference for other seeds and other examples (bootstrap of the "
+            "examples, closed form over seeds)."
+        )
+    if margins := dict.fromkeys((row.task, row.margin, row.score) for row in rows if row.margin):
+        of = {f"{margin_text(m, key)} ({task})": None for task, m, key in margins}
+        same = study.margin_share is None and len({margin_text(*m[1:]) for m in margins}) == 1
+        within = margin_text(*next(iter(margins))[1:]) if same else "; ".join(of)
+        if study.margin_share is not None:
+            within = f"{study.margin_share:.0%} of {study.baseline} − untrained: {within}"
+        texts.append(
+            f"TOST p: of a difference beyond the margin, {within}, by two one-sided t tests; a "
+            "small one says that the difference is smaller than that. It is not corrected, and "
+            "not given beside collapsed predictions."
+        )
+    elif study.margin is None and study.margin_share is None:
+        texts.append("No margin was stated, so that nothing is called the same.")
+    if any(row.seeds_needed for row in rows):
+        texts.append(
+            "Seeds needed: about the fewest that show a difference of one point with power 80 % "
+            "under Holm's first step, at the spread seen here. Five seeds leave that spread "
+            "uncertain by a factor of 0.6 to 2.9, and the number goes as its square."
+        )
+    if any(row.method == UNTRAINED and not row.baseline for row in rows):
+        texts.append(f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0.")
+    if {row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}:
+        texts.append("Majority class and chance: what needs no model.")
+    if any(row.collapsed for row in rows):
+        texts.append("†: predictions of runs behind the number are collapsed; nothing is claimed.")
+    texts.append(
+        "Every finished run counts. The weights of a run were selected on dev: a score of dev is "
+        "the best of its evaluations, higher than that of the same weights on other examples; one "
+        "of test is of the selected weights, and selected nothing."
+        if any(row.best_of for row in rows)
+        else "Every finished run counts; nothing is the best of several."
+    )
+    if any(gap.has_failed for gap in gaps):
+        texts.append("Failed runs have no score and do not count: that may flatter their method.")
+    if any(row.published is not None for row in rows) and study.published_source:
+        texts.append(f"Published: {study.published_source.rstrip('.')}.")
+    return texts

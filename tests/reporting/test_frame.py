@@ -1,0 +1,385 @@
+"""Rows of the result: their numbers against scipy, pairs, Holm, references, CSV and parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from isotrain.reporting.frame import (
+    CHANCE,
+    MAJORITY,
+    UNTRAINED,
+    csv_text,
+    frame,
+    parquet_bytes,
+    runs_frame,
+    scores_frame,
+    study_rows,
+)
+from isotrain.reporting.statistics import seeds_needed
+from isotrain.runs.predictions import Predictions, write_predictions
+from isotrain.study.definition import Study
+from isotrain.study.results import Gap, Run
+
+STUDY = Study(
+    name="s",
+    overrides=(),
+    tasks={"rte": ("task=rte",)},
+    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",), "zca": ("isotropy=zca",)},
+    baseline="none",
+    seeds=tuple(range(10)),
+    margin=0.02,
+)
+NONE, MEAN, ZCA = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62], [0.70, 0.75, 0.68, 0.73]
+
+
+def methods(*args, **more):
+    """The rows of methods, without those of chance and the untrained model."""
+    return [row for row in study_rows(*args, **more) if row.baseline]
+
+
+def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
+    return [
+        Run("rte", arm, seed, {key: value}, {key: 277})
+        for arm, values in (("none", none), ("mean", mean), ("zca", zca))
+        for seed, value in enumerate(values)
+        if value is not None
+    ]
+
+
+def test_the_numbers_are_those_of_scipy():
+    base, row = methods(STUDY, runs())
+    difference = row
+    test = stats.ttest_rel(MEAN, NONE)
+    interval = test.confidence_interval(0.95)
+    assert difference.difference == pytest.approx(0.0175)
+    assert row.p == pytest.approx(test.pvalue, rel=1e-9)
+    assert row.test == "t"
+    assert (difference.difference_low, difference.difference_high) == pytest.approx(
+        (interval.low, interval.high)
+    )
+    low, high = stats.t.interval(0.95, 3, sum(MEAN) / 4, stats.sem(MEAN))
+    assert (row.low, row.high) == pytest.approx((low, high))
+    assert (row.examples, row.n, row.pairs) == ("277", 4, 4)
+    one_sided = (
+        stats.ttest_1samp(np.subtract(MEAN, NONE), bound, alternative=side).pvalue
+        for bound, side in ((-0.02, "greater"), (0.02, "less"))
+    )
+    assert row.p_tost == pytest.approx(max(one_sided))
+    assert (base.difference, base.p, base.p_tost, base.test, base.both_low) == (None,) * 3 + (
+        "",
+        None,
+    )
+
+
+def test_holm_is_over_the_arms_of_one_score():
+    rows = {row.method: row for row in methods(STUDY, runs(zca=ZCA))}
+    p = {"mean": stats.ttest_rel(MEAN, NONE).pvalue, "zca": stats.ttest_rel(ZCA, NONE).pvalue}
+    assert p["zca"] < p["mean"]
+    assert rows["zca"].p_holm == pytest.approx(2 * p["zca"])
+    assert rows["mean"].p_holm == pytest.approx(max(p["mean"], 2 * p["zca"]))
+    assert rows["none"].p_holm is None
+    two_scores = [
+        run._replace(
+            scores={**run.scores, "test/accuracy": run.scores["val/accuracy"]},
+            shown={**run.shown, "test/accuracy": 300},
+        )
+        for run in runs(zca=ZCA)
+    ]
+    of_dev = [row for row in methods(STUDY, two_scores) if row.score == "val/accuracy"]
+    assert of_dev == list(rows.values())
+
+
+def test_from_eight_pairs_on_signs_are_flipped():
+    generator = np.random.default_rng(0)
+    none, mean = generator.normal(0.6, 0.02, 8), generator.normal(0.62, 0.02, 8)
+    _, row = methods(STUDY, runs(none.tolist(), mean.tolist()))
+    exact = stats.permutation_test(
+        (mean, none), lambda a, b: np.mean(a - b), permutation_type="samples", vectorized=False
+    )
+    assert row.test == "permutation"
+    assert row.p == pytest.approx(exact.pvalue)
+    _, seven = methods(STUDY, runs(none[:7].tolist(), mean[:7].tolist()))
+    assert seven.test == "t"
+
+
+def test_pairs_use_only_seeds_that_both_arms_have():
+    found = runs(none=[0.60, None, 0.59, 0.62], mean=[0.61, 0.66, 0.63, None])
+    _, row = methods(STUDY, found)
+    assert (row.n, row.pairs) == (3, 2)
+    assert row.difference == pytest.approx((0.01 + 0.04) / 2)
+
+
+def test_the_order_in_which_runs_are_given_changes_nothing():
+    assert methods(STUDY, runs(zca=ZCA)[::-1]) == methods(STUDY, runs(zca=ZCA))
+
+
+@pytest.mark.parametrize("mean", [[0.61], [None, 0.66]])
+def test_one_seed_leaves_fields_empty(mean):
+    _, row = methods(STUDY, runs(none=[0.60], mean=mean))
+    assert (row.sd, row.low, row.high) == (None,) * 3
+    assert (row.difference is None) == (mean[0] is None)
+    assert row.p_holm is None
+
+
+def test_without_the_baseline_there_are_means_and_no_differences():
+    (row,) = methods(STUDY, runs(none=[]))
+    assert (row.method, row.n, row.difference) == ("mean", 4, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "has_margin", "has_point"),
+    [
+        ("val/accuracy", True, True),
+        ("test/spearman", True, True),
+        ("val/loss", True, False),
+        ("isotropy/isoscore/pooled/after", False, False),
+    ],
+)
+def test_margin_and_point_are_of_scores_alone(key, has_margin, has_point):
+    _, row = methods(STUDY, runs([*NONE, 0.61], [*MEAN, 0.60], key=key))
+    assert (row.p_tost is not None) == has_margin
+    assert (row.seeds_needed is not None) == has_point
+
+
+@pytest.fixture
+def predicted(tmp_path):
+    """Runs of two arms and three seeds that kept what they predicted for 200 rows of dev."""
+    generator = np.random.default_rng(1)
+    label = generator.integers(0, 2, 200).astype(float)
+    found = []
+    for arm, right in (("none", 0.6), ("mean", 0.75)):
+        for seed in range(3):
+            guess = np.where(generator.random(200) < right, label, 1 - label)
+            folder = tmp_path / f"{arm}{seed}"
+            write_predictions(folder, "dev", Predictions(np.arange(200), label, guess))
+            score = {"val/accuracy": float((guess == label).mean())}
+            found.append(Run("rte", arm, seed, score, {"val/accuracy": 200}, folder=folder))
+    return found
+
+
+def test_rows_and_seeds_vary_in_the_interval_over_rows(predicted):
+    base, row = methods(STUDY, predicted)
+    assert (base.both_low, base.why_no_both, row.why_no_both) == (None, "", "")
+    assert (row.both_examples, row.pairs) == (200, 3)
+    assert (row.both_low + row.both_high) / 2 == pytest.approx(row.difference)
+    assert row.both_high - row.both_low > row.difference_high - row.difference_low
+
+
+def damage(found, what):
+    """The runs, with something wrong about what they predicted."""
+    file = found[4].folder / "predictions" / "dev.csv"
+    if what == "gone":
+        file.unlink()
+    elif what == "other rows":
+        one = Predictions(np.arange(1, 201), np.ones(200), np.ones(200))
+        write_predictions(found[4].folder, "dev", one)
+    elif what == "damaged":
+        file.write_text("index,label,prediction\n0,1\n")
+    elif what == "of other weights":
+        label = np.arange(200) % 2
+        old = Predictions(np.arange(200), label, label)
+        for run in found:
+            write_predictions(run.folder, "dev", old)
+    elif what == "one pair":
+        return [run for run in found if run.seed == 1]
+    elif what == "of a loss":
+        return [
+            run._replace(scores={"val/loss": run.seed / 10.0}, shown={"val/loss": 200})
+            for run in found
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("gone", "1 of 6 runs kept no predictions of dev"),
+        ("other rows", "runs must have predicted the same rows"),
+        ("damaged", "predictions of dev are damaged (ValueError)"),
+        ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
+        ("one pair", "one pair says nothing about other seeds"),
+        ("of a loss", "it is computed for accuracy, pearson, spearman"),
+    ],
+)
+def test_why_there_is_no_interval_over_rows(predicted, tmp_path, what, reason):
+    _, row = methods(STUDY, damage(predicted, what))
+    assert row.difference is not None
+    assert row.both_low is None
+    assert row.why_no_both.startswith(reason)
+    assert str(tmp_path) not in row.why_no_both
+
+
+def test_arms_that_were_left_out_after_they_were_run_still_count():
+    recorded = {"rte": ["none", "mean", "zca", "old", "older"], "wic": ["another"]}
+    found = {line.method: line for line in methods(STUDY, runs(zca=ZCA), (), recorded)}
+    p = {arm: found[arm].p for arm in ("mean", "zca")}
+    assert found["zca"].p_holm == pytest.approx(4 * p["zca"])
+    assert found["mean"].p_holm == pytest.approx(min(1, max(3 * p["mean"], 4 * p["zca"])))
+    assert {line.comparisons for line in found.values()} == {4}
+
+
+def test_seeds_for_a_point_are_those_of_the_rule_of_the_table():
+    five = [*NONE, 0.61], [*MEAN, 0.60]
+    (_, one), (_, among, _) = (methods(STUDY, runs(*five, zca=zca)) for zca in ((), ZCA))
+    sd = one.difference_sd
+    assert one.seeds_needed == seeds_needed(sd)
+    assert among.seeds_needed == seeds_needed(sd, n_comparisons=2) > one.seeds_needed
+
+
+@pytest.mark.parametrize("arm", ["none", "mean"])
+def test_four_pairs_and_degenerate_runs_give_no_seeds_for_a_point_and_no_equivalence(arm):
+    five = runs([*NONE, 0.61], [*MEAN, 0.60], zca=ZCA)
+    broken = [r._replace(degenerate="one class") if r[1:3] == (arm, 2) else r for r in five]
+    base, mean, zca = methods(STUDY, broken)
+    (before,) = (line for line in methods(STUDY, five) if line.method == "mean")
+    assert (before.collapsed, before.seeds_needed is None) == ("", False)
+    assert (mean.seeds_needed, mean.p_tost) == (None, None)
+    assert mean.difference == before.difference
+    assert mean.collapsed == f"1 of 5 runs of {arm} collapsed"
+    assert bool(base.collapsed) == bool(zca.collapsed) == (arm == "none")
+    assert zca.seeds_needed is None  # of four pairs
+
+
+def test_an_arm_whose_runs_are_all_left_out_has_a_line_without_seeds():
+    found = runs(zca=ZCA, key="test/accuracy")
+    sound = [run for run in found if run.arm != "zca"]
+    aside = [run for run in found if run.arm == "zca"]
+    lines = methods(STUDY, sound, left_out=aside)
+    assert [(line.method, line.n, line.examples) for line in lines] == [
+        ("none", 4, "277"),
+        ("mean", 4, "277"),
+        ("zca", 0, "277"),
+    ]
+    (_, alone), mean = methods(STUDY, sound), lines[1]
+    assert mean.difference == alone.difference
+    assert (mean.comparisons, mean.p_holm) == (2, pytest.approx(2 * alone.p_holm))  # it was run
+    assert lines[2].difference is None
+    nothing = methods(STUDY, [], left_out=found)
+    assert [line.n for line in nothing] == [0, 0, 0]
+
+
+def test_test_stands_first_and_isotropy_last():
+    keys = {"val/accuracy": 277, "test/accuracy": 300, "isotropy/isoscore/pooled/after": 9}
+    found = [Run("rte", "none", 0, dict.fromkeys(keys, 0.5), keys)]
+    assert [line.score.partition("/")[0] for line in methods(STUDY, found)] == [
+        *("test", "val", "isotropy"),
+    ]
+
+
+def test_predictions_whose_storage_fails_are_not_called_damaged(predicted, monkeypatch):
+    def fail(folder, split):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("isotrain.reporting.frame.read_predictions", fail)
+    _, row = methods(STUDY, predicted)
+    assert row.why_no_both == "predictions of dev cannot be read now (Input/output error)"
+
+
+def test_failed_seeds_are_counted_for_their_arm_and_score():
+    gaps = [
+        Gap("rte", "mean", 4, "failed (NonFiniteError)", True),
+        Gap("rte", "mean", 5, "failed (OSError)", True),
+        Gap("rte", "mean", 6, "no finite test/accuracy", True, "test/accuracy"),
+        Gap("rte", "mean", 7, "not run"),
+        Gap("rte", "none", 7, "running"),
+        Gap("wic", "none", 7, "failed (NonFiniteError)", True),
+    ]
+    assert [line.failed for line in methods(STUDY, runs(), gaps)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "select", "wanted"),
+    [
+        ("val/accuracy", "best", "7 or 9"),
+        ("test/accuracy", "best", ""),
+        ("val/accuracy", "holdout", ""),
+        ("val/accuracy", "last", ""),
+        ("isotropy/isoscore/pooled/after", "best", ""),
+    ],
+)
+def test_a_score_that_selected_its_weights_is_the_best_of_several(key, select, wanted):
+    found = [
+        run._replace(select=select, n_evaluations=9 - 2 * (run.seed == 1)) for run in runs(key=key)
+    ]
+    assert {line.best_of for line in methods(STUDY, found)} == {wanted}
+
+
+STEP_0 = {"val/accuracy": (0.5, 0.52), "val/loss": (0.7, 0.7)}
+
+
+@pytest.fixture
+def begun(predicted):
+    """The same, with what the runs of the baseline logged at step 0."""
+    for run in predicted:
+        if run.arm == "none" and run.seed < 2:
+            values = {key: value[run.seed] for key, value in STEP_0.items()}
+            lines = [json.dumps({"step": step, **values}) + "\n" for step in (0, 9)]
+            (run.folder / "metrics.jsonl").write_text("".join(lines))
+    return predicted
+
+
+def test_chance_and_the_untrained_model_stand_first(begun):
+    share, untrained, none, mean = study_rows(STUDY, begun)
+    label = np.loadtxt(begun[0].folder / "predictions" / "dev.csv", delimiter=",", skiprows=1)[:, 1]
+    assert (share.method, share.mean) == (MAJORITY, max(label.mean(), 1 - label.mean()))
+    assert (untrained.method, untrained.n, untrained.mean) == (UNTRAINED, 2, 0.51)
+    assert [none.method, mean.method] == ["none", "mean"]
+    assert {row.baseline for row in (share, untrained)} == {""}
+    (chance, *_) = study_rows(STUDY, runs(key="test/spearman"))
+    assert (chance.method, chance.mean) == (CHANCE, 0.0)
+    assert all(row.baseline for row in study_rows(STUDY, runs(key="val/f1")))
+
+
+def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
+    share = replace(STUDY, margin=None, margin_share=0.5)
+    _, untrained, none, mean = study_rows(share, begun)
+    assert mean.margin == pytest.approx(0.5 * (none.mean - untrained.mean))
+    tested = [
+        run._replace(
+            scores={**run.scores, "test/accuracy": 0.4 + 0.1 * run.seed**2 * (run.arm == "mean")},
+            shown={**run.shown, "test/accuracy": 9},
+        )
+        for run in begun
+    ]
+    of_test = next(row for row in study_rows(share, tested) if row.p_tost is not None)
+    assert (of_test.score, of_test.margin) == ("test/accuracy", mean.margin)  # no step 0 on test
+    unknown = methods(share, runs())  # which logged no step 0
+    assert {row.margin for row in unknown} == {row.p_tost for row in unknown} == {None}
+
+
+def test_the_frame_has_a_column_a_field_and_csv_every_digit():
+    rows = study_rows(STUDY, runs(zca=ZCA))
+    table = frame(rows)
+    assert list(table) == list(rows[0]._fields)
+    assert (table.n.dtype, table["mean"].dtype) == ("Int64", "float64")
+    lines = list(csv.DictReader(io.StringIO(csv_text(table))))
+    assert float(lines[1]["difference_low"]) == pytest.approx(rows[1].difference_low, rel=1e-7)
+    assert (lines[1]["margin"], lines[1]["test"], lines[1]["pairs"]) == ("0.02", "t", "4")
+    assert (lines[1]["seeds_needed"], lines[1]["comparisons"]) == ("", "2")  # of four pairs
+    assert (lines[0]["p"], lines[0]["published"], lines[0]["failed"]) == ("", "", "0")
+    assert csv_text(frame([])).strip() == ",".join(rows[0]._fields)
+
+
+def test_runs_have_a_line_each_and_a_line_a_score():
+    found, more = runs(), [{"task.form": str(k % 2)} for k in range(8)]
+    found[0] = found[0]._replace(
+        degenerate="one class", scores={"val/loss": 0.25}, sizes={"dev": 9}
+    )
+    lines = list(csv.DictReader(io.StringIO(csv_text(runs_frame(found, more)))))
+    assert (len(lines), lines[0]["collapsed"], lines[5]["task.form"]) == (8, "one class", "1")
+    assert (lines[0]["val/accuracy"], lines[3]["val/accuracy"]) == ("", "0.62")
+    long = pq.read_table(io.BytesIO(parquet_bytes(scores_frame(found, more)))).to_pylist()
+    assert len(long) == 8
+    assert (long[0]["key"], long[0]["value"], long[0]["examples"]) == ("val/loss", 0.25, 9)
+    assert (long[5]["method"], long[5]["seed"], long[5]["task.form"]) == ("mean", 1, "1")
+    later = [run._replace(finished_at="2027") for run in found]
+    for table in (runs_frame, scores_frame):
+        assert parquet_bytes(table(found)) == parquet_bytes(table(later))
