@@ -116,6 +116,8 @@ def test_the_question_of_a_file(text, asks):
         ({"margin": ".inf"}, "margin is the largest difference"),
         ({"margin": "a point"}, "got 'a point'"),
         ({"margin": "true"}, "margin is the largest difference"),
+        ({"margin_share": "1.5"}, "margin_share is the largest difference"),
+        ({"margin": "0.1", "margin_share": "0.2"}, "state the margin twice"),
         ({"published": "{rte: {none: 0.6}}"}, "published must be {tasks: {rte: {none"),
         ({"published": "{tasks: {rte: {none: 0.6}}}"}, "published must be {tasks"),
         ({"published": "{tasks: {rte: 0.6}, source: x}"}, "published must be {tasks"),
