@@ -126,7 +126,8 @@ def study_rows(
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             margin = _margin(study, score, base, first)
-            own = _methods(study, task, score, of_task, aside, margin)
+            shown = [[run for run in own if score in run.shown] for own in (of_task, aside)]
+            own = _methods(study, task, score, *shown, margin)
             failed = Counter(
                 gap.arm
                 for gap in gaps

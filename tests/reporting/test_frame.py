@@ -266,6 +266,13 @@ def test_an_arm_whose_runs_are_all_left_out_has_a_line_without_seeds():
     assert [line.n for line in nothing] == [0, 0, 0]
 
 
+def test_a_row_is_of_the_runs_that_show_its_score():
+    found = runs()
+    found[0] = found[0]._replace(shown={})
+    base, row = methods(STUDY, found)
+    assert (base.n, row.n, row.pairs) == (3, 4, 3)
+
+
 def test_test_stands_first_and_isotropy_last():
     keys = {"val/accuracy": 277, "test/accuracy": 300, "isotropy/isoscore/pooled/after": 9}
     found = [Run("rte", "none", 0, dict.fromkeys(keys, 0.5), keys)]
