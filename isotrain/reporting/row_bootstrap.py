@@ -1,6 +1,6 @@
-"""Whether a difference between two arms would hold for other rows and for other seeds.
+"""The CI over seeds and test examples of a difference between two methods.
 
-S seeds, N rows of the split that is predicted, R resamples, P vectors of predictions.
+S seeds, N examples of the split that is predicted, R resamples, P vectors of predictions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from isotrain.runs.predictions import Predictions
 
 Floats = NDArray[np.float64]
 Score = Callable[[Floats, Floats, Floats], Floats]
-"""`score(label_N, prediction_PN, count_RN)` is `[R, P]`; row n counts count_RN[r, n] times."""
+"""`score(label_N, prediction_PN, count_RN)` is `[R, P]`; example n counts count_RN[r, n] times."""
 
 BLOCK = 2**20  # numbers in one array of resamples
-MOST_UNDEFINED = 0.01  # share of resamples: a score that hangs on fewer than five rows has more
+MOST_UNDEFINED = 0.01  # share of resamples: a score that hangs on fewer than five examples has more
 ROUNDING = 1e-9  # a smaller half width is that of sums
 
 
 class RowInterval(NamedTuple):
-    """A mean difference between two arms, with an interval for other rows and other seeds.
+    """A mean difference between two methods, with its CI over seeds and test examples.
 
-    With one seed only the rows vary, and nothing is said about another training.
+    With one seed only the examples vary, and nothing is said about another training.
     """
 
     mean: float
@@ -41,63 +41,60 @@ class RowInterval(NamedTuple):
 
 @checked
 def row_interval(
-    arm_SN: ArrayLike,
+    method_SN: ArrayLike,
     baseline_SN: ArrayLike,
     label_N: ArrayLike,
     score: Score,
-    confidence: Annotated[float, Bounds(above=0, below=1)] = 0.95,
     n_resamples: Annotated[int, Bounds(least=100)] = 2000,
     seed: int = 0,
 ) -> RowInterval:
-    """The mean difference of a score between arms, over equal seeds, for new rows and seeds.
+    """The mean difference of a score between methods, with its 95 % CI over seeds and examples.
 
-    d_s is the difference of seed s on all rows, mean = Σ_s d_s/S, and
+    d_s is the difference of seed s on all examples, mean = Σ_s d_s/S, and
 
-        low, high = mean ∓ √(t²_{S−1}·V_seeds + t²_{N−1}·V_rows)
+        low, high = mean ∓ √(t²_{S−1}·V_seeds + t²_{N−1}·V_examples)
         V_seeds = Σ_s (d_s − mean)²/(S(S − 1))
-        V_rows = Σ_{s≠s'} cov(d*_s, d*_s')/(S(S − 1)), at least 0
+        V_examples = Σ_{s≠s'} cov(d*_s, d*_s')/(S(S − 1)), at least 0
 
-    with d* the differences on rows drawn with replacement, the same for both arms and all seeds.
-    With crossed effects of seeds and rows, V_seeds estimates σ²_seed/S + σ²_noise/(S·N) and
-    V_rows σ²_row/N: together the variance of the mean. Seeds are not resampled, because it
-    would add nothing to V_seeds but the noise of few draws. Each variance has the quantile of its
-    own degrees of freedom, so the interval is never shorter than the t interval over these seeds.
-    One seed, or several whose d_s all agree, give mean ∓ t_{N−1}·√var(d*), with the mean of the
-    seeds' variances.
+    with d* the differences on examples drawn with replacement, the same for both methods and all
+    seeds. With crossed effects of seeds and examples, V_seeds estimates σ²_seed/S + σ²_noise/(S·N)
+    and V_examples σ²_example/N: together the variance of the mean. Each variance has the quantile
+    of its own degrees of freedom, so the CI is never shorter than the one over these seeds. One
+    seed, or several whose d_s all agree, give mean ∓ t_{N−1}·√var(d*), with the mean of the seeds'
+    variances.
 
-    In simulations of 3 to 10 seeds, where seeds, rows or noise decide, 95 % intervals covered
-    94 to 97.5 % for accuracy (300 and 1,500 rows) and for rank correlation (200 rows), the most
-    at three seeds where rows decide. Percentiles over resampled seeds and rows covered 85 to
+    In simulations of 3 to 10 seeds it covered 94 to 97.5 % for accuracy (300 and 1,500 examples)
+    and for rank correlation (200). Percentiles over resampled seeds and examples covered 85 to
     100 %: they are too short where seeds decide, and count noise three times.
 
     Raises:
-        ValueError: shapes that do not fit, fewer than 2 rows, numbers that are not finite, a
+        ValueError: shapes that do not fit, fewer than 2 examples, numbers that are not finite, a
             score that is not defined for a seed or in more than 1 % of the resamples.
 
     >>> label = np.arange(200) % 2
     >>> base = np.where(np.arange(200) % 5, label, 1 - label)  # every fifth is wrong
-    >>> arm = np.where(np.arange(200) % 10, label, 1 - label)  # every tenth
-    >>> found = row_interval([arm, arm], [base, base], label, SCORES["accuracy"])
+    >>> own = np.where(np.arange(200) % 10, label, 1 - label)  # every tenth
+    >>> found = row_interval([own, own], [base, base], label, SCORES["accuracy"])
     >>> f"{found.mean:.2f}, {found.low:.2f} to {found.high:.2f}"
     '0.10, 0.06 to 0.14'
     """
-    arms = [np.atleast_2d(np.asarray(values, np.float64)) for values in (arm_SN, baseline_SN)]
+    both = [np.atleast_2d(np.asarray(values, np.float64)) for values in (method_SN, baseline_SN)]
     label = np.asarray(label_N, np.float64)
-    n_seeds, n_rows = arms[0].shape
-    if arms[1].shape != arms[0].shape or label.shape != (n_rows,) or n_rows < 2:
+    n_seeds, n_rows = both[0].shape
+    if both[1].shape != both[0].shape or label.shape != (n_rows,) or n_rows < 2:
         raise ValueError(
-            "both arms must be [seeds, rows] with one label a row, two rows or more, got "
-            f"{arms[0].shape}, {arms[1].shape} and {label.shape}; keep the seeds that both have"
+            "both must be [seeds, examples] with a label each, two examples or more, got "
+            f"{both[0].shape}, {both[1].shape} and {label.shape}; keep the seeds that both have"
         )
-    if not all(np.isfinite(values).all() for values in (*arms, label)):
+    if not all(np.isfinite(values).all() for values in (*both, label)):
         raise ValueError("labels and predictions must be finite, got NaN or infinity among them")
-    both_PN = np.concatenate(arms)
+    both_PN = np.concatenate(both)
     difference_S = _differences(score(label, both_PN, np.ones((1, n_rows))))[0]
     if not np.isfinite(difference_S).all():
         raise ValueError(
             f"the score must be defined for every seed, it is not for number "
             f"{np.flatnonzero(~np.isfinite(difference_S)).tolist()} (predictions or labels that "
-            "are all equal have no correlation); leave out such degenerate runs"
+            "are all equal have no correlation); leave out such runs"
         )
     resampled_RS = np.concatenate(
         [
@@ -110,21 +107,21 @@ def row_interval(
     if n_undefined > MOST_UNDEFINED * n_resamples:
         raise ValueError(
             f"the score must be defined in 99 % of the resamples, it is not in {n_undefined} of "
-            f"{n_resamples}: in some run hardly any row differs from the others; leave it out"
+            f"{n_resamples}: in some run hardly any prediction differs; leave it out"
         )
     covariance_SS = np.atleast_2d(np.cov(resampled_RS[defined_R], rowvar=False))
     mean = float(difference_S.mean())
-    half = _half_width(difference_S, covariance_SS, n_rows, confidence)
+    half = _half_width(difference_S, covariance_SS, n_rows)
     varies = half > ROUNDING
     low, high = (mean - half, mean + half) if varies else (None, None)
     return RowInterval(mean, low, high, n_rows, n_seeds, n_undefined)
 
 
 def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
-    """The labels `[N]` and the predictions `[S, N]` of runs that predicted the same rows.
+    """The labels `[N]` and the predictions `[S, N]` of runs that predicted the same examples.
 
     Raises:
-        ValueError: no run, or runs whose row numbers or labels differ.
+        ValueError: no run, or runs whose examples or labels differ.
 
     >>> index, label = np.arange(3), np.array([0.0, 1.0, 1.0])
     >>> same_rows([Predictions(index, label, label), Predictions(index, label, 1 - label)])[1]
@@ -135,19 +132,19 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
         raise ValueError("predictions of at least one run are needed, got none")
     first = found[0]
     for number, other in enumerate(found):
-        pairs = (("rows", first.index, other.index), ("labels", first.label, other.label))
+        pairs = (("examples", first.index, other.index), ("labels", first.label, other.label))
         for name, one, two in pairs:
             if not np.array_equal(one, two):
                 raise ValueError(
-                    f"runs must have predicted the same rows: the {name} of number {number} "
-                    f"({len(two)} rows) are not those of number 0 ({len(one)} rows); were the "
+                    f"runs must have predicted the same examples: the {name} of number {number} "
+                    f"(N = {len(two)}) are not those of number 0 (N = {len(one)}); were the "
                     "data changed between them?"
                 )
     return first.label, np.stack([run.prediction for run in found])
 
 
 def accuracy(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The share of rows whose prediction is the label, `[R, P]`.
+    """The share of examples whose prediction is the label, `[R, P]`.
 
     >>> accuracy(np.array([0, 1, 1]), np.array([[0, 1, 0]]), np.array([[1, 1, 1], [0, 0, 3]]))
     array([[0.66666667],
@@ -196,9 +193,9 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
 
 
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
-    """Mean ranks of the rows less the mean of all, and the root of the sum of their squares.
+    """Mean ranks less the mean of all, and the root of the sum of their squares.
 
-    A row that is drawn twice ties with itself. Multiples of a half: no rounding up to the root.
+    An example drawn twice ties with itself. Multiples of a half: no rounding up to the root.
     """
     sorted_N, group_N = np.unique(value_N, return_inverse=True)
     order_N = np.argsort(group_N, kind="stable")
@@ -211,7 +208,7 @@ def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
 
 
 def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Floats]:
-    """How often each row is drawn, `[R, N]`, a block of resamples at a time."""
+    """How often each example is drawn, `[R, N]`, a block of resamples at a time."""
     generator = np.random.default_rng(seed)
     block = max(1, BLOCK // n_rows)
     for start in range(0, n_resamples, block):
@@ -223,23 +220,21 @@ def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Floats]:
 
 
 def _differences(score_RP: Floats) -> Floats:
-    """Arm less baseline, `[R, S]`; the first half of the vectors is the arm's."""
+    """Method less baseline, `[R, S]`; the first half of the vectors is the method's."""
     n_seeds = score_RP.shape[1] // 2
     return score_RP[:, :n_seeds] - score_RP[:, n_seeds:]
 
 
-def _half_width(
-    difference_S: Floats, covariance_SS: Floats, n_rows: int, confidence: float
-) -> float:
+def _half_width(difference_S: Floats, covariance_SS: Floats, n_rows: int) -> float:
     n_seeds = len(difference_S)
     unbiased_SS = covariance_SS * n_rows / (n_rows - 1)
-    t_rows = stdtrit(n_rows - 1, (1 + confidence) / 2)
+    t_rows = stdtrit(n_rows - 1, 0.975)
     if np.ptp(difference_S) <= ROUNDING:
         return float(t_rows * np.sqrt(np.trace(unbiased_SS) / n_seeds))
     pairs = n_seeds * (n_seeds - 1)
     of_rows = max(0.0, (unbiased_SS.sum() - np.trace(unbiased_SS)) / pairs)
     of_seeds = difference_S.var(ddof=1) / n_seeds
-    t_seeds = stdtrit(n_seeds - 1, (1 + confidence) / 2)
+    t_seeds = stdtrit(n_seeds - 1, 0.975)
     return float(np.sqrt(t_seeds**2 * of_seeds + t_rows**2 * of_rows))
 
 

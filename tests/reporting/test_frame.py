@@ -202,7 +202,7 @@ def damage(found, what):
     ("what", "reason"),
     [
         ("gone", "1 of 6 runs kept no predictions of dev"),
-        ("other rows", "runs must have predicted the same rows"),
+        ("other rows", "runs must have predicted the same examples"),
         ("damaged", "predictions of dev are damaged (ValueError)"),
         ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
         ("one pair", "one pair says nothing about other seeds"),
