@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from isotrain.reporting.latex import SIGNS, escaped
-from tests.reporting.small_tables import lost, one_degenerate, runs, tex
+from tests.reporting.small_tables import STUDY, lost, one_degenerate, runs, tex
 
-DOCUMENT = r"\documentclass{article}\usepackage{booktabs}\begin{document}%s\end{document}"
+DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}%s\end{document}"
 
 
 def tokens(source):
@@ -40,14 +41,21 @@ def test_latex_is_balanced_and_every_line_has_its_columns(found):
             spanned = re.match(r"\\multicolumn{(\d+)}", line)
             n_ampersands = tokens(line).count("&")
             assert (int(spanned[1]) if spanned else n_ampersands + 1) == len(columns)
-    text = re.sub(r"\$[<>]\$", "", re.sub(r"^%.*|\\label{.*}", "", source, flags=re.MULTILINE))
+    text = re.sub(
+        r"\$[<>]\$|\\width>", "", re.sub(r"^%.*|\\label{.*}", "", source, flags=re.MULTILINE)
+    )
     assert not set(text) & set("−×±†<>~^#·")
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_latex_compiles_no_wider_than_the_text(tmp_path):
-    found = [run._replace(select="best", n_evaluations=12) for run in one_degenerate()]
-    (tmp_path / "t.tex").write_text(DOCUMENT % tex(found, gaps=lost()), encoding="utf-8")
+@pytest.mark.parametrize("name", ["mean", "long_names_" * 5])
+def test_latex_compiles_no_wider_than_the_text(tmp_path, name):
+    found = [
+        run._replace(select="best", n_evaluations=12, arm="none" if run.arm == "none" else name)
+        for run in one_degenerate()
+    ]
+    study = replace(STUDY, arms={"none": (), name: ()})
+    (tmp_path / "t.tex").write_text(DOCUMENT % tex(found, study, lost()), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-draftmode", "t.tex"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "Overfull" not in said
