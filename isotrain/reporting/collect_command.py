@@ -29,8 +29,8 @@ from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
 n: seeds; N: examples that a score is computed on. Mean ± half of its 95 % CI over seeds, of runs
-whose configurations are equal but for the seed; accuracies and correlations in points (x 100). Test
-mean: over the same runs. What differs: keys that tell a group from any other of its task.
+whose configurations are equal but for the seed; accuracies and correlations in points (x 100).
+What differs: keys that tell a group from any other of its task.
 """
 
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         lines += [*(f"- {line}" for line in bad), ""]
     lines += [*mixed(runs), ""]
     if results:
-        lines += [groups_markdown(results, differing(results))]
+        lines += [groups_markdown(results)]
     lines += _trials(found, tried)
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + LEGEND)
     out = given.out or given.folder / "collected"
@@ -140,7 +140,7 @@ def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> lis
         own = [one for one in found if (one.run.task, one.search) == (task, search)]
         of = "configuration" if n == 1 else "configurations"
         lines += ["", f"### {task}, {search}: {n} {of} tried", ""]
-        lines.append(groups_markdown(own, differing(own)) if own else "No run is finished.")
+        lines.append(groups_markdown(own) if own else "No run is finished.")
     return lines
 
 

@@ -126,8 +126,9 @@ def study_rows(
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             margin = _margin(study, score, base, first)
-            shown = [[run for run in own if score in run.shown] for own in (of_task, aside)]
-            own = _methods(study, task, score, *shown, margin)
+            of_score = [run for run in of_task if score in run.shown]
+            others = [run for run in aside if score in run.shown]
+            own = _methods(study, task, score, of_score, others, margin)
             failed = Counter(
                 gap.arm
                 for gap in gaps

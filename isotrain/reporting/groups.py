@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
-from isotrain.reporting.words import CI, examples_text, mean_text, number, score_name
+from isotrain.reporting.words import CI, examples_text, mean_text, score_name
 from isotrain.study.results import Run
 
-HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "test mean")
+HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test")
 TELLING = "what differs"
 
 
@@ -60,13 +59,14 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
     return [{name: one.keys.get(name, "") for name in kept} for one in found]
 
 
-def groups_markdown(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> str:
+def groups_markdown(found: Sequence[Found]) -> str:
     """A table of the groups: n and mean ± 95 % CI of the monitored score over seeds.
 
-    A group is a task, an arm, a revision of the data and equal `keys`. `test mean` is that of the
-    same score on test, with its N. `what differs` names the keys that tell a group from any other
-    of its task.
+    A group is a task, a method, a revision of the data and equal keys. `on test` is the same
+    score on test, with its N. `what differs` names the keys that tell a group from any other of
+    its task.
     """
+    keys = differing(found)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for k, (run, *_) in enumerate(found):
         group = (run.task, run.arm, tuple(keys[k].items()), run.data)
@@ -129,20 +129,18 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
 
 
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
+    """The monitored score, and its test twin where there is one."""
     monitor = runs[0].monitor
-    values = [run.scores[monitor] for run in runs if monitor in run.scores]
-    sizes = " or ".join(f"{n:,}" for n in sorted({run.shown[monitor] for run in runs}))
-    test = _test_mean(runs, monitor.replace("val/", "test/"), len(values))
-    own = summarize(values)[:5] if values else (0, math.nan)
-    mean = mean_text(Row(ALL, runs[0].task, monitor, runs[0].arm, sizes, *own))
-    return (score_name(monitor), sizes, str(len(values)), mean, test)
+    dev, test = (_row(runs, key) for key in (monitor, monitor.replace("val/", "test/")))
+    fewer = "" if test.n == dev.n else f", n = {test.n}"
+    of_test = f"{mean_text(test)} ({examples_text(test.examples)}{fewer})" if test.n else ""
+    examples = examples_text(dev.examples).removeprefix("N = ")
+    return (score_name(monitor), examples, str(dev.n), mean_text(dev), of_test)
 
 
-def _test_mean(runs: Sequence[Run], key: str, n_dev: int) -> str:
-    """Mean over seeds with its N, and n where that is another one than on dev; may be empty."""
-    values = [run.scores[key] for run in runs if key in run.scores]
-    if not values:
-        return ""
-    sizes = " or ".join(map(str, sorted({run.n_rows(key) or 0 for run in runs})))
-    fewer = "" if len(values) == n_dev else f", n = {len(values)}"
-    return f"{number(fmean(values), key)} ({examples_text(sizes)}{fewer})"
+def _row(runs: Sequence[Run], key: str) -> Row:
+    """The mean of a score over the seeds that have it."""
+    own = [run for run in runs if key in run.scores]
+    sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in own})
+    about = summarize([run.scores[key] for run in own])[:5] if own else (0, math.nan)
+    return Row(ALL, runs[0].task, key, runs[0].arm, " or ".join(map(str, sizes)), *about)

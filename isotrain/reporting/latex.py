@@ -78,7 +78,7 @@ def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str
     of_isotropy = [own for own in scores if not own[0].is_score]
     seeds = sorted({row.n for rows in scores for row in rows if row.baseline})
     n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    rows = [row for own in scores for row in own]
+    rows = [row._replace(seeds_needed=None) for own in scores for row in own]  # has no column
     gaps = [gap for gap in result.gaps if gap.task == task]
     return {
         "caption": escaped(

@@ -112,7 +112,7 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
         leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
     assert main([str(tmp_path)]) == 0
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
-        *("55.0 (N = 14, n = 2)", "100.0 (N = 0)"),
+        *("55.0 ± 63.5 (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
 
 
@@ -203,7 +203,7 @@ def test_nothing_to_collect(tmp_path, exists, capsys):
 def test_runs_of_other_data_are_another_group():
     one = Run("wic", "none", 0, {"val/loss": 1.0}, {"val/loss": 9}, data="a")
     found = [Found(run, {}) for run in (one, one._replace(seed=1, data="b"))]
-    lines = cells(groups_markdown(found, differing(found)))
+    lines = cells(groups_markdown(found))
     assert [(line[-1], line[4]) for line in lines] == [("data=a", "1"), ("data=b", "1")]
 
 
@@ -227,7 +227,7 @@ def test_a_part_that_others_lack_is_told_by_its_class_alone():
     lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
     keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
     found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
-    told = [line[-1] for line in cells(groups_markdown(found, differing(found)))]
+    told = [line[-1] for line in cells(groups_markdown(found))]
     assert sorted(told) == [
         *("lr=1", "metric.lid=lid, metric.lid.function.k=100"),
         "metric.lid=lid, metric.lid.function.k=50",
