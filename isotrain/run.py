@@ -30,7 +30,7 @@ from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 
-Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RowLog`s
+Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RecordLog`s
 
 
 def run(

@@ -59,7 +59,7 @@ class EncoderOutput(NamedTuple):
     last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm
 
 
-class SiteRows(NamedTuple):
+class SiteEmbeddings(NamedTuple):
     """The rows around one isotropy layer in one forward pass."""
 
     before: Tensor  # [N, D]
@@ -76,7 +76,7 @@ class ModelOutput:
     hidden_states: tuple[Tensor, ...]  # 0 = embedding output, l = after block l
     pooled: Tensor  # [B, P, D] after the isotropy layer
     logits: Tensor  # [B, C]
-    site_rows: dict[str, SiteRows] = field(default_factory=dict)
+    site_embeddings: dict[str, SiteEmbeddings] = field(default_factory=dict)
 
     def detach(self) -> ModelOutput:
         """The same without its graph."""
@@ -85,8 +85,10 @@ class ModelOutput:
             self.pooled.detach(),
             self.logits.detach(),
             {
-                site: SiteRows(rows.before.detach(), rows.after.detach(), rows.ids, rows.labels)
-                for site, rows in self.site_rows.items()
+                site: SiteEmbeddings(
+                    rows.before.detach(), rows.after.detach(), rows.ids, rows.labels
+                )
+                for site, rows in self.site_embeddings.items()
             },
         )
 

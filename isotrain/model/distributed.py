@@ -42,27 +42,27 @@ def of_all_processes(value: Any) -> list[Any]:
     return values
 
 
-def gather_rows(x_ND: Tensor) -> tuple[Tensor, slice]:
+def all_gather(x_ND: Tensor) -> tuple[Tensor, slice]:
     """The rows of all processes in the order of their ranks, and where the own ones stand.
 
     Processes may hold different numbers of rows; `x` may have any trailing shape. The gradient
     of a row is the sum of what all processes want of it, so that a loss which every process
     computes from all rows, averaged over processes, has exactly the gradient of one process.
 
-    >>> gather_rows(torch.ones(2, 1))[1]
+    >>> all_gather(torch.ones(2, 1))[1]
     slice(0, 2, None)
     """
     sizes, own = _sizes(x_ND)
     return _gathered(x_ND, sizes), own
 
 
-def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
+def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
     """Keys `[Q·B, T]` that sort gathered rows as one process would hold them.
 
     Example j of rank r is example j·(world size) + r of the whole batch. Sequences come first,
     then examples, then positions.
 
-    >>> batch_places(2, 1, 2).argsort(dim=1).tolist()
+    >>> order_keys(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
     """
     rank = distributed.get_rank() if _is_running() else 0
@@ -80,7 +80,7 @@ class WholeBatch:
     """The order in which one process would hold the rows of all, exchanged once for many tensors.
 
     Args:
-        places_N: keys of this process's rows, which sort those of all (see `batch_places`).
+        places_N: keys of this process's rows, which sort those of all (see `order_keys`).
     """
 
     def __init__(self, places_N: Tensor) -> None:

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
-from isotrain.model.distributed import WholeBatch, batch_places, n_processes
+from isotrain.model.distributed import WholeBatch, n_processes, order_keys
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteRows
+from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteEmbeddings
 
 TokenRows = Literal["all", "no_special"]
 
@@ -82,24 +82,26 @@ class IsotropicModel(nn.Module):
         mask_AT = batch.attention_mask.bool()
         if self.rows == "no_special":
             mask_AT = mask_AT & ~batch.special_mask.bool()
-        site_rows: dict[str, SiteRows] = {}  # filled by the sites, in the order of the pass
+        site_embeddings: dict[
+            str, SiteEmbeddings
+        ] = {}  # filled by the sites, in the order of the pass
         edits: dict[int, Edit] = {
-            block: partial(self._at_tokens, site, batch, mask_AT, site_rows)
+            block: partial(self._at_tokens, site, batch, mask_AT, site_embeddings)
             for site, block in self.blocks_of.items()
             if block is not None
         }
         states = self.encoder(batch, edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
-            last_ATD = self._at_tokens("tokens", batch, mask_AT, site_rows, last_ATD)
+            last_ATD = self._at_tokens("tokens", batch, mask_AT, site_embeddings, last_ATD)
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
-            pooled_BPD = self._at_pooled(batch, site_rows, pooled_BPD)
-        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), site_rows)
+            pooled_BPD = self._at_pooled(batch, site_embeddings, pooled_BPD)
+        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), site_embeddings)
 
     def remember(self, output: ModelOutput) -> None:
         """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
-        for site, rows in output.site_rows.items():
+        for site, rows in output.site_embeddings.items():
             before_ND, labels_N = rows.whole or (rows.before, rows.labels)
             self._remembered.setdefault(site, []).append((before_ND.detach(), labels_N))
 
@@ -117,7 +119,7 @@ class IsotropicModel(nn.Module):
         site: str,
         batch: Batch,
         mask_AT: Tensor,
-        site_rows: dict[str, SiteRows],
+        site_embeddings: dict[str, SiteEmbeddings],
         hidden_ATD: Tensor,
     ) -> Tensor:
         """Token states with the layer of `site` applied where `mask` is true."""
@@ -128,26 +130,26 @@ class IsotropicModel(nn.Module):
             take_rows(hidden_ATD, mask_AT),
             row_ids(batch.index, batch.n_sequences, n_tokens)[mask_AT],
             label_A[:, None].expand_as(mask_AT)[mask_AT],
-            lambda: batch_places(len(batch.index), batch.n_sequences, n_tokens)[mask_AT.cpu()],
+            lambda: order_keys(len(batch.index), batch.n_sequences, n_tokens)[mask_AT.cpu()],
         )
-        site_rows[site] = rows
+        site_embeddings[site] = rows
         if rows.after is rows.before:
             return hidden_ATD
         return put_rows(hidden_ATD, mask_AT, rows.after)
 
     def _at_pooled(
-        self, batch: Batch, site_rows: dict[str, SiteRows], pooled_BPD: Tensor
+        self, batch: Batch, site_embeddings: dict[str, SiteEmbeddings], pooled_BPD: Tensor
     ) -> Tensor:
         """Pooled vectors with the layer of `pooled` applied."""
         n, n_vectors = pooled_BPD.shape[:2]
-        site_rows["pooled"] = self._at_site(
+        site_embeddings["pooled"] = self._at_site(
             "pooled",
             pooled_BPD.flatten(0, 1),
             row_ids(batch.index, 1, n_vectors).flatten(),
             batch.labels.repeat_interleave(n_vectors),
-            lambda: batch_places(n, 1, n_vectors).flatten(),
+            lambda: order_keys(n, 1, n_vectors).flatten(),
         )
-        return site_rows["pooled"].after.reshape(n, n_vectors, -1)
+        return site_embeddings["pooled"].after.reshape(n, n_vectors, -1)
 
     def _at_site(
         self,
@@ -156,16 +158,16 @@ class IsotropicModel(nn.Module):
         ids_N: Tensor,
         labels_N: Tensor,
         places: Callable[[], Tensor],
-    ) -> SiteRows:
+    ) -> SiteEmbeddings:
         """Layer input and output; in training, statistics may come from all processes.
 
-        `places` gives the keys of the rows in the whole batch (see `batch_places`).
+        `places` gives the keys of the rows in the whole batch (see `order_keys`).
         """
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
         if n_processes() == 1 or not (self.training and layer.changes_rows):
             after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
-            return SiteRows(before_ND, after_ND, ids_N, labels_N)
+            return SiteEmbeddings(before_ND, after_ND, ids_N, labels_N)
         whole = WholeBatch(places().to(ids_N.device))
         with nullcontext() if self.sync else torch.no_grad():  # else it is for the queue alone
             all_ND = whole.gather(before_ND)
@@ -174,4 +176,4 @@ class IsotropicModel(nn.Module):
             after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
         else:
             after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
-        return SiteRows(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))
+        return SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))

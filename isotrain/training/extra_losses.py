@@ -19,8 +19,8 @@ from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import (
     WholeBatch,
-    batch_places,
     n_processes,
+    order_keys,
     sum_over_processes,
 )
 from isotrain.model.pooling import cls_pool, mean_pool
@@ -199,7 +199,7 @@ def read_points(
     found: list[tuple[str, Tensor]] = []
     for name, view in map(read_point, reads):
         if view is None:
-            x = output.site_rows["pooled"].before if name == "before" else output.pooled
+            x = output.site_embeddings["pooled"].before if name == "before" else output.pooled
             found.append((name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
         for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
@@ -228,7 +228,7 @@ class StepGather:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.examples = self._whole(batch_places(len(batch.labels), 1, 1).flatten())
+        self.examples = self._whole(order_keys(len(batch.labels), 1, 1).flatten())
         self.labels_B = self.examples.gather(batch.labels)
         self._gathered: dict[tuple[int, str], Tensor] = {}
 
@@ -237,7 +237,7 @@ class StepGather:
         """The order of the tokens of all processes."""
         mask_AT = self.batch.attention_mask.bool().cpu()
         shape = len(self.batch.labels), self.batch.n_sequences, mask_AT.shape[1]
-        return self._whole(batch_places(*shape)[mask_AT])
+        return self._whole(order_keys(*shape)[mask_AT])
 
     def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
         """What all processes have at read point `key` of a view, as one process would hold it."""

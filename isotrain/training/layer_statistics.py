@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.monitor.reservoir import Reservoir
-from isotrain.types import ModelOutput, SiteRows
+from isotrain.types import ModelOutput, SiteEmbeddings
 
 Outputs = Callable[[int | None], Iterator[ModelOutput]]
 """Outputs of the model on the first n training batches; None = on all of them."""
@@ -47,7 +47,7 @@ def fit_layers(
             if layer.eval_stats == "refit":
                 _fit(layer, *_sampled(outputs(None), site, refit_rows))
             elif number > 0:
-                rows = [output.site_rows[site] for output in outputs(n_batches)]
+                rows = [output.site_embeddings[site] for output in outputs(n_batches)]
                 _fit(
                     layer, torch.cat([r.before for r in rows]), torch.cat([r.labels for r in rows])
                 )
@@ -82,9 +82,9 @@ def trains_behind_one_map(layer: nn.Module) -> bool:
 
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
     reservoir = Reservoir(most)
-    rows: SiteRows | None = None
+    rows: SiteEmbeddings | None = None
     for output in outputs:
-        rows = output.site_rows[site]
+        rows = output.site_embeddings[site]
         reservoir.add(rows.ids, [rows.before, rows.labels[:, None]])
     assert rows is not None  # training has a batch
     before_ND, labels_N1 = (cloud.to(rows.before.device) for cloud in reservoir.clouds())

@@ -14,7 +14,7 @@ from isotrain.objectives.istar import IStar
 from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE
 from isotrain.training.extra_losses import ExtraLosses, check_reads, read_points
-from isotrain.types import Batch, ModelOutput, SiteRows
+from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
 B, Q, T, D = 3, 2, 4, 5
 ENCODER = SimpleNamespace(n_blocks=6, is_causal=False)
@@ -33,7 +33,7 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
     batch = Batch(zeros, mask, zeros, zeros, torch.tensor([0, 1, 0]), index, n_sequences=Q)
     pooled = hidden[-1][:, 0].reshape(Q, B, D).transpose(0, 1)
     rows = pooled.flatten(0, 1)
-    site = SiteRows(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
+    site = SiteEmbeddings(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
     return batch, ModelOutput(hidden, pooled, torch.zeros(B, 1), {"pooled": site})
 
 

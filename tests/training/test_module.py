@@ -158,7 +158,7 @@ def test_the_queue_is_full_of_training_rows_before_step_0(built):
     assert all(torch.equal(p, before[n]) for n, p in experiment.module.named_parameters())
     batches = [b for b, _ in zip(experiment.data.train_dataloader(), range(3), strict=False)]
     model = experiment.module.model.eval()
-    rows = torch.cat([model(batch).site_rows["pooled"][0] for batch in batches])
+    rows = torch.cat([model(batch).site_embeddings["pooled"][0] for batch in batches])
     torch.testing.assert_close(layer.queue.rows(), rows)
     validate(experiment)  # a second evaluation at step 0 adds nothing
     assert int(layer.queue.n_filled) == 24

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.model.distributed import gather_rows, sum_over_processes
+from isotrain.model.distributed import all_gather, sum_over_processes
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.types import Batch
 
@@ -77,12 +77,12 @@ class CollapseMonitor(pl.Callback):
         if self._seen[0][1].is_floating_point():
             sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
             return SPREAD, spread(sum_over_processes(sums))
-        predictions_N, _ = gather_rows(torch.cat([p_B for *_, p_B in self._seen]))
+        predictions_N, _ = all_gather(torch.cat([p_B for *_, p_B in self._seen]))
         return MAJORITY, majority_share(predictions_N)
 
     def _write(self, trainer: pl.Trainer, split: str) -> None:
         rows = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
-        known_N3, _ = gather_rows(torch.cat(rows))
+        known_N3, _ = all_gather(torch.cat(rows))
         self._seen = []
         if trainer.is_global_zero and not trainer.sanity_checking:
             index_N, label_N, prediction_N = known_N3.cpu().numpy().T

@@ -13,16 +13,16 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from isotrain.console import say
-from isotrain.runs.files import RowFile, read_rows
+from isotrain.runs.files import RecordFile, read_records
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.training.data import process_rank
 
 
-class RowLog(Logger):
+class RecordLog(Logger):
     """Writes whole records to a file, and their scalars (`isotrain.runs.keys.few`) to the others.
 
-    Another logger that says in `n_rows_held` how many records it has from an earlier process gets
+    Another logger that says in `n_records_held` how many records it has from an earlier process gets
     each record once after a resume, as those of W&B and TensorBoard do; any other may have the
     newest one twice after a kill. A logger that fails is left out from then on, with a notice; it
     never costs a run. Only rank 0 writes.
@@ -37,7 +37,7 @@ class RowLog(Logger):
         self, path: str | Path, others: Sequence[Logger] = (), headline: Collection[str] = ()
     ) -> None:
         super().__init__()
-        self.file, self.others, self.headline = RowFile(path), list(others), tuple(headline)
+        self.file, self.others, self.headline = RecordFile(path), list(others), tuple(headline)
         self.opened = tuple(others)  # to be closed in the end, also those that were left out
         self._held = [0] * len(self.others)  # records that each of them has already
         self._coming: dict[str, float] = {}  # values of the next record
@@ -62,13 +62,13 @@ class RowLog(Logger):
     def resume(self, n_bytes: int) -> None:
         """Truncate the file to `n_bytes`, as a checkpoint recorded them, and append from there.
 
-        The other loggers get the kept records that they lack. A logger without `n_rows_held` is
+        The other loggers get the kept records that they lack. A logger without `n_records_held` is
         taken to have every record of the file.
         """
-        n_before = len(read_rows(self.file.path))
+        n_before = len(read_records(self.file.path))
         rows = self.file.cut(n_bytes)
         self._started -= rows[-1]["time_s"] if rows else 0.0
-        self._held = [getattr(other, "n_rows_held", n_before) for other in self.others]
+        self._held = [getattr(other, "n_records_held", n_before) for other in self.others]
         for number, row in enumerate(rows):
             kept = {key: value for key, value in row.items() if key not in ("step", "time_s")}
             self._pass_on(number, kept, int(row["step"]))
@@ -86,7 +86,7 @@ class RowLog(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one record."""
         metrics, self._coming = {**metrics, **self._coming}, {}
-        self._pass_on(self.file.n_rows, metrics, step)
+        self._pass_on(self.file.n_records, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
         self.file.append({"step": step, "time_s": seconds, **metrics})
 
@@ -149,7 +149,7 @@ def open_loggers(
                 others.append(build_logger(save_dir=str(folder), name=name))
             except Exception as error:  # whatever a third party's logger may raise
                 say(left_out(f"logger.{key}", error))
-    log = RowLog(folder / "metrics.jsonl", others, headline)
+    log = RecordLog(folder / "metrics.jsonl", others, headline)
     trainer.loggers = [log]
     log.log_hyperparams(params)
     log.resume(n_bytes)

@@ -11,10 +11,10 @@ def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardLogg
     """A logger into `<save_dir>/tensorboard`; `name` is shown by its folder's path already.
 
     An earlier process may have been killed before its events were flushed. Its events are
-    purged, and the records that are kept are sent again: `n_rows_held` is 0.
+    purged, and the records that are kept are sent again: `n_records_held` is 0.
     """
     logger = TensorBoardLogger(
         str(save_dir), name="tensorboard", version="", default_hp_metric=False, purge_step=0
     )
-    logger.n_rows_held = 0  # type: ignore[attr-defined]
+    logger.n_records_held = 0  # type: ignore[attr-defined]
     return logger

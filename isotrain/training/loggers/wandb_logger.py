@@ -31,7 +31,7 @@ class WandbRun(WandbLogger):
         super().__init__(experiment=run)
         self.timeout_s = timeout_s
         # Records that the service has got; `run.step` is 0 until the first one is logged.
-        self.n_rows_held = 0 if run.offline else run.starting_step
+        self.n_records_held = 0 if run.offline else run.starting_step
 
     def publish(
         self, summary: Mapping[str, float], media: Iterable[tuple[int, Mapping[str, Any]]]
@@ -84,7 +84,7 @@ def build_wandb_logger(
     secrets.
 
     The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
-    online from the record the service has got to (`n_rows_held`), offline in a new folder that has
+    online from the record the service has got to (`n_records_held`), offline in a new folder that has
     all records, to be synced in place of the older ones.
 
     Args:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.rows import hash_ids
-from isotrain.model.distributed import gather_rows
+from isotrain.model.distributed import all_gather
 
 
 class Reservoir:
@@ -82,10 +82,10 @@ class Reservoir:
 
     def exchange(self) -> None:
         """Keep the rows that hash lowest over all processes; afterwards each holds the same."""
-        kept = gather_rows(self._hashes)[0].argsort()[: self.budget]
-        self._clouds = [gather_rows(cloud)[0][kept] for cloud in self._clouds]
-        self._ids = gather_rows(self._ids)[0][kept]
-        self._hashes = gather_rows(self._hashes)[0][kept]
+        kept = all_gather(self._hashes)[0].argsort()[: self.budget]
+        self._clouds = [all_gather(cloud)[0][kept] for cloud in self._clouds]
+        self._ids = all_gather(self._ids)[0][kept]
+        self._hashes = all_gather(self._hashes)[0][kept]
 
     @property
     def ids(self) -> Tensor:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.rows import places_of, row_ids
-from isotrain.model.distributed import gather_rows
+from isotrain.model.distributed import all_gather
 from isotrain.model.pooling import mean_pool
 from isotrain.runs.keys import SIDES, layer_name
 from isotrain.training.monitor.reservoir import Reservoir
-from isotrain.types import Batch, ModelOutput, SiteRows
+from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
 NO_TOKEN = -1  # of a row that is not one token
 
@@ -77,7 +77,7 @@ class WatchedRows:
             place_N = first_A if view == "cls" else mask_AT.flatten().nonzero().flatten()
             clouds = [*(hidden.flatten(0, 1) for hidden in states), known_RF]
             self._of(view).add(id_AT.flatten()[place_N], clouds, place_N)
-        for site, rows in output.site_rows.items():
+        for site, rows in output.site_embeddings.items():
             self._is_owned[site] = len(rows.ids) == len(batch.labels)
             clouds = [rows.after] if site in self.bare else [rows.before, rows.after]
             token_N = _tokens(site, rows, batch)
@@ -87,8 +87,8 @@ class WatchedRows:
         """Keep, in every process, the rows that one process would keep."""
         for reservoir in self._kept.values():
             reservoir.exchange()
-        counts, _ = gather_rows(self.frequency_V)
-        lengths, _ = gather_rows(torch.tensor([len(self.frequency_V)]))
+        counts, _ = all_gather(self.frequency_V)
+        lengths, _ = all_gather(torch.tensor([len(self.frequency_V)]))
         self.frequency_V = _sum(counts.split(lengths.tolist()))
 
     def clouds(self) -> Iterator[Watched]:
@@ -134,7 +134,7 @@ def _known(label: Tensor, token: Tensor) -> Tensor:
     return torch.stack([label.flatten().float(), token.flatten().float()], dim=1)
 
 
-def _tokens(site: str, rows: SiteRows, batch: Batch) -> Tensor:
+def _tokens(site: str, rows: SiteEmbeddings, batch: Batch) -> Tensor:
     """The token id of each row of a site; none behind the pooling."""
     if site == "pooled":
         return torch.full_like(rows.ids, NO_TOKEN)
