@@ -156,8 +156,9 @@ def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
     except OSError as error:
         raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
     except Exception as error:  # whatever a damaged file makes torch raise
-        damaged = path.replace(path.with_suffix(".damaged"))
-        say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+        if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
+            damaged = path.replace(path.with_suffix(".damaged"))
+            say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
         return None
     if point is None:
         return None

@@ -29,7 +29,7 @@ Batching = Literal["length", "random"]
 
 def process_rank() -> int:
     """The rank of this process, also before the process group is initialised."""
-    rank: int = getattr(rank_zero_only, "rank", 0)
+    rank: int = rank_zero_only.rank  # type: ignore[attr-defined]
     return rank
 
 
@@ -197,19 +197,21 @@ class TaskData(pl.LightningDataModule):
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise, at the first call; refuse processes of different configurations.
+        """Read and tokenise, at the first call; refuse processes that are not at one job.
 
         Those that a launcher started with different overrides would otherwise train one job with
-        several sets of hyper-parameters, silently.
+        several sets of hyper-parameters, silently; those of which only some resume from a
+        checkpoint would wait for one another forever.
 
         Raises:
-            RuntimeError: the processes have several hashes.
+            RuntimeError: the processes have several hashes, or are at several stages.
         """
-        hashes = of_all_processes(self.config_hash)
-        if len(set(hashes)) > 1:
+        known = of_all_processes((self.config_hash, stage))
+        if len(set(known)) > 1:
             raise RuntimeError(
-                "the processes of a job must share one configuration, and their hashes are "
-                f"{', '.join(hashes)}; start every rank with the same overrides"
+                "the processes of a job must share one configuration and one resume.ckpt, and they "
+                f"are at {', '.join(map(' '.join, known))}; start every rank with the same "
+                "overrides and output folder"
             )
         if self.examples:
             return

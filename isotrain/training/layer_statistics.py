@@ -75,11 +75,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def trains_behind_one_map(layer: nn.Module) -> bool:
-    """Whether training, too, applies what the first fit froze."""
-    return bool(layer.stats == "start")
-
-
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
     reservoir = Reservoir(most)
     rows: SiteEmbeddings | None = None

@@ -45,8 +45,8 @@ def observations(model):
     seen, observe = [], model.observe
 
     def record():
-        kept = model._remembered.items()
-        seen.append({site: torch.cat([before for before, _ in parts]) for site, parts in kept})
+        kept = model.recent.kept.items()
+        seen.append({site: torch.cat([before for before, *_ in parts]) for site, parts in kept})
         observe()
 
     model.observe = record
@@ -79,7 +79,7 @@ def test_observe_once_per_optimizer_step_with_every_row(
         fit(experiment)
     assert experiment.trainer.global_step == len(rows_per_step)
     assert [len(rows["pooled"]) for rows in seen] == rows_per_step
-    assert model._remembered == {}
+    assert model.recent.kept == {}
 
 
 def test_steps_go_on_being_observed_in_the_next_epoch(built):

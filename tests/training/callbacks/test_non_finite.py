@@ -17,7 +17,7 @@ from isotrain.runs.files import read_records
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
-from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.training.loggers.jsonl import RecordLog, ResumableLogger
 from isotrain.training.module import FineTuning
 
 
@@ -201,6 +201,10 @@ class Fragile(Logger):
         self.rows.append((step, metrics))
 
 
+class Resumable(ResumableLogger, Fragile):
+    """Knows how many records it has."""
+
+
 def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
     fragile, sound = Fragile(2), Fragile(99)
     log = RecordLog(tmp_path / "m.jsonl", [fragile, sound])
@@ -220,7 +224,7 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
         first.log_metrics({"a": float(step)}, step)
     kept = first.n_bytes
     first.log_metrics({"a": 3.0}, 3)  # after the checkpoint: comes again
-    other = Fragile(99)
+    other = Fragile(99) if held is None else Resumable(99)
     if held is not None:
         other.n_records_held = held
     log = RecordLog(path, [other])
