@@ -145,7 +145,8 @@ class IsotropicModel(nn.Module):
                 labels = order.gather(labels_N) if layer.reads_labels else labels_N
                 whole = order.gather(before_ND), labels
         x_ND, y_N = whole if whole and self.sync else own
-        after_ND = layer(x_ND, y_N) if layer.training and layer.reads_labels else layer(x_ND)
+        takes_labels = layer.training and layer.reads_labels
+        after_ND: Tensor = layer(x_ND, y_N) if takes_labels else layer(x_ND)
         if order and self.sync:
             after_ND = after_ND[order.own_N]
         around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole)

@@ -68,7 +68,7 @@ def check_experiment(
 
     Args:
         cfg: of the run.
-        module: model, task and objectives; what trains in any stage can train.
+        module: whose parameters that train in any stage can train.
         data: with its examples.
         plan: the freezing schedule, within `n_steps`.
         trained_by: freezing | peft, the key that the plan follows from.
@@ -147,16 +147,10 @@ def check_reads(
     n_sequences: int,
     sites: Collection[str],
 ) -> None:
-    """Refuse objectives whose read points do not hold what they need.
+    """Refuse objectives whose read points are not there or do not hold what they need.
 
     A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`;
     `sites` are those of the isotropy layers.
-
-    Raises:
-        ValueError: a block that the encoder does not have; the input of a layer at pooled where
-            there is none; a first token that says nothing of its sentence; tokens where vectors
-            are needed, or too few or too many vectors an example; what the objective's own
-            `check` refuses. The objective is named.
     """
     for name, objective in objectives.items():
         needs = objective.needs
@@ -278,17 +272,13 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
                 f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]; "
                 "choose among those, or leave it out"
             )
-    of_labels = [
-        f"objective={name}"
-        for name, objective in objectives.items()
-        if objective.needs == "classes"
-    ]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
-    if of_labels and scores:
-        raise ValueError(
-            f"{of_labels[0]} compares classes, and labels of task={data.task.name} are "
-            f"scores, such as {min(scores):.3g}; leave it out"
-        )
+    for name, objective in objectives.items():
+        if scores and objective.needs == "classes":
+            raise ValueError(
+                f"objective={name} compares classes, and labels of task={data.task.name} are "
+                f"scores, such as {min(scores):.3g}; leave it out"
+            )
 
 
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
@@ -380,16 +370,9 @@ def check_gradients(
 
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
-    """Refuse re-initialised blocks that keep their random weights.
+    """Refuse re-initialised blocks, the `n_blocks` from the top, with a matrix that never trains.
 
-    Args:
-        plan: what trains.
-        encoder: of L blocks.
-        n_blocks: how many of them, from the top, are re-initialised.
-        within: what the plan follows from, for the message.
-
-    Raises:
-        ValueError: a matrix of such a block trains in no stage.
+    `within` says what the plan follows from, for the message.
     """
     trained, level_of = ever_trained(plan), levels(encoder)
     lowest = encoder.n_blocks - n_blocks + 1

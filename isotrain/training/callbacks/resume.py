@@ -94,23 +94,19 @@ class Checkpoints(pl.Callback):
             self._save(trainer)
         self.if_asked()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Note the counters of a step."""
         if trainer.global_step > self._step:
             self._step = trainer.global_step
             self._loops = _counters(trainer)
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, *_: Any, **__: Any) -> None:
         """Listen for signals."""
         self.listen()
 
     on_test_start = on_validation_start
 
-    def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
-    ) -> None:
+    def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
         """Stop an evaluation at a signal; several processes stop at the next step instead."""
         if self._signal and n_processes() == 1:
             raise SIGTERMException(128 + self._signal)
@@ -131,9 +127,9 @@ class Checkpoints(pl.Callback):
             self._save(trainer)
 
     def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Our part, and the counters of the step."""
+        """Add our part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
         checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
@@ -211,7 +207,7 @@ class AtomicFiles(TorchCheckpointIO):
 
 
 def load_resume_point(path: Path) -> dict[str, Any] | None:
-    """Our part of a checkpoint; None where there is no file. A damaged one raises torch's error."""
+    """Our part of a checkpoint; None without a file. A damaged one raises torch's error."""
     if not path.is_file():
         return None
     checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
