@@ -148,7 +148,7 @@ def part_c(rounds: int, batches: int = 32) -> None:
         for model in models.values():
             model.remember(output)
             model.observe()
-    layers["frozen_zca"].fit(output.site_rows["pooled"].before)  # it trains behind one map
+    layers["frozen_zca"].fit(output.site_embeddings["pooled"].before)  # it trains behind one map
 
     turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
     steps = {

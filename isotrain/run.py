@@ -31,7 +31,7 @@ from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 
-Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RowLog`s
+Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RecordLog`s
 
 
 def run(
@@ -146,8 +146,9 @@ def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
     except OSError as error:
         raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
     except Exception as error:  # whatever a damaged file makes torch raise
-        damaged = path.replace(path.with_suffix(".damaged"))
-        say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+        if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
+            damaged = path.replace(path.with_suffix(".damaged"))
+            say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
         return None
     if point is None:
         return None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from isotrain.export.source_run import SourceRun
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.keys import SIDES, parse_key
 from isotrain.runs.predictions import Predictions, read_predictions
 
@@ -90,7 +90,7 @@ def isotropy_around(run: SourceRun) -> list[Isotropy]:
     """The headline metrics at every site, by the log of the run."""
     wanted: Sequence[str] = run.result.get("headline") or ()
     series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-    for row in read_rows(run.folder / "metrics.jsonl"):
+    for row in read_records(run.folder / "metrics.jsonl"):
         for key, value in row.items():
             curve = parse_key(key)
             if curve is not None and key.startswith("isotropy/") and curve.view in SIDES:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.reporting.statistics import Summary, compare_paired, summarize
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.keys import DEV, CurveKey
 from isotrain.study.results import DAMAGE, Run, read_key
 
@@ -80,7 +80,7 @@ def _values(run: Run, metrics: Collection[str]) -> dict[tuple[CurveKey, float], 
     try:
         return {
             (curve_key, row["step"]): value
-            for row in read_rows(run.folder / "metrics.jsonl")
+            for row in read_records(run.folder / "metrics.jsonl")
             for key, value in row.items()
             if key.startswith(shown) and (curve_key := read_key(key)) and math.isfinite(value)
         }

@@ -163,7 +163,7 @@ def fit_layers(cfg, model):
     for site in model.sites:
         layer = model.transforms[site]
         with torch.no_grad():
-            rows = model(batch).site_rows[site]
+            rows = model(batch).site_embeddings[site]
             layer.observe(rows.before, *[rows.labels] * layer.reads_labels)
             if layer.has_statistics:
                 layer.fit()

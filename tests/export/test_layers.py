@@ -51,7 +51,7 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
     assert plan.classifier is not None, plan.reason
     if name != "none":  # it does something, or nothing would be tested
         assert layer_sites(rebuilt) == ["pooled"]
-        rows = known.output.site_rows["pooled"]
+        rows = known.output.site_embeddings["pooled"]
         assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
     write_transformers(tmp_path / "out", rebuilt, plan)
     same_logits(loaded(tmp_path / "out", known.columns), known)
@@ -74,7 +74,7 @@ def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_cli
         more = ("isotropy.dims=[1,3]", f"isotropy.{option}")
         run = made_run("task=rte", *options("cut_tails"), *more, name=option.replace("=", "_"))
         rebuilt = rebuild(read_run(run))
-        rows = rebuilt.double.site_rows["pooled"]
+        rows = rebuilt.double.site_embeddings["pooled"]
         assert torch.equal(rows.before, rows.after) == (option == unclipped)
         plan = plan_transformers(rebuilt)
         assert (plan.classifier is not None) == (option == zeroed), plan.reason

@@ -12,7 +12,7 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
-from isotrain.runs.files import RowFile, read_result, write_json
+from isotrain.runs.files import RecordFile, read_result, write_json
 from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
@@ -198,7 +198,7 @@ def test_values_that_are_not_numbers(tmp_path):
         "isotropy/n_rows/layer_02/cls": 0,
         "isotropy/n_rows_not_finite/layer_02/cls": 640,
     }
-    file = RowFile(folder / "metrics.jsonl")
+    file = RecordFile(folder / "metrics.jsonl")
     file.cut((folder / "metrics.jsonl").stat().st_size)
     file.append(row)
     page = Page(write_report(folder).read_text(encoding="utf-8"))

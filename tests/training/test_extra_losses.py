@@ -13,8 +13,10 @@ from isotrain.objectives.base import Objective
 from isotrain.objectives.istar import IStar
 from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE
-from isotrain.training.extra_losses import ExtraLosses, check_reads, read_points
-from isotrain.types import Batch, ModelOutput, SiteRows
+from isotrain.runs.record import CannotRunError
+from isotrain.training.checks import check_reads
+from isotrain.training.extra_losses import ExtraLosses, read_points
+from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
 B, Q, T, D = 3, 2, 4, 5
 ENCODER = SimpleNamespace(n_blocks=6, is_causal=False)
@@ -33,7 +35,7 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
     batch = Batch(zeros, mask, zeros, zeros, torch.tensor([0, 1, 0]), index, n_sequences=Q)
     pooled = hidden[-1][:, 0].reshape(Q, B, D).transpose(0, 1)
     rows = pooled.flatten(0, 1)
-    site = SiteRows(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
+    site = SiteEmbeddings(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
     return batch, ModelOutput(hidden, pooled, torch.zeros(B, 1), {"pooled": site})
 
 
@@ -229,7 +231,7 @@ def test_rows_that_an_objective_does_not_remember_are_not_kept():
     for seed in range(2):
         batch, output = batch_and_output(seed)
         extra([output, output], batch)
-    assert [step["mean"][0] for step in extra._pending] == [[], []]
+    assert [len(tensors) for tensors in extra.recent.kept["mean"]] == [1, 1]  # labels alone
     extra.observe()
     extra.observe()
     ((views, _),) = counts.seen
@@ -244,8 +246,8 @@ def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_k
     for _ in range(2):
         batch, output = batch_and_output(dtype=torch.float32)
         extra([output], batch)
-    kept = [[name for name, (read, _) in step.items() if read] for step in extra._pending]
-    assert kept == [["c"], ["c"]]
+    kept = extra.recent.kept.items()
+    assert [n for n, several in kept if all(len(tensors) > 1 for tensors in several)] == ["c"]
     extra.observe()
     assert int(slices.n_steps) == 1
     assert len(queue.queues[0].rows()) == 2 * B * Q
@@ -254,3 +256,19 @@ def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_k
 def test_the_input_of_no_layer_is_refused():
     with pytest.raises(ValueError, match=r"the input of .* at pooled, and site=\['tokens'\]"):
         check_reads(needing("rows", "before"), ENCODER, 1, 1, sites=["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        (torch.ones(3), r"objective=mine gives a loss of shape \(3,\), .* return its \.mean\(\)"),
+        (0.5, "objective=mine gives a loss of type float, not a scalar tensor"),
+        (None, "objective=mine gives a loss of type NoneType"),
+    ],
+)
+def test_a_loss_that_is_no_scalar_tensor_is_refused(loss, told):
+    objective = One()
+    objective.forward = lambda views, labels: loss
+    batch, output = batch_and_output()
+    with pytest.raises(CannotRunError, match=told):
+        ExtraLosses({"mine": objective})([output], batch)
