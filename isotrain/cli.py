@@ -39,7 +39,7 @@ USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every lay
   isotrain collect DIR                                          every finished run, in one table
   isotrain report RUN                                           the page of a run, report.html
   isotrain export RUN                                           folders for other libraries
-  isotrain doctor [--network] [--json]                          what is installed and in reach
+  isotrain doctor [--network] [--json]                          data, encoders and devices in reach
   isotrain demo                                                 two small runs, compared
 """
 MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
@@ -49,7 +49,7 @@ MAINS = {  # commands of their own: each has a main(arguments) that gives the ex
     "tune": "isotrain.tune.command",
     "report": "isotrain.pages.report_command",
     "export": "isotrain.export.command",
-    "doctor": "isotrain.doctor.command",
+    "doctor": "isotrain.doctor",
 }
 LOADING = "importing torch, Lightning and transformers"
 FOLDER = "--folder="  # of `isotrain job`: a file that receives the folder of the run

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import string
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from hydra._internal.utils import get_args_parser
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
@@ -18,20 +16,12 @@ from isotrain.config.compose import compose_run, plain
 from isotrain.requirements import file_mistakes
 from tests.judge import check_command
 from tests.parts import WITHOUT_LOSS
+from tests.test_bad_inputs import CASES
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 
 
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bad_inputs = loaded(ROOT / "benchmarks" / "bad_inputs.py")
-CASES = bad_inputs.CASES
 BASE = ("encoder=tiny", "source=demo")
 
 
@@ -44,46 +34,6 @@ def assert_told(found, starts):
     assert len(found) == len(starts), found
     for start in starts:
         assert sum(mistake.startswith(start) for mistake in found) == 1, (start, found)
-
-
-def test_there_are_enough_cases():
-    assert len(CASES) >= 94
-    assert len(set(map(bad_inputs.shown, CASES))) == len(CASES)
-
-
-@pytest.mark.parametrize("case", CASES, ids=list(map(bad_inputs.shown, CASES)))
-def test_a_bad_input_is_told_in_words(case, tmp_path, monkeypatch):
-    case = bad_inputs.prepared(case, tmp_path)
-    for name, value in case.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    given_ = get_args_parser().parse_intermixed_args(bad_inputs.arguments_of(case))
-    cfg, found = check_command(given_.overrides, given_.config_dir, given_.multirun)
-    found = found + (file_mistakes(cfg) if cfg is not None else [])
-    if not case.late:
-        for words in case.said:
-            assert words in "\n".join(found)
-    assert all(mistake.strip() and "\n" not in mistake for mistake in found)
-
-
-IN_A_PROCESS = [
-    ("-m", "task=rte,wicc", "seed=0,1"),
-    ("sede=1", "task=wicc", "optimizer.lr=-1", "data.batch_size=0", "+modle=bert"),
-    ("optimizer.lr=fast",),
-    ("-m", "isotropy=published", "data.batch_size=4,64"),
-    ("encoder=bert_base",),
-    ("output_dir={files}/taken",),
-]
-
-
-@pytest.mark.parametrize("given_", IN_A_PROCESS, ids=" ".join)
-def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
-    (case,) = [case for case in CASES if case.given == given_]
-    answer = bad_inputs.ask(case, tmp_path)
-    in_time = [problem for problem in answer.problems if not problem.startswith("took")]
-    assert in_time == [], answer.text  # how fast: benchmarks/bad_inputs.py, alone on a machine
-    assert answer.code == 2
-    assert answer.text.startswith("isotrain: this cannot run\n  ")
 
 
 # ----------------------------------------------------------------------------- exact sets
