@@ -24,8 +24,8 @@ from isotrain.config.sweep import check_sweep, is_search
 from isotrain.console import FAILED, REJECTED, launched, print_error, reject, spinner
 from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
 from isotrain.jobs.process import COMMAND, JOB, own_environment, watch_parent
-from isotrain.requirements import check, file_mistakes, late_mistakes_apart
 from isotrain.runs.files import replace_text
+from isotrain.training.requirements import check, file_mistakes, late_mistakes_apart
 
 USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
 

@@ -8,7 +8,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, key_of, run_folder
 from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
-from isotrain.requirements import encoder_mistakes, file_mistakes
+from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")

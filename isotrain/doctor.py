@@ -27,9 +27,9 @@ from isotrain.console import FAILED, install
 from isotrain.demo import demo_mistakes
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
 from isotrain.jobs.devices import VISIBLE, cuda_devices
-from isotrain.requirements import data_sets_of
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
+from isotrain.training.requirements import data_sets_of
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 EXTRAS = {  # the module that each brings, and what it is for

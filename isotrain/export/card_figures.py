@@ -83,7 +83,7 @@ def isotropy_table(run: SourceRun, label: Callable[[str], str]) -> str:
     first: dict[tuple[str, str, str], float] = {}
     last: dict[tuple[str, str, str], float] = {}
     steps = []
-    for record in read_rows(run.folder / "metrics.jsonl"):
+    for record in read_records(run.folder / "metrics.jsonl"):
         values = dict(_around_layers(record))
         if values:
             steps.append(int(record["step"]))

@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, key_of, run_folder, written
 from isotrain.config.sweep import mistakes_of_one_of_several
-from isotrain.requirements import file_mistakes, late_mistakes_apart
 from isotrain.study.definition import Study, StudyError
+from isotrain.training.requirements import file_mistakes, late_mistakes_apart
 
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
 

@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 from isotrain.config.command import check_command
 from isotrain.config.compose import RunJob, content_hash, key_of, run_folder
 from isotrain.config.sweep import mistakes_of_one_of_several
-from isotrain.requirements import file_mistakes, late_mistakes_apart
 from isotrain.study.plan import SHARED
+from isotrain.training.requirements import file_mistakes, late_mistakes_apart
 from isotrain.tune.definition import Search, TuneError
 from isotrain.tune.space import Value, corners, overrides_of
 

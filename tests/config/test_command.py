@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import compose_run, plain
-from isotrain.requirements import file_mistakes
+from isotrain.training.requirements import file_mistakes
 from tests.judge import check_command
 from tests.parts import WITHOUT_LOSS
 from tests.test_bad_inputs import CASES

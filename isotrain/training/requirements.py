@@ -72,7 +72,7 @@ def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
     ]
     if "torch" in sys.modules:
         return _late(texts)
-    command = [sys.executable, "-m", "isotrain.requirements"]
+    command = [sys.executable, "-m", "isotrain.training.requirements"]
     done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
     if done.returncode:
         why = redacted(done.stderr.strip().rpartition("\n")[2])
