@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from inspect import signature
 from itertools import chain
 from typing import Any
@@ -51,7 +51,7 @@ def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Obje
             "the sentence; use pooling=last or pooling=mean"
         )
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
-    check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
+    check_reads(objectives, encoder, n_vectors, task.n_sequences)
     check_views(objectives, encoder)
 
 
@@ -117,8 +117,8 @@ def calls_of(
             n_own = ", n_own=" if layer.of_clusters else ""
             named = ", labels_N=" if layer.reads_labels else ""
             calls[f"isotropy at {site}"] += [
-                (layer.estimate, f"rows_ND, to_freeze{n_own}{named}"),
-                (layer.transform, "rows_ND, stats, are_last"),
+                (layer.estimate, f"x_ND, to_freeze{n_own}{named}"),
+                (layer.transform, "x_ND, stats, are_last"),
             ]
     return calls
 
@@ -145,12 +145,10 @@ def check_reads(
     encoder: Encoder,
     n_vectors: int,
     n_sequences: int,
-    sites: Collection[str],
 ) -> None:
     """Refuse objectives whose read points are not there or do not hold what they need.
 
-    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`;
-    `sites` are those of the isotropy layers.
+    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`.
     """
     for name, objective in objectives.items():
         needs = objective.needs
@@ -164,11 +162,6 @@ def check_reads(
                     objective.check(n)
             except ValueError as error:
                 raise ValueError(f"objective={name}: {error}") from error
-            if found.name == "before" and "pooled" not in sites:
-                raise ValueError(
-                    f"objective={name} reads {text}, the input of the isotropy layer at pooled, "
-                    f"and site={list(sites)} has none there; add pooled to site, or read pooled"
-                )
             if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
                 raise ValueError(
                     f"objective={name} reads {text}, the first token before it has seen anything "
