@@ -27,8 +27,8 @@ import numpy as np
 from isotrain.config.compose import plain
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.study.definition import load_study
-from isotrain.study.plan import Job, plan_jobs
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import Job, plan_jobs
 
 ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]

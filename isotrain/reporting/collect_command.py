@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.console import say, spinner
+from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
 from isotrain.reporting.groups import (
     Found,
     differing,
@@ -23,8 +24,7 @@ from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.tidy import runs_csv, runs_parquet
 from isotrain.runs.files import read_result
-from isotrain.study.progress import checkpoint_step, is_owned, newest_step
-from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
+from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
 n: seeds; N: rows the score was computed on. Mean, standard deviation (n − 1) and two-sided 95 % t

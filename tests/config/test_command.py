@@ -487,7 +487,7 @@ def test_a_file_cannot_start_a_command(tmp_path):
         objective:
           x:
             _target_: isotrain.launch.runner._start
-            job: {_target_: isotrain.study.plan.Job, _args_: [a, b, 0, {}, c]}
+            job: {_target_: isotrain.studies.plan.Job, _args_: [a, b, 0, {}, c]}
             folder: {_target_: isotrain.config.compose.run_folder, cfg: {}, arm: a}
             command: [sh, -c, touch taken]
             lock: 0

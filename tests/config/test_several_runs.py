@@ -7,10 +7,11 @@ import re
 import pytest
 
 from isotrain.config.sweep import NAME, names, read, shipped
-from isotrain.study.definition import StudyError, load_study, study_text
-from isotrain.tune.definition import TuneError, load_search
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import load_study, study_text
+from isotrain.studies.search import load_search
 
-LOAD = {"study": (load_study, StudyError), "tune": (load_search, TuneError)}
+LOAD = {"study": (load_study, PlanError), "tune": (load_search, PlanError)}
 
 
 @pytest.mark.parametrize("group", ["study", "tune", "sweep"])
@@ -60,5 +61,5 @@ def test_the_text_of_a_study_is_that_of_its_file(tmp_path):
     file = tmp_path / "mine.yml"
     file.write_text("# Question: ü?\n", encoding="utf-8")
     assert study_text(str(file)) == "# Question: ü?\n"
-    with pytest.raises(StudyError, match="there is no study"):
+    with pytest.raises(PlanError, match="there is no study"):
         study_text("mine")

@@ -13,7 +13,7 @@ from filelock import FileLock
 from isotrain.reporting.collect_command import find_runs, main
 from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
 from isotrain.runs.files import write_json
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 
 def leave(folder, arm="none", seed=0, accuracy=0.5, **more):

@@ -1,0 +1,172 @@
+"""The command line of a search: exit codes, what is said, and what is not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from isotrain.tune import command, runner
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
+
+
+@pytest.fixture
+def tune(fake, monkeypatch):
+    def call(action, *more):
+        return command.main([action, str(fake.file), f"output_dir={fake.runs}", *more])
+
+    run = runner.run_search
+    monkeypatch.setattr(runner, "run_search", lambda plan, n: run(plan, n, fake.command))
+    return call
+
+
+def test_run_then_report(fake, tune, capsys):
+    assert tune("run", "--trials", "2", "--jobs", "2", "--name", "other") == 0
+    folder = fake.runs / "tune" / "other"
+    first = (folder / "table.md").read_bytes()
+    assert b"2 of 2 trials: 2 complete." in first
+    (folder / "table.md").unlink()
+    capsys.readouterr()
+    assert tune("report", "--name", "other") == 0
+    assert (folder / "table.md").read_bytes() == first
+    assert first.decode() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report"], "no trial of search few has been made"),
+        (["status"], "no trial of search few has been made"),
+        (["run", "sede=1"], "no key sede; did you mean seed?"),
+        (["run", "--jobs", "0"], "--jobs is the number of trials at a time, at least 1, got 0"),
+        (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
+        (["list", "--config-dir", "/nope"], "--config-dir /nope is not a folder"),
+        (["list", "--name", ""], "the name '' must consist of letters"),
+    ],
+)
+def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, arguments, said):
+    assert tune(*arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("isotrain: this cannot run\n  ")
+    assert said in printed
+    assert not fake.runs.exists()
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--trials"])
+def test_numbers_of_trials_are_for_run(tune, capsys, option):
+    with pytest.raises(SystemExit) as ended:
+        tune("report", option, "2")
+    assert ended.value.code == 2
+    assert f"{option} is for run" in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
+    assert tune("run", "--trials", "1") == 0
+    (fake.folder / "table.md").unlink()
+    (fake.folder / "table.md").mkdir()
+    capsys.readouterr()
+    assert tune("report") == 2
+    assert "table.md" in capsys.readouterr().err
+
+
+def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert tune("run") == 2
+    assert "pip install -e '.[tune]' in the clone" in capsys.readouterr().err
+
+
+def test_list_has_every_search_with_its_question(capsys, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)  # it needs no optuna
+    assert command.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == command.search_names()
+    (smoke,) = [line for line in lines if line.startswith("smoke ")]
+    assert "  4 trials  does a search run, prune, resume and report here?" in smoke
+
+
+def test_a_file_is_shown_before_it_is_run(fake, tune, capsys, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    fake.says(
+        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 4, log: true, "
+        "when: {isotropy: clip}}}",
+        seeds="[0, 1, 2]",
+    )
+    fake.file.write_text("# Question: which layer?\n" + fake.file.read_text())
+    assert tune("list", "data.batch_size=8", "encoder=tiny", "--trials", "5", "--name", "it") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "search it: 5 trials × 3 seeds = 15 runs; which layer?",
+        f"every run: threads=1 task=rte encoder=tiny source=demo output_dir={fake.runs} "
+        "data.batch_size=8",
+        "isotropy: none, clip",
+        "isotropy.n_components: 1 to 4, log, where isotropy=clip",
+        "seeds: 0-2",
+        "sampler: tpe, pruner: none",
+    ]
+    assert tune("list", "sede=1") == 2  # shown, and that it could not run
+    told = capsys.readouterr()
+    assert "= 12 runs" in told.out
+    assert "no key sede" in told.err
+    assert not fake.runs.exists()
+
+
+@pytest.mark.parametrize("action", ["run", "report", "status", "list"])
+def test_ctrl_c_while_a_search_is_judged_leaves_no_traceback(tune, monkeypatch, capsys, action):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "plan_search", interrupted)
+    assert tune(action) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "error", [StorageInternalError("disk full\nmore"), OperationalError("x", {}, OSError("gone"))]
+)
+def test_storage_that_fails_is_one_sentence(fake, tune, monkeypatch, capsys, error):
+    def fails(*_):
+        raise error
+
+    assert tune("run", "--trials", "1") == 0
+    capsys.readouterr()
+    monkeypatch.setattr("isotrain.reporting.search_report.write_report", fails)
+    assert tune("report") == 2
+    told = capsys.readouterr().err
+    assert f"{fake.folder / 'study.db'} cannot be read or written now (" in told
+    assert f"{type(error).__name__}: {str(error).splitlines()[0]}); the same command goes" in told
+    assert "more" not in told
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["list", "--name", "a/b"], "--name, --config-dir and --trials are for one search"),
+        (["list", "--config-dir", "/nope"], "--name, --config-dir and --trials are for one"),
+        (["list", "--trials", "2"], "--name, --config-dir and --trials are for one search"),
+        (["run", "smoke", "--watch"], "--watch is for status"),
+        (["status"], "a search is required"),
+        (["status", "smoke", "--trials", "2"], "--trials is for run and list"),
+    ],
+)
+def test_what_an_action_does_not_take_is_told(capsys, line, said):
+    with pytest.raises(SystemExit) as ended:
+        command.main(line)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_names_the_searches(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    assert "smoke" in capsys.readouterr().out
+
+
+def test_who_watches_trials_does_not_load_torch():
+    code = (
+        "import sys, isotrain.tune.command, isotrain.tune.runner; "
+        "print(*{'torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb'} "
+        "& set(sys.modules))"
+    )
+    line = [sys.executable, "-c", code]
+    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip() == ""
