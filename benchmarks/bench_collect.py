@@ -6,7 +6,7 @@
 The runs are written, not trained: two tasks × five arms × seeds, each with a `result.json` of about
 100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for the
 curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds` calls of
-`isotrain collect` and `isotrain study report`, with the interpreter's start in it, and how long
+`isotrain collect` and `isotrain report`, with the interpreter's start in it, and how long
 reading and parsing alone take.
 """
 
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"| planning the study | {planning:.1f} |")
         commands = {
             "isotrain collect": ["collect", str(root / "runs"), "--out", str(root / "out")],
-            "isotrain study report": ["study", "report", str(file), *overrides],
+            "isotrain report": ["report", str(file), *overrides],
         }
         for title, command in commands.items():
             took = [seconds(command) for _ in range(given.rounds)]

@@ -29,27 +29,27 @@ COMMANDS = {
         "one run, or with -m one for each combination of values (--help: all keys)",
     ),
     "run": Command(
-        "isotrain.commands:run",
+        "isotrain.commands.plans:run",
         "[NAME] [key=value ...] [--jobs N] [--list] [--trials N] [--name NAME] [--config-dir DIR]",
         "a study (methods × tasks × seeds, to a table), a search or a job; no NAME: what there is",
     ),
     "evaluate": Command(
-        "isotrain.evaluate:main",
+        "isotrain.commands.evaluate:main",
         "RUN | [key=value ...]",
         "the scores of a finished run or an encoder, on dev and test, without training",
     ),
     "status": Command(
-        "isotrain.commands:status",
+        "isotrain.commands.plans:status",
         "NAME [key=value ...] [--jobs N] [--watch] [--json]",
         "how far a run, study, search or folder is, and the time left",
     ),
     "report": Command(
-        "isotrain.commands:report",
+        "isotrain.commands.plans:report",
         "NAME [key=value ...] [--json]",
         "the page of a run; the tables of a study, search or folder",
     ),
     "cancel": Command(
-        "isotrain.commands:cancel",
+        "isotrain.commands.plans:cancel",
         "NAME [key=value ...]",
         "stop what is at work on a run, study, search or sweep, with checkpoints",
     ),
@@ -165,7 +165,7 @@ def _run(cfg: object, arm: str, overrides: list[str]) -> int:
             job.cfg.threads = max(1, n_cores() // n)
         _become(job)
     with spinner(LOADING):
-        from isotrain.worker import run_job
+        from isotrain.commands.worker import run_job
     return run_job(job)
 
 
@@ -198,7 +198,7 @@ def demo(arguments: Sequence[str]) -> int:
     if mistakes := demo_mistakes(arguments):
         return reject(mistakes)
     with spinner(LOADING):
-        from isotrain.worker import errors_printed
+        from isotrain.commands.worker import errors_printed
     codes: list[int] = []
     with errors_printed(codes):
         demo(arguments)

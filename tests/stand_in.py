@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from isotrain import commands
+from isotrain.commands import plans as commands
 from isotrain.config.command import check_command
 from isotrain.config.schema import NOT_CONTENT
 

@@ -19,7 +19,7 @@ ENABLES = {  # by extra
     "demo": "encoder=minilm without the hub, and the demo on a real encoder",
     "tensorboard": "logger=[tensorboard]",
     "peft": "peft=lora, peft=ia3",
-    "tune": "isotrain tune",
+    "tune": "searches",
     "sweep": "jobs of train -m side by side, and on Slurm",
     "plugins": "callbacks and losses for the Trainers of transformers and sentence-transformers",
     "export": "isotrain export for sentence-transformers",

@@ -29,7 +29,7 @@ COMMAND = (sys.executable, "-m", "isotrain", "run")  # and a job's file
 JOB = "ISOTRAIN_JOB"  # environment of a job without a file: its text
 STARTED = "isotrain: started "  # the first line of each attempt in a log
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
-WORKER = "isotrain.worker"  # imported by the warm server, with all that a run needs
+WORKER = "isotrain.commands.worker"  # imported by the warm server, with all that a run needs
 OF_SERVER = {  # environment in which it imports: no pool of threads, a look at GPUs without CUDA
     **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",

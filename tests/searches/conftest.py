@@ -11,7 +11,7 @@ import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from isotrain.commands import run_search
+from isotrain.commands.plans import run_search
 from isotrain.jobs.process import fresh
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import plan_search
@@ -26,7 +26,7 @@ startup: 3
 pruner: none
 n_trials: 4
 """
-# Plays `isotrain job FILE`: notes what it does, logs evaluations, and leaves a result. Its accuracy
+# Plays `isotrain run FILE`: notes what it does, logs evaluations, and leaves a result. Its accuracy
 # is highest at a learning rate of 1e-3 and rises over the evaluations.
 JOB = (
     OPENING
@@ -146,7 +146,8 @@ class FakeSearch(NamedTuple):
         code = (
             "import sys; from isotrain.studies.search import load_search; "
             "from isotrain.studies.search_plan import plan_search; "
-            "from isotrain.commands import run_search; from isotrain.jobs.process import fresh; "
+            "from isotrain.commands.plans import run_search; "
+            "from isotrain.jobs.process import fresh; "
             f"plan = plan_search(load_search({str(self.file)!r}), ['output_dir={self.runs}']); "
             f"sys.exit(run_search(plan, {n_jobs}, fresh({self.command!r})))"
         )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
-from isotrain.tune import command, runner
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
+
+from isotrain.commands import plans as commands
+from isotrain.jobs.process import fresh
+from tests.stand_in import main
 
 
 @pytest.fixture
 def tune(fake, monkeypatch):
     def call(action, *more):
-        return command.main([action, str(fake.file), f"output_dir={fake.runs}", *more])
+        listed = ["--list"] if action == "list" else []
+        action = "run" if action == "list" else action
+        return main([action, str(fake.file), f"output_dir={fake.runs}", *more, *listed])
 
-    run = runner.run_search
-    monkeypatch.setattr(runner, "run_search", lambda plan, n: run(plan, n, fake.command))
+    run = commands.run_search
+    backend = fresh(fake.command)
+    monkeypatch.setattr(commands, "run_search", lambda plan, n: run(plan, n, backend))
     return call
 
 
@@ -39,7 +42,7 @@ def test_run_then_report(fake, tune, capsys):
         (["report"], "no trial of search few has been made"),
         (["status"], "no trial of search few has been made"),
         (["run", "sede=1"], "no key sede; did you mean seed?"),
-        (["run", "--jobs", "0"], "--jobs is the number of trials at a time, at least 1, got 0"),
+        (["run", "--jobs", "0"], "--jobs is the number of runs at a time, at least 1, got 0"),
         (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
         (["list", "--config-dir", "/nope"], "--config-dir /nope is not a folder"),
         (["list", "--name", ""], "the name '' must consist of letters"),
@@ -53,14 +56,6 @@ def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, argument
     assert not fake.runs.exists()
 
 
-@pytest.mark.parametrize("option", ["--jobs", "--trials"])
-def test_numbers_of_trials_are_for_run(tune, capsys, option):
-    with pytest.raises(SystemExit) as ended:
-        tune("report", option, "2")
-    assert ended.value.code == 2
-    assert f"{option} is for run" in capsys.readouterr().err
-
-
 def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
     assert tune("run", "--trials", "1") == 0
     (fake.folder / "table.md").unlink()
@@ -71,22 +66,13 @@ def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
 
 
 def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
     assert tune("run") == 2
     assert "pip install -e '.[tune]' in the clone" in capsys.readouterr().err
 
 
-def test_list_has_every_search_with_its_question(capsys, monkeypatch):
-    monkeypatch.setattr(command, "find_spec", lambda name: None)  # it needs no optuna
-    assert command.main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == command.search_names()
-    (smoke,) = [line for line in lines if line.startswith("smoke ")]
-    assert "  4 trials  does a search run, prune, resume and report here?" in smoke
-
-
 def test_a_file_is_shown_before_it_is_run(fake, tune, capsys, monkeypatch):
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
     fake.says(
         space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 4, log: true, "
         "when: {isotropy: clip}}}",
@@ -115,7 +101,7 @@ def test_ctrl_c_while_a_search_is_judged_leaves_no_traceback(tune, monkeypatch, 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "plan_search", interrupted)
+    monkeypatch.setattr(commands, "plan_search", interrupted)
     assert tune(action) == 130
     assert capsys.readouterr().err == ""
 
@@ -137,36 +123,12 @@ def test_storage_that_fails_is_one_sentence(fake, tune, monkeypatch, capsys, err
     assert "more" not in told
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (["list", "--name", "a/b"], "--name, --config-dir and --trials are for one search"),
-        (["list", "--config-dir", "/nope"], "--name, --config-dir and --trials are for one"),
-        (["list", "--trials", "2"], "--name, --config-dir and --trials are for one search"),
-        (["run", "smoke", "--watch"], "--watch is for status"),
-        (["status"], "a search is required"),
-        (["status", "smoke", "--trials", "2"], "--trials is for run and list"),
-    ],
-)
-def test_what_an_action_does_not_take_is_told(capsys, line, said):
-    with pytest.raises(SystemExit) as ended:
-        command.main(line)
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
-
-
-def test_help_names_the_searches(capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(["--help"])
-    assert ended.value.code == 0
-    assert "smoke" in capsys.readouterr().out
-
-
-def test_who_watches_trials_does_not_load_torch():
-    code = (
-        "import sys, isotrain.tune.command, isotrain.tune.runner; "
-        "print(*{'torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb'} "
-        "& set(sys.modules))"
-    )
-    line = [sys.executable, "-c", code]
-    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip() == ""
+def test_its_folder_says_what_it_is_and_cancel_finds_nothing_at_work(fake, tune, capsys):
+    assert tune("run", "--trials", "1") == 0
+    capsys.readouterr()
+    assert main(["status", str(fake.folder), "--json"]) == 0
+    assert '"complete": 1' in capsys.readouterr().out
+    assert main(["report", str(fake.folder)]) == 0
+    assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
+    assert main(["cancel", str(fake.folder)]) == 0
+    assert "nothing is at work" in capsys.readouterr().out

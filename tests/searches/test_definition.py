@@ -67,13 +67,13 @@ def test_every_mistake_at_once(tmp_path):
 
 def test_an_empty_name_is_no_name():
     with pytest.raises(PlanError, match="the name '' must consist of letters"):
-        load_search("smoke", name="")
+        load_search("smoke_search", name="")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("smok", "there is no search smok; did you mean smoke?"),
+        ("smoke_serch", "there is no search smoke_serch; did you mean smoke_search?"),
         ("nowhere/mine.yaml", "there is no file nowhere/mine.yaml"),
     ],
 )
@@ -113,7 +113,7 @@ def test_compare_names_options_that_every_trial_has(tmp_path):
 
 
 def test_shipped_searches_say_what_every_key_means():
-    assert {"clip_strength", "istar_weight", "smoke"} <= set(search_names())
+    assert {"clip_strength", "istar_weight", "smoke_search"} <= set(search_names())
     for name in search_names():
         search = load_search(name)
         assert search.name == name

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import os
 import random
 from dataclasses import replace
 
 import pytest
-from isotrain.studies.storage import next_trial, opened
 from optuna.trial import TrialState
 
 from isotrain.jobs.stored import PlanError
@@ -16,6 +14,8 @@ from isotrain.reporting.search_report import write_report
 from isotrain.studies.confirm import _without
 from isotrain.studies.definition import load_study, question_of
 from isotrain.studies.plan import plan_jobs
+from isotrain.studies.search_run import trials_of
+from tests.searches.trials import next_trial, opened
 
 CLIP = "[task=rte, encoder=tiny, source=demo, isotropy=clip]"
 
@@ -28,7 +28,6 @@ def tell(study, plan, score, **facts):
         study.tell(taken.trial, state=score)
     else:
         study.tell(taken.trial, score)
-    os.close(taken.lock)
 
 
 def table(fake):
@@ -47,14 +46,14 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(fake, capsys):
     plan = fake.plan()
     with opened(plan) as study:
         with pytest.raises(PlanError, match="no trial of search few has ended"):
-            write_report(plan, study)
+            write_report(plan, trials_of(study), study)
         tell(study, plan, 0.6, scores=[0.5, 0.7], code=["abc"], why="")
         tell(study, plan, 0.7, scores=[0.8, 0.6], code=["abc"], why="")
         tell(study, plan, TrialState.PRUNED, why="worse than the median")
         tell(study, plan, TrialState.FAIL, why="exit | code 3")
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
         first = table(fake)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     assert table(fake) == first
     assert first in capsys.readouterr().out
     assert "4 of 4 points, 4 trials: 2 complete, 1 pruned, 1 failed." in first
@@ -95,7 +94,7 @@ def test_the_lowest_is_best_where_the_direction_says_so(fake):
     with opened(plan) as study:
         for score in (0.6, 0.4, 0.5, 0.4):
             tell(study, plan, score)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     assert "Trial 1 is the best of 4" in table(fake), "the first of equals"
     assert "the best of several scores lies below what" in table(fake)
     assert (
@@ -114,7 +113,7 @@ def test_options_to_compare_are_arms_of_equal_standing(fake):
     with opened(plan) as study:
         for score in (0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED):
             tell(study, plan, score)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     confirm = load_study(str(fake.folder / "confirm_few_1_2.yaml"))
     assert confirm.arms == {
         "none": ("objective=[]", "optimizer.lr=0.2"),
@@ -146,7 +145,7 @@ def test_what_each_key_does_is_shown_by_arms_without_it(fake):
     with opened(plan) as study:
         study.enqueue_trial(values)
         tell(study, plan, 0.7)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     confirm = load_study(str(fake.folder / "confirm_few_0.yaml"))
     assert confirm.baseline == "baseline"
     assert confirm.arms == {
@@ -180,7 +179,7 @@ def test_each_override_is_told_once_with_the_value_that_counts(fake):
     plan = fake.plan("trainer.max_steps=2", "threads=2")
     with opened(plan) as study:
         tell(study, plan, 0.9)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     own = (
         f"`threads=2 task=rte encoder=tiny source=demo trainer.max_steps=2 output_dir={fake.runs}`"
     )
@@ -195,7 +194,7 @@ def test_what_the_overrides_alone_give_needs_no_confirmation(fake):
     with opened(plan) as study:
         tell(study, plan, 0.9)
         tell(study, plan, 0.8)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     assert "there is nothing to confirm" in table(fake)
     assert not list(fake.folder.glob("confirm*"))
 
@@ -211,11 +210,10 @@ def test_importances_say_which_key_matters_once_there_are_enough_trials(fake):
         for number in range(24):
             taken = next_trial(study, plan)
             study.tell(taken.trial, taken.values["optimizer.lr"])
-            os.close(taken.lock)
             if number == 18:
-                write_report(plan, study)
+                write_report(plan, trials_of(study), study)
                 assert "PED-ANOVA" not in table(fake)
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     (line,) = [line for line in table(fake).splitlines() if "PED-ANOVA" in line]
     assert "24 complete trials" in line
     words = line.replace(",", "").replace(".\n", "").split()
@@ -228,5 +226,5 @@ def test_runs_of_different_code_are_told(fake):
     with opened(plan) as study:
         tell(study, plan, random.random(), code=["abc"])
         tell(study, plan, random.random(), code=["def-dirty"])
-        write_report(plan, study)
+        write_report(plan, trials_of(study), study)
     assert "different code, whose scores may not compare: abc, def-dirty." in table(fake)

@@ -19,7 +19,7 @@ arms: {none: [isotropy=none], mean: [isotropy=mean]}
 baseline: none
 seeds: [0, 1, 2]
 """
-# Plays `isotrain job FILE`: notes what it does, and leaves a result like that of a run.
+# Plays `isotrain run FILE`: notes what it does, and leaves a result like that of a run.
 JOB = (
     OPENING
     + r"""
@@ -122,7 +122,8 @@ class FakeStudy(NamedTuple):
         """`run_study` in a process of its own."""
         code = (
             "import sys, isotrain.reporting.report as report; report._draw = lambda *_: None; "
-            "from isotrain.commands import run_study; from isotrain.jobs.process import fresh; "
+            "from isotrain.commands.plans import run_study; "
+            "from isotrain.jobs.process import fresh; "
             f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
             f"fresh({self.command!r})))"
         )

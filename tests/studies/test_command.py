@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from isotrain import commands
-from isotrain.commands import run_study
+from isotrain.commands import plans as commands
+from isotrain.commands.plans import run_study
 from isotrain.config.sweep import names
 from tests.stand_in import main
 
@@ -212,7 +212,7 @@ def test_help_lists_studies_and_searches(capsys):
 def test_the_parent_process_imports_nothing_heavy():
     heavy = "('torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'matplotlib')"
     code = (
-        "import sys; from isotrain.commands import *; from isotrain.studies.plan import *\n"
+        "import sys; from isotrain.commands.plans import *; from isotrain.studies.plan import *\n"
         "from isotrain.studies.search_run import *\n"
         "plan_jobs(load_study('smoke'))\n"
         f"print([m for m in {heavy} if m in sys.modules])"

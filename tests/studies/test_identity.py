@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from isotrain.commands import run_study
+from isotrain.commands.plans import run_study
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.studies.identity import arms_on_record, changes, check_identity, write_identity

@@ -9,7 +9,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
-from isotrain.commands import run_study
+from isotrain.commands.plans import run_study
 from isotrain.reporting.report import write_report
 from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study

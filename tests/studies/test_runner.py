@@ -9,7 +9,7 @@ import signal
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.commands import run_study
+from isotrain.commands.plans import run_study
 from isotrain.config.compose import plain, run_folder
 from isotrain.jobs import pool
 from isotrain.jobs.devices import device_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.commands import run_study
+from isotrain.commands.plans import run_study
 from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import plan_jobs

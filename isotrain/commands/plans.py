@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         return _list()
     path = Path(given.name_or_folder)
     if path.suffix == ".json" or given.name_or_folder == "-":
-        from isotrain.worker import run_file
+        from isotrain.commands.worker import run_file
 
         return run_file(None if given.name_or_folder == "-" else path)
     with _errors() as code:
