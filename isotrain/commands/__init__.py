@@ -1,1 +1,1 @@
-"""Commands: `plans.py` (run, status, report, cancel), `evaluate.py`; a run itself: `worker.py`."""
+"""Commands: run, status, report, cancel (`plans.py`, `shown.py`), `evaluate.py`; `worker.py`."""

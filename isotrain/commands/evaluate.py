@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         except (ValueError, RuntimeError, OSError) as error:
             return reject(f"{folder} cannot be evaluated so: {error}")
         module, data, trainer = experiment.module, experiment.data, experiment.trainer
-        scores = trainer.validate(module, datamodule=data, verbose=False)[0]
+        scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
         if data.n_rows["test"]:
             scores |= trainer.test(module, datamodule=data, verbose=False)[0]
     of_task = {key: value for key, value in scores.items() if not key.startswith("isotropy/")}

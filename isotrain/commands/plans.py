@@ -15,26 +15,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from omegaconf import OmegaConf
-from rich.console import Group
-
+from isotrain.commands.shown import Given, look, open_trials, show_all, write
 from isotrain.config.sweep import names, read, text_of
 from isotrain.console import REJECTED, install, launched, reject, say, spinner
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
-from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
+from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import PlanError, stored
-from isotrain.runs.locks import owner, take
+from isotrain.runs.locks import owner
 from isotrain.studies import sweep
-from isotrain.studies.definition import Study, load_study, question_of, study_text
+from isotrain.studies.definition import load_study, question_of, study_text
 from isotrain.studies.identity import FILE as STUDY_FILE
 from isotrain.studies.identity import check_identity, write_identity
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import Plan, plan_search
-from isotrain.studies.status import Status, show, status_of
+from isotrain.studies.status import show
 
 SEARCH_FILE = "search.json"  # of a search's folder
 RANKS = (
@@ -42,18 +40,6 @@ RANKS = (
     "without them (in a job of Slurm: --ntasks=1)"
 )
 CANCEL_S = 0.2  # between two looks at what still runs
-
-
-class Given(NamedTuple):
-    """What a command is about."""
-
-    kind: str  # study | search | sweep | run | folder
-    folder: Path = Path()  # of a plan or run
-    study: Study | None = None
-    jobs: Sequence[Any] = ()
-    search: Plan | None = None
-    file: str = ""
-    overrides: Sequence[str] = ()
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -68,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="show what it would run, start nothing")
     given = parser.parse_intermixed_args(arguments)
     if given.name_or_folder is None:
-        return _list()
+        return show_all()
     path = Path(given.name_or_folder)
     if path.suffix == ".json" or given.name_or_folder == "-":
         from isotrain.commands.worker import run_file
@@ -161,8 +147,8 @@ def status(arguments: Sequence[str]) -> int:
             content["others"] = found.told
             print(json.dumps(content, indent=2) if options.json else "\n".join(lines))
             return 0
-        with _trials(given) as study:
-            code[0] = show(lambda: _look(given, study, options.jobs), options.watch, options.json)
+        with open_trials(given) as study:
+            code[0] = show(lambda: look(given, study, options.jobs), options.watch, options.json)
     return code[0]
 
 
@@ -179,7 +165,7 @@ def report(arguments: Sequence[str]) -> int:
         given = resolved(options)
         hidden = _silent() if options.json else nullcontext()
         with hidden:
-            code[0] = _report(given)
+            code[0] = write(given)
         if options.json:
             content: dict[str, Any] = {"what": given.kind, "folder": str(given.folder)}
             if given.kind == "run":
@@ -311,100 +297,16 @@ def _search(given: argparse.Namespace) -> Plan:
         return plan_search(search, given.overrides, given.config_dir, given.name_or_folder)
 
 
-@contextmanager
-def _trials(given: Given) -> Iterator[Any]:
-    """The open storage of a search; nothing for anything else."""
-    if given.search is None:
-        yield None
-        return
-    from isotrain.studies.search_run import DATABASE, opened
-
-    if not (given.folder / DATABASE).is_file():
-        name = given.search.search.name
-        raise PlanError(
-            f"no trial of search {name} has been made under {given.folder}; start with "
-            f"isotrain run {name}"
-        )
-    with opened(given.search) as study:
-        yield study
-
-
-def _look(given: Given, study: Any, n_jobs: int | None) -> Status:
-    if given.search is not None:
-        from isotrain.studies.search_status import status_of_search
-
-        return status_of_search(given.search, study, n_jobs)
-    if given.kind == "run":
-        return _look_at_run(given.folder)
-    what = f"{given.kind} {given.folder.name}"
-    headings = ("task", "arm") if given.kind == "study" else ()
-    return status_of(what, headings, given.jobs, given.folder, n_jobs)
-
-
-def _look_at_run(folder: Path) -> Status:
-    """The status of one run."""
-    result, is_running = stored(folder).result, is_owned(folder)
-    step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
-    state = "running" if is_running else str(result.get("status", "waiting"))
-    state = "interrupted" if state == "running" and not is_running else state
-    n_steps = steps_of(OmegaConf.create(result["config"]), result) if "config" in result else None
-    line = f"{folder}: {state}" + (f", step {step} of {n_steps}" if step is not None else "")
-    content: dict[str, Any] = {
-        "what": str(folder),
-        "state": state,
-        "step": step,
-        "n_steps": n_steps,
-    }
-    content |= {"error": result.get("error", ""), "scores": result.get("scores", {})}
-    drawn = Group(*[text for text in (str(result.get("error", "")), line) if text])
-    return Status(drawn, content, not is_running, state == "failed")
-
-
-def _report(given: Given) -> int:
-    if given.kind == "run":
-        with spinner(f"drawing {given.folder}"):
-            from isotrain.pages.report import write_report  # matplotlib takes its time
-
-            print(write_report(given.folder))
-    elif given.kind == "study":
-        assert given.study is not None
-        _report_study(given.study, given)
-    elif given.search is not None:
-        from isotrain.reporting import search_report
-        from isotrain.studies.search_run import trials_of
-
-        with _trials(given) as study:
-            search_report.write_report(given.search, trials_of(study), study)
-    else:
-        from isotrain.reporting.collect_command import main
-
-        root = given.folder if given.kind == "folder" else given.folder.parents[1]
-        return main([str(root)])
-    return 0
-
-
-def _report_study(study: Study, given: Given) -> None:
-    """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
-    from isotrain.reporting.report import write_report
-
-    if any(stored(job.folder).is_finished for job in given.jobs) and given.file:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        lock = take(given.folder / "lock")  # whoever is at work has written this
-        if lock is not None:
-            write_identity(study, given.jobs, given.folder, given.file, given.overrides)
-            os.close(lock)
-    write_report(study, given.jobs, given.overrides)
-
-
 def _at_work(given: Given) -> set[int]:
     """The processes to stop: the call at work; else the runs that one has left."""
     if call := call_at_work(given.folder):
         return {call[0]}
     folders = [given.folder] if given.kind in ("run", "folder") else [j.folder for j in given.jobs]
     if given.search is not None:
-        from isotrain.studies.search_run import trial_jobs, trials_of
+        from isotrain.studies.search_run import trial_jobs
+        from isotrain.studies.trials import trials_of
 
-        with _trials(given) as study:
+        with open_trials(given) as study:
             open_ones = [t for t in trials_of(study) if not t.state.is_finished() and t.params]
             folders = [j.folder for t in open_ones for j in trial_jobs(given.search, 0, t.params)]
     return {pid for folder in folders if (pid := owner(folder / ".lock")) is not None}
@@ -425,15 +327,3 @@ def _preview(given: argparse.Namespace) -> None:
         for line in preview_search(search, question, given.overrides):
             say(line)
         _search(given)
-
-
-def _list() -> int:
-    """Every study and search of the package: how many runs, and what it asks."""
-    width = max(map(len, (*names("study"), *names("tune"))))
-    for name in names("study"):
-        n, question = load_study(name).n_runs, question_of(study_text(name))
-        say(f"{name:<{width}}  {n:>4} runs    {question}")
-    for name in names("tune"):
-        n, question = load_search(name).n_trials, question_of(text_of("tune", name))
-        say(f"{name:<{width}}  {n:>4} trials  {question}")
-    return 0

@@ -154,6 +154,7 @@ def composed_jobs(overrides: Sequence[str], config_dir: str | None = None) -> li
     >>> [job.overrides for job in composed_jobs(["seed=0,1", "task=rte"])]
     [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
     """
+    TRAIN.register()
     own = None if config_dir is None else str(Path(config_dir).resolve())
     loader, compose = _composer(own, _newest(own), TRAIN.name)
     given = [] if config_dir is None else [f"--config-dir={own}"]

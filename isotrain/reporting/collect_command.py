@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
+    parser.add_argument("--json", action="store_true", help="print the runs as JSON")
     given = parser.parse_args(arguments)
     with spinner(f"reading {given.folder}"):
         found, told, tried = find_runs(given.folder)
@@ -80,9 +82,20 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
         return 2
-    say(text)
-    say(f"{out}: {', '.join(files)}")
+    if given.json:
+        print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
+    else:
+        say(text)
+        say(f"{out}: {', '.join(files)}")
     return 0
+
+
+def _as_json(one: Found) -> dict[str, Any]:
+    run = one.run
+    return {
+        **{"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed},
+        **{"search": one.search, "scores": {key: run.scores.get(key) for key in run.shown}},
+    }
 
 
 class Collected(NamedTuple):

@@ -22,7 +22,7 @@ from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
 from isotrain.studies.preview import spelled
 from isotrain.studies.search_plan import Plan
-from isotrain.studies.search_run import ASKED, BAD, NAMES, ending
+from isotrain.studies.trials import ASKED, BAD, NAMES, ending
 
 ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
 QUARTER = 0.25

@@ -11,21 +11,15 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
-from optuna.exceptions import StorageInternalError
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
 from isotrain.config.compose import RunJob, run_folder
 from isotrain.console import REJECTED, say
@@ -34,24 +28,24 @@ from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.search import Search
 from isotrain.studies.search_plan import Plan, runs_of
-from isotrain.studies.space import Parameter, Value, grid, overrides_of
+from isotrain.studies.space import Value, overrides_of
+from isotrain.studies.trials import (
+    ASKED,
+    again,
+    counted,
+    ending,
+    enqueue_points,
+    n_to_come,
+    opened,
+    sampler_of,
+    suggested,
+    trials_of,
+)
 
-DATABASE, FILE, IDENTITY = "study.db", "search.json", "identity"
-ASKED = "n_trials"  # of the storage: how many trials the last call asked for
-POINT = "point"  # of a grid, that a trial was made for
-WAIT_S = 60.0  # for another process that writes to the storage
+FILE = "search.json"  # of a search's folder: what gave it
 LOOK_S = 1.0  # between two looks at what a run has logged
 HOPELESS = 3  # failed trials, and no other, after which a call stops
-NAMES = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "not ended",
-    TrialState.WAITING: "not begun",
-}
-BAD = ("degenerate", "diverged")  # endings for which the values are to blame
 
 
 class TrialJob(NamedTuple):
@@ -99,9 +93,9 @@ def run_search(
             study.set_user_attr(ASKED, plan.search.n_trials)
             for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                 study.tell(trial.number, state=TrialState.FAIL)
-                _again(study, trial)
+                again(study, trial)
             if plan.is_grid:
-                _enqueue_points(study, plan)
+                enqueue_points(study, plan)
             n_to_do = n_to_come(study, plan)
             n_ended = sum(trial.state.is_finished() for trial in trials_of(study))
             say(
@@ -128,78 +122,6 @@ def run_search(
                 )
             report(plan, trials_of(study), study)
             return int(call.n_failed + call.n_left > 0)
-
-
-@contextmanager
-def opened(plan: Plan) -> Iterator[optuna.Study]:
-    """The trials of a plan; made where there are none.
-
-    Raises:
-        PlanError: they are of another search, or the storage cannot be read; or it fails while it
-            is open.
-    """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = plan.folder / DATABASE
-    storage = None
-    try:
-        try:
-            storage = RDBStorage(
-                "sqlite:///" + str(path).replace("{", "{{").replace("}", "}}"),
-                engine_kwargs={"connect_args": {"timeout": WAIT_S}},
-            )
-            study = optuna.create_study(
-                storage=storage,
-                study_name=plan.search.name,
-                direction="maximize" if plan.direction == "max" else "minimize",
-                pruner=_pruner(plan),
-                load_if_exists=True,
-            )
-        except Exception as error:  # whatever a damaged file makes of it
-            raise PlanError(
-                f"{path} cannot be opened ({type(error).__name__}: "
-                f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
-            ) from error
-        _refuse_another(study, plan)
-        yield study
-    except (StorageInternalError, SQLAlchemyError) as error:
-        raise PlanError(
-            f"{path} cannot be read or written now ({type(error).__name__}: "
-            f"{str(error).splitlines()[0]}); the same command goes on when it can"
-        ) from error
-    finally:
-        if storage is not None:
-            storage.remove_session()
-            storage.engine.dispose()
-
-
-def trials_of(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that count, numbered in turn: without those that another one has replaced."""
-    trials = _counted(study)
-    for number, trial in enumerate(trials):
-        trial.number = number
-    return trials
-
-
-def _counted(study: optuna.Study) -> list[FrozenTrial]:
-    """Those with the numbers of the storage, each in the place of the first that it replaces."""
-    trials = study.get_trials()
-    replaced = {number for trial in trials for number in _history(trial)}
-    counted = (trial for trial in trials if trial.number not in replaced)
-    return sorted(counted, key=lambda trial: min([*_history(trial), trial.number]))
-
-
-def n_to_come(study: optuna.Study, plan: Plan) -> int:
-    """How many trials are still to be made or are queued."""
-    trials = trials_of(study)
-    n_queued = sum(trial.state == TrialState.WAITING for trial in trials)
-    return (
-        n_queued if plan.is_grid else max(n_queued, plan.search.n_trials - len(trials) + n_queued)
-    )
-
-
-def ending(trial: FrozenTrial) -> str:
-    """How a trial ended, in a word."""
-    return str(trial.user_attrs.get("bad") or NAMES[trial.state])
 
 
 def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
@@ -252,7 +174,7 @@ class _Call:
     def ended(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Tell how a trial ended; stop the search where there is no use in going on."""
         if trial.state == TrialState.FAIL and "why" not in trial.user_attrs:  # it was stopped
-            _again(study, trial)
+            again(study, trial)
             self.n_left += 1
             study.stop()
             return
@@ -272,7 +194,7 @@ class _Call:
 
     def _number(self, trial: Trial | FrozenTrial) -> int:
         """The number that it is shown with."""
-        return [one.number for one in _counted(self._study)].index(trial.number)
+        return [one.number for one in counted(self._study)].index(trial.number)
 
     def _values(self, trial: Trial, number: int) -> dict[str, Value]:
         """The values of a trial.
@@ -410,83 +332,3 @@ def _bad(trial: Trial, kind: str, why: str) -> optuna.TrialPruned:
     trial.set_user_attr("bad", kind)
     trial.set_constraint("can be ranked", 1.0)  # broken
     return optuna.TrialPruned(why)
-
-
-def _again(study: optuna.Study, trial: FrozenTrial) -> None:
-    """Queue a trial that was left, with its values and what it has reported."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna calls it experimental
-        RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
-
-
-def _history(trial: FrozenTrial) -> list[int]:
-    """The numbers of the trials that this one replaces."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return RetryHeartbeatStaleTrialCallback.retry_history(trial)
-
-
-def _enqueue_points(study: optuna.Study, plan: Plan) -> None:
-    """Queue the points of a grid that have no trial, and those whose trials have all failed."""
-    good = [t for t in trials_of(study) if t.state != TrialState.FAIL]
-    known = {_point_of(trial) for trial in good}
-    failed = {_point_of(trial) for trial in trials_of(study)} - known
-    for point in grid(plan.search.space)[: plan.search.n_trials]:
-        if frozenset(point.items()) not in known:
-            study.enqueue_trial(point, user_attrs={POINT: point})
-    if failed:
-        say(f"points whose trial failed, tried again: {len(failed)}")
-
-
-def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
-    """What tells the point of a trial from others; that of one in line is in its attributes."""
-    point: Mapping[str, Value] = trial.params or trial.user_attrs.get(POINT, {})
-    return frozenset(point.items())
-
-
-def _refuse_another(study: optuna.Study, plan: Plan) -> None:
-    identity = json.loads(json.dumps(plan.identity))
-    known: dict[str, Any] | None = study.user_attrs.get(IDENTITY)
-    if known is None:
-        study.set_user_attr(IDENTITY, identity)
-    elif changed := [key for key in identity if known.get(key) != identity[key]]:
-        raise PlanError(
-            f"{plan.folder} holds {len(trials_of(study))} trials of another search "
-            f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
-            f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
-        )
-
-
-def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
-    """The values of a trial: those it has, and suggestions for what it lacks."""
-    values: dict[str, Value] = {}
-    for p in space:
-        if not p.is_active(values):
-            continue
-        if p.options:
-            values[p.key] = trial.suggest_categorical(p.key, p.options)
-        elif p.is_whole:
-            step = int(p.step or 1)
-            values[p.key] = trial.suggest_int(p.key, int(p.low), int(p.high), log=p.log, step=step)
-        else:
-            values[p.key] = trial.suggest_float(p.key, p.low, p.high, log=p.log, step=p.step)
-    return values
-
-
-def sampler_of(search: Search, number: int) -> BaseSampler:
-    """What draws the values of a trial, by its number."""
-    seed = random.Random(f"{search.seed}/{number}").getrandbits(32)
-    if search.sampler == "tpe":
-        return TPESampler(seed=seed, n_startup_trials=search.startup)
-    return RandomSampler(seed=seed)  # a point of a grid is given
-
-
-def _pruner(plan: Plan) -> optuna.pruners.BasePruner:
-    search = plan.search
-    if search.pruner == "none":
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(
-        n_startup_trials=search.startup,
-        n_warmup_steps=search.warmup + 1,
-        n_min_trials=search.startup,  # that have the evaluation, too
-    )

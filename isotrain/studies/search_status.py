@@ -16,15 +16,9 @@ from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps
 from isotrain.jobs.stored import stored
 from isotrain.runs.locks import is_locked
 from isotrain.studies.search_plan import Plan
-from isotrain.studies.search_run import (
-    ASKED,
-    BAD,
-    FailedError,
-    ending,
-    trial_jobs,
-    trials_of,
-)
+from isotrain.studies.search_run import FailedError, trial_jobs
 from isotrain.studies.status import Status, at_step, first_of, numbers_at, time_left
+from isotrain.studies.trials import ASKED, BAD, ending, trials_of
 
 STATES = ("complete", "pruned", *BAD, "failed", "running", "interrupted", "waiting")
 

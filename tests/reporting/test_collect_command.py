@@ -53,6 +53,10 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ],
         ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", "", "task.form=cross"],
     ]
+    assert main([str(runs), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (len(content["runs"]), content["others"]) == (7, [])
+    assert content["runs"][0]["scores"]["val/accuracy"] == 0.7
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 7
     assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]

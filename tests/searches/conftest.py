@@ -15,7 +15,7 @@ from isotrain.commands.plans import run_search
 from isotrain.jobs.process import fresh
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import plan_search
-from isotrain.studies.search_run import trials_of
+from isotrain.studies.trials import trials_of
 from tests.stand_in import OPENING, judged
 
 SEARCH = """

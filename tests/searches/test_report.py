@@ -14,7 +14,7 @@ from isotrain.reporting.search_report import write_report
 from isotrain.studies.confirm import _without
 from isotrain.studies.definition import load_study, question_of
 from isotrain.studies.plan import plan_jobs
-from isotrain.studies.search_run import trials_of
+from isotrain.studies.trials import trials_of
 from tests.searches.trials import next_trial, opened
 
 CLIP = "[task=rte, encoder=tiny, source=demo, isotropy=clip]"

@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import TrialState
 
 from isotrain.studies.search import Search
-from isotrain.studies.search_run import sampler_of
+from isotrain.studies.trials import sampler_of
 from tests.searches.trials import next_trial, opened
 
 

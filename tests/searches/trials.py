@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from optuna.trial import Trial
 
-from isotrain.studies import search_run
-from isotrain.studies.search_run import sampler_of, suggested
+from isotrain.studies import trials
+from isotrain.studies.trials import sampler_of, suggested
 
 
 class Taken(NamedTuple):
@@ -19,9 +19,9 @@ class Taken(NamedTuple):
 @contextmanager
 def opened(plan):
     plan.folder.mkdir(parents=True, exist_ok=True)
-    with search_run.opened(plan) as study:
+    with trials.opened(plan) as study:
         if plan.is_grid:
-            search_run._enqueue_points(study, plan)
+            trials.enqueue_points(study, plan)
         yield study
 
 
