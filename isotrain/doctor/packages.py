@@ -20,7 +20,6 @@ ENABLES = {  # by extra
     "tensorboard": "logger=[tensorboard]",
     "peft": "peft=lora, peft=ia3",
     "tune": "searches",
-    "sweep": "jobs of train -m side by side, and on Slurm",
     "plugins": "callbacks and losses for the Trainers of transformers and sentence-transformers",
     "export": "isotrain export for sentence-transformers",
     "dev": "make check",
