@@ -262,7 +262,6 @@ def test_slurm_is_a_job_a_way_to_submit_one_or_nothing(monkeypatch):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
     assert by_name(machine.slurm())["Slurm"].found == "not here"
     monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert "docs/sweeps.md" in by_name(machine.slurm())["Slurm"].fix
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert by_name(machine.slurm())["Slurm"].found == "inside job 17, 1 tasks"

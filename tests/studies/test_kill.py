@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from isotrain.jobs.progress import checkpoint_step
+from isotrain.runs.locks import owner
 
 N_STEPS = 16
 STUDY = f"""
@@ -32,7 +32,7 @@ TABLES = {"table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet"}
 
 
 def command(action, *more):
-    line = [sys.executable, "-m", "isotrain", "study", action, "killed.yaml", *more]
+    line = [sys.executable, "-m", "isotrain", action, "killed.yaml", *more]
     return [*line, "output_dir=runs"]
 
 
@@ -45,13 +45,10 @@ def call(folder, action, *more):
     return ended.stdout
 
 
-def children(pid):
-    """The processes that another one started, by the names of their jobs."""
-    lines = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    found = [line.split() for line in lines]
-    return {Path(own[-1]).stem: int(own[0]) for own in found if int(own[1]) == pid}
+def at_work_below(runs):
+    """The processes that own a run, by the names of their jobs."""
+    found = {path.parent.name.rpartition("-")[0]: owner(path) for path in runs.glob("*/.lock")}
+    return {f"rte-{arm}-seed0": pid for arm, pid in found.items() if pid is not None}
 
 
 def files(folder):
@@ -92,15 +89,15 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
     held, at_work = "rte-cluster_pca-seed0", dict[str, int]()
     try:  # one run is held at its first checkpoint while the other one ends; then all are killed
         deadline = time.monotonic() + 300
-        while set(children(parent.pid)) != {held} or held not in at_work:
+        while set(at_work_below(runs)) != {held} or held not in at_work:
             assert parent.poll() is None
             assert time.monotonic() < deadline
             if held not in at_work and list(runs.glob("cluster_pca-*/resume.ckpt")):
-                at_work[held] = children(parent.pid)[held]
+                at_work[held] = at_work_below(runs)[held]
                 os.kill(at_work[held], signal.SIGSTOP)
             time.sleep(0.01)
     finally:
-        at_work |= children(parent.pid)
+        at_work |= at_work_below(runs)
         parent.kill()  # first: it would start another run
         parent.wait()
         for pid in at_work.values():
