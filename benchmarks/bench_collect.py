@@ -6,7 +6,7 @@
 The runs are written, not trained: two tasks × five arms × seeds, each with a `result.json` of about
 100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for the
 curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds` calls of
-`isotrain collect` and `isotrain study report`, with the interpreter's start in it, and how long
+`isotrain collect` and `isotrain report`, with the interpreter's start in it, and how long
 reading and parsing alone take.
 """
 
@@ -27,8 +27,8 @@ from timing import head, interleaved, ms, row, seconds_of
 from isotrain.config.compose import plain
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.study.definition import load_study
-from isotrain.study.plan import Job, plan_jobs
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import Job, plan_jobs
 
 ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
@@ -61,7 +61,7 @@ def main() -> None:
         row("planning the study", f"{planning:.1f}")
         commands = {
             "isotrain collect": ["collect", str(root / "runs"), "--out", str(root / "out")],
-            "isotrain study report": ["study", "report", str(file), *overrides],
+            "isotrain report": ["report", str(file), *overrides],
         }
         times = interleaved(
             given.rounds, {title: partial(call, command) for title, command in commands.items()}

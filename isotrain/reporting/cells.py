@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from isotrain.pages.study_words import best_of_text, by_arm
 from isotrain.reporting.statistics import LEVEL, Summary, smallest_p
 from isotrain.reporting.table import Line
-from isotrain.study.definition import Study
-from isotrain.study.results import Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Run
 
 HEADING = ("arm", "n", "mean", "sd", "95 % interval", "difference", "95 % interval", "p Holm")
 PUBLISHED = ("arm", "published", "difference", "here", "n", "difference here")

@@ -11,7 +11,7 @@ from isotrain.pages.study_content import Curve, Estimate, Point
 from isotrain.reporting.statistics import Summary, compare_paired, summarize
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import DEV, CurveKey
-from isotrain.study.results import DAMAGE, Run, read_key
+from isotrain.studies.results import DAMAGE, Run, read_key
 
 Of = tuple[str, str, CurveKey]  # task and arm, and where it was measured
 BySeed = Mapping[int, float]

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from isotrain.reporting.mixture import mixtures
 from isotrain.reporting.table import Line, table_lines
-from isotrain.study.definition import Study
-from isotrain.study.identity import arms_on_record, changes
-from isotrain.study.plan import Job
-from isotrain.study.results import Gap, Run, collect
+from isotrain.studies.definition import Study
+from isotrain.studies.identity import arms_on_record, changes
+from isotrain.studies.plan import Job
+from isotrain.studies.results import Gap, Run, collect
 
 WITHOUT = "without degenerate"  # the name of the tables that leave such runs out
 

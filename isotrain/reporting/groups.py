@@ -11,7 +11,7 @@ from isotrain.config.schema import NOT_CONTENT
 from isotrain.reporting.cells import number, spread
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 HEADING = ("task", "arm", "dev score", "N", "n", "mean", "sd", "95 % interval", "test mean")
 TELLING = "what differs"

@@ -21,8 +21,8 @@ from isotrain.reporting.findings import Findings
 from isotrain.reporting.mixture import mixtures
 from isotrain.reporting.statistics import LEVEL
 from isotrain.reporting.table import FEWEST_FOR_A_POINT, Line
-from isotrain.study.definition import Study
-from isotrain.study.results import Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Run
 
 WIDTH = 120
 

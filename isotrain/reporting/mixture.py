@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 
 def mixtures(runs: Sequence[Run]) -> dict[str, list[str]]:

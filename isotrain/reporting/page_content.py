@@ -22,9 +22,9 @@ from isotrain.reporting.row_bootstrap import RowInterval
 from isotrain.reporting.statistics import Summary
 from isotrain.reporting.table import Line
 from isotrain.runs.files import read_result
-from isotrain.study.definition import Study
-from isotrain.study.plan import Job
-from isotrain.study.results import Run
+from isotrain.studies.definition import Study
+from isotrain.studies.plan import Job
+from isotrain.studies.results import Run
 
 
 def page_content(found: Findings, jobs: Sequence[Job]) -> StudyContent:

@@ -17,8 +17,8 @@ from isotrain.reporting.statistics import (
     summarize,
 )
 from isotrain.runs.predictions import read_predictions
-from isotrain.study.definition import Study
-from isotrain.study.results import SPLITS, Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import SPLITS, Gap, Run
 
 Pairs = Sequence[tuple[Run, Run]]  # the runs of an arm and of the baseline that share a seed
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)

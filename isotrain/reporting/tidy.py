@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from isotrain.reporting.table import Line
-from isotrain.study.definition import Study
-from isotrain.study.results import Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Run
 
 COLUMNS = (
     *("runs", "task", "score", "arm", "N", "n", "mean", "sd", "low", "high", "best_of", "failed"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from isotrain.console import say
 from isotrain.runs.secrets import redacted
-from isotrain.study.plan import Job
+from isotrain.studies.plan import Job
 
 TABLES = ("table.csv", "runs.csv")
 TEXT = {"runs", "task", "score", "arm", "N", "baseline", "method"}  # columns of words

@@ -78,11 +78,11 @@ def assert_told(found, starts):
         (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
         (
             ("study=smoke",),
-            ("study=smoke is for another command; use: isotrain study run smoke",),
+            ("study=smoke is for another command; use: isotrain run smoke",),
         ),
         (
             ("tune=smoke",),
-            ("tune=smoke is for another command; use: isotrain tune run smoke",),
+            ("tune=smoke is for another command; use: isotrain run smoke",),
         ),
     ],
 )
@@ -441,14 +441,14 @@ def test_a_file_cannot_start_a_command(tmp_path):
     text = """# @package _global_
         objective:
           x:
-            _target_: isotrain.launch.runner._start
-            job: {_target_: isotrain.study.plan.Job, _args_: [a, b, 0, {}, c]}
+            _target_: isotrain.jobs.process.start_job
+            job: {_target_: isotrain.studies.plan.Job, _args_: [a, b, 0, {}, c]}
             folder: {_target_: isotrain.config.compose.run_folder, cfg: {}, arm: a}
             command: [sh, -c, touch taken]
             lock: 0
         """.replace("\n        ", "\n")
     found = mistakes("experiment=mine", config_dir=write(tmp_path, "experiment/mine", text))
-    assert any("isotrain.launch.runner._start is not allowed" in mistake for mistake in found)
+    assert any("isotrain.jobs.process.start_job is not allowed" in mistake for mistake in found)
 
 
 @pytest.mark.parametrize(

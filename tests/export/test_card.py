@@ -82,7 +82,7 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     assert "base_model" not in data  # a folder is no model of the hub
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == 0.5
-    wanted = ("## Use", "One seed", "isotrain job", "mu2018allbutthetop", "devlin2019bert")
+    wanted = ("## Use", "One seed", "isotrain run", "mu2018allbutthetop", "devlin2019bert")
     wanted += ("wang2019glue", "it kept no predictions of these rows")
     for text in (*wanted, str(folder), "largest difference", "examples: 96 train, 32 dev"):
         assert text in body

@@ -188,7 +188,7 @@ def content(at=PLACES, **more):
         question="Does isotropy help while fine-tuning?",
         facts=("2031-02-08", "isotrain 0.1.0", "minilm"),
         overrides=("encoder=minilm", "threads=1"),
-        commands=("isotrain study run does_isotropy_help --jobs 2",),
+        commands=("isotrain run does_isotropy_help --jobs 2",),
         margin=0.01,
         n_planned=64,
         methods=("I-STAR: Rudman & Eickhoff 2024",),

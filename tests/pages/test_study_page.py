@@ -72,7 +72,7 @@ def test_sections_in_their_order(page):
     for wanted in (
         "isotropy=istar site=[tokens]",
         "encoder=minilm threads=1",
-        "isotrain study run does_isotropy_help --jobs 2",
+        "isotrain run does_isotropy_help --jobs 2",
         "the margin that was stated with the study",
         "Rudman & Eickhoff 2024",
         "95 % interval, rows and seeds",

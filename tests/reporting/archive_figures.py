@@ -16,8 +16,8 @@ from typing import Any
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.table import Line, table_lines
 from isotrain.runs.files import read_result
-from isotrain.study.definition import load_study
-from isotrain.study.results import Run, run_of
+from isotrain.studies.definition import load_study
+from isotrain.studies.results import Run, run_of
 
 HERE = Path(__file__).parent
 ARCHIVE = HERE.parents[1] / "docs" / "does_isotropy_help" / "finished_runs.tar.xz"

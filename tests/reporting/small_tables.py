@@ -9,8 +9,8 @@ from isotrain.reporting.findings import Findings
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.table import table_lines
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap, Run
 
 LAYER, COUNT = "isotropy/isoscore/layer_06/tokens", "isotropy/n_rows/layer_06/tokens"
 STUDY = Study(

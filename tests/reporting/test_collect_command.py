@@ -13,7 +13,7 @@ from filelock import FileLock
 from isotrain.reporting.collect_command import find_runs, main
 from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
 from isotrain.runs.files import write_json
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 
 def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
@@ -53,6 +53,10 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ],
         ["wic", "zca", "val/accuracy", "9", "1", "0.6500", "", "", "", "task.form=cross"],
     ]
+    assert main([str(runs), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (len(content["runs"]), content["others"]) == (7, [])
+    assert content["runs"][0]["scores"]["val/accuracy"] == 0.7
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 7
     assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]

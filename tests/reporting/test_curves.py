@@ -9,7 +9,7 @@ import pytest
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.statistics import compare_paired, summarize
 from isotrain.runs.keys import CurveKey
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 AFTER = CurveKey("isoscore", "pooled", "after")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from isotrain.reporting.findings import cautions
 from isotrain.reporting.table import table_lines
 from isotrain.reporting.tidy import table_csv
-from isotrain.study.definition import Study
-from isotrain.study.results import Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Run
 from tests.reporting.small_tables import STUDY, findings, lost, parsed, runs, tex, text
 
 

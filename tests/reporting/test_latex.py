@@ -12,7 +12,7 @@ from matplotlib.ft2font import FT2Font
 from isotrain.reporting.cells import p_text
 from isotrain.reporting.latex import SIGNS, escaped, latex
 from isotrain.reporting.row_bootstrap import RowInterval
-from isotrain.study.definition import Study
+from isotrain.studies.definition import Study
 from tests.reporting.small_tables import (
     LONG,
     STUDY,

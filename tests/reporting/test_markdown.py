@@ -7,8 +7,8 @@ import re
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.row_bootstrap import RowInterval
 from isotrain.reporting.tidy import table_csv
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap
 from tests.reporting.small_tables import (
     LONG,
     LONGER,

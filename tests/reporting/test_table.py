@@ -9,8 +9,8 @@ from scipy import stats
 from isotrain.reporting.statistics import seeds_needed
 from isotrain.reporting.table import table_lines
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap, Run
 
 STUDY = Study(
     name="s",

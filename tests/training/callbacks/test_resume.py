@@ -17,9 +17,9 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
+from isotrain.jobs.progress import checkpoint_step
 from isotrain.run import _resume_point, run, with_threads
 from isotrain.runs.files import read_records
-from isotrain.study.progress import checkpoint_step
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
 from isotrain.training.module import FineTuning
