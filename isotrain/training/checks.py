@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from inspect import signature
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -32,7 +30,7 @@ from isotrain.training.freezing import (
 )
 from isotrain.training.module import FineTuning
 from isotrain.training.optim import parameter_groups
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.training.parts import calls_of, check_call
 
 
 def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
@@ -94,50 +92,6 @@ def check_experiment(
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
     warn_of_rates(plan, encoder, module)
     warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
-
-
-def calls_of(
-    model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
-) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """How training calls the members that a part of one's own may define, by key of the part."""
-    calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
-        "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
-    }
-    for name, objective in objectives.items():
-        calls[f"objective={name}"] = [
-            *((member, "views, labels") for member in (objective.forward, objective.observe)),
-            *((member, "n_vectors") for member in (objective.check, objective.n_remembered)),
-            *((objective.asks_for_pass, "epoch"), (objective.prepare, "epoch, reads")),
-        ]
-    for site, layer in model.transforms.items():
-        labels = ", labels_N" if layer.reads_labels else ""
-        members: Any = (layer.forward, layer.observe, layer.fit)
-        calls[f"isotropy at {site}"] = [(member, f"x_ND{labels}") for member in members]
-        if isinstance(layer, FittedTransform):
-            n_own = ", n_own=" if layer.of_clusters else ""
-            named = ", labels_N=" if layer.reads_labels else ""
-            calls[f"isotropy at {site}"] += [
-                (layer.estimate, f"x_ND, to_freeze{n_own}{named}"),
-                (layer.transform, "x_ND, stats, are_last"),
-            ]
-    return calls
-
-
-def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
-    """Refuse a member that cannot be called with these arguments; a named one ends in `=`.
-
-    >>> check_call("objective=mine", lambda views, labels: 0, "views, labels")
-    """
-    names = [name for name in arguments.split(", ") if name]
-    named = {name[:-1]: None for name in names if name.endswith("=")}
-    given = [name for name in names if not name.endswith("=")]
-    try:
-        signature(member).bind(*given, **named)
-    except TypeError as error:
-        raise ValueError(
-            f"{part}: {member.__name__}{signature(member)} is called with ({arguments}): {error}; "
-            "let it take those arguments"
-        ) from error
 
 
 def check_reads(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from isotrain.objectives.base import Objective
-from isotrain.training.checks import calls_of, check_call
 from isotrain.training.data import TaskData
+from isotrain.training.parts import calls_of, check_call
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.fitted import FittedTransform
 
