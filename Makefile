@@ -43,7 +43,6 @@ bench: venv
 	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_transforms.py
 	$(BIN)/python benchmarks/bench_monitor.py
-	$(BIN)/python benchmarks/demo_source.py
 	$(BIN)/python benchmarks/bench_collect.py
 
 venv: $(VENV)/installed

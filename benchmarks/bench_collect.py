@@ -6,7 +6,7 @@
 The runs are written, not trained: two tasks × five arms × seeds, each with a `result.json` of about
 100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for the
 curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds` calls of
-`isotrain collect` and `isotrain study report`, with the interpreter's start in it, and how long
+`isotrain collect` and `isotrain report`, with the interpreter's start in it, and how long
 reading and parsing alone take.
 """
 
@@ -15,20 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from timing import head, interleaved, ms, row, seconds_of
 
 from isotrain.config.compose import plain
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.study.definition import load_study
-from isotrain.study.plan import Job, plan_jobs
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import Job, plan_jobs
 
 ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
@@ -49,27 +49,25 @@ def main() -> None:
             f"arms: {{{', '.join(f'{arm}: [isotropy={arm}]' for arm in ARMS)}}}\n"
             f"baseline: none\nseeds: {list(range(given.runs // 10))}\n"
         )
-        started = time.perf_counter()
-        jobs = plan_jobs(load_study(str(file)), overrides)
-        planning = time.perf_counter() - started
+        jobs: list[Job] = []
+        planning = seconds_of(lambda: jobs.extend(plan_jobs(load_study(str(file)), overrides)))
         for job in jobs:
             write_run(job)
         size = (jobs[0].folder / "result.json").stat().st_size
-        started = time.perf_counter()
-        for job in jobs:
-            read_result(job.folder)
-        reading = time.perf_counter() - started
+        reading = seconds_of(lambda: [read_result(job.folder) for job in jobs])
         print(f"{len(jobs)} runs, result.json {size / 1e3:.0f} kB")
-        print("| what | s |\n| --- | --- |")
-        print(f"| reading and parsing every result.json | {reading:.1f} |")
-        print(f"| planning the study | {planning:.1f} |")
+        head("what", "s")
+        row("reading and parsing every result.json", f"{reading:.1f}")
+        row("planning the study", f"{planning:.1f}")
         commands = {
             "isotrain collect": ["collect", str(root / "runs"), "--out", str(root / "out")],
-            "isotrain study report": ["study", "report", str(file), *overrides],
+            "isotrain report": ["report", str(file), *overrides],
         }
-        for title, command in commands.items():
-            took = [seconds(command) for _ in range(given.rounds)]
-            print(f"| {title} | {statistics.median(took):.1f} |", flush=True)
+        times = interleaved(
+            given.rounds, {title: partial(call, command) for title, command in commands.items()}
+        )
+        for title in commands:
+            row(title, f"{ms(times, title) / 1e3:.1f}")
 
 
 def write_run(job: Job) -> None:
@@ -104,16 +102,14 @@ def hash_of(text: str) -> int:
     return int.from_bytes(text.encode()[:8], "big")
 
 
-def seconds(command: list[str]) -> float:
-    """How long a command of isotrain takes, which must end well."""
-    started = time.perf_counter()
+def call(command: list[str]) -> None:
+    """A command of isotrain, which must end well."""
     subprocess.run(
         [sys.executable, "-m", "isotrain", *command],
         stdout=subprocess.DEVNULL,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=True,
     )
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

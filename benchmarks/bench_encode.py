@@ -2,10 +2,9 @@
 
 MiniLM, the different sentences of STS-B test, last layer, mean over all tokens; equal batch size,
 threads and cut. Both contenders tokenise, sort by length and encode; ours also writes its rows to
-a file. They take turns, each first in every other round; ratios are medians over the rounds, of
-the time that passed and of CPU time, which other processes of the machine disturb less.
-Memory is the peak of what a process of its own allocates (RssAnon: without the pages of files,
-which the system may drop), while it encodes 2,000 sentences and eight times as many.
+a file. They take turns; ratios are of CPU time, which other processes of the machine disturb less
+than the time that passes. Memory is the peak of what a process of its own allocates while it
+encodes 2,000 sentences and eight times as many.
 
     ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_encode.py [--rounds 5] [--threads 1]
 """
@@ -17,15 +16,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from timing import head, interleaved, ms, peak_mb, ratio, row, setting
 
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.sts_sets import PLACES, read_pairs
@@ -68,39 +66,33 @@ def theirs() -> Callable[[list[str]], np.ndarray]:
     return encode
 
 
+def cpu_seconds(function: Callable[[], object]) -> float:
+    """The CPU time of a call, of all its threads."""
+    began = time.process_time()
+    function()
+    return time.process_time() - began
+
+
 def compare(rounds: int) -> None:
     texts, encode, encode_theirs = sentences(), ours(), theirs()
-    clocks = {"passed": time.perf_counter, "CPU": time.process_time}
-    names = ("isotrain", "sentence-transformers")
-    times: dict[tuple[str, str], list[float]] = {(c, n): [] for c in clocks for n in names}
     found: dict[str, np.ndarray] = {}
-    for number in range(rounds + 1):  # the first warms up
-        for name in names[:: 1 if number % 2 else -1]:
-            with tempfile.TemporaryDirectory() as folder:
-                began = {clock: now() for clock, now in clocks.items()}
-                rows = encode(texts, Path(folder)) if name == names[0] else encode_theirs(texts)
-                for clock, now in clocks.items():
-                    times[clock, name].append(now() - began[clock])
-                found[name] = np.array(rows)
-    unit = found[names[0]] / np.linalg.norm(found[names[0]], axis=1, keepdims=True)
-    print(
-        f"\n{len(texts):,} sentences, batch {BATCH}, {torch.get_num_threads()} threads, {rounds} "
-        "rounds; largest difference of an entry of unit vectors "
-        f"{np.abs(unit - found[names[1]]).max():.1e}\n"
-    )
-    print("| s | isotrain | sentence-transformers | speed relative to it | by round |")
-    print("| --- | --- | --- | --- | --- |")
-    for clock in clocks:
-        own, other = (times[clock, name][1:] for name in names)
-        ratios = [b / a for a, b in zip(own, other, strict=True)]
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        medians = f"{median(own):.2f} | {median(other):.2f} | {median(ratios):.2f}"
-        print(f"| {clock} | {medians} | {each} |")
 
+    def own() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found["isotrain"] = np.array(encode(texts, Path(folder)))
 
-def allocated_mb() -> float:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+    def other() -> None:
+        found["sentence-transformers"] = encode_theirs(texts)
+
+    times = interleaved(rounds, {"isotrain": own, "theirs": other}, seconds=cpu_seconds)
+    unit = found["isotrain"]
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    error = np.abs(unit - found["sentence-transformers"]).max()
+    setting(f"{len(texts):,} sentences, batch {BATCH}", rounds)
+    print(f"largest difference of an entry of unit vectors: {error:.1e}\n")
+    head("isotrain, s", "sentence-transformers, s", "speed relative to it (quartiles)")
+    own_s, other_s = (f"{ms(times, name) / 1e3:.2f}" for name in times)
+    row(own_s, other_s, ratio(times, "theirs", "isotrain"))
 
 
 def print_memory(n: int) -> None:
@@ -110,18 +102,8 @@ def print_memory(n: int) -> None:
     encode = ours()
     with tempfile.TemporaryDirectory() as folder:
         encode(texts[:64], Path(folder) / "first")
-        before, peak, stop = allocated_mb(), [0.0], threading.Event()
-
-        def watch() -> None:
-            while not stop.wait(0.02):
-                peak[0] = max(peak[0], allocated_mb())
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        encode(texts, Path(folder) / "rows")
-        stop.set()
-        watcher.join()
-    print(f"| {n:,} | {before:.0f} | {peak[0]:.0f} |", flush=True)
+        before, peak = peak_mb(lambda: encode(texts, Path(folder) / "rows"))
+    row(f"{n:,}", f"{before:.0f}", f"{peak:.0f}")
 
 
 def main() -> None:
@@ -137,7 +119,8 @@ def main() -> None:
         print_memory(arguments.memory_of)
         return
     compare(arguments.rounds)
-    print("\n| sentences | MB before | MB at most |\n| --- | --- | --- |", flush=True)
+    print()
+    head("sentences", "MB before", "MB at most")
     for n in SIZES:
         subprocess.run(
             [sys.executable, __file__, "--threads", f"{arguments.threads}", "--memory-of", f"{n}"],

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
 from pathlib import Path
-from statistics import median
 
 import pytorch_lightning as pl
 import torch
+from timing import head, interleaved, ms, ratio, row, setting
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
@@ -38,14 +40,12 @@ def built(overrides: list[str], source: str) -> Experiment:
         return build(compose_run(base + overrides), Path(folder), None)
 
 
-def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
-    started = time.perf_counter()
+def step(module: FineTuning, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
     loss = module.task.loss(module.model(batch).logits, batch.labels)
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
     optimizer.step()
-    return time.perf_counter() - started
 
 
 def saved_bytes(module: FineTuning, batch: Batch) -> int:
@@ -76,34 +76,27 @@ def main() -> None:
     # One model for all arms: only what trains differs, and an optimizer for each.
     experiment = built(ARMS["none"], arguments.source)
     module, batches = experiment.module, [*experiment.data.first_batches(arguments.batches)]
-    plans, optimizers, n_bytes = {}, {}, {}
+    steps: dict[str, Callable[[], object]] = {}
+    n_bytes = {}
+
+    def train(
+        names: frozenset[str], optimizer: torch.optim.Optimizer, turns: Iterator[Batch]
+    ) -> None:
+        set_trainable(module.model.encoder, names)
+        step(module, optimizer, next(turns))
+
     for arm, overrides in ARMS.items():
-        plans[arm] = built(overrides, arguments.source).plan[0]
-        set_trainable(module.model.encoder, plans[arm])
-        optimizers[arm] = module.new_optimizer()
+        plan = built(overrides, arguments.source).plan[0]
+        set_trainable(module.model.encoder, plan)
+        steps[arm] = partial(train, plan, module.new_optimizer(), cycle(batches))
         n_bytes[arm] = saved_bytes(module, batches[0])
-        step(module, optimizers[arm], batches[0])  # warm up
-    seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    arms = list(ARMS)
-    for _ in range(arguments.rounds):
-        for batch in batches:
-            for arm in arms:
-                set_trainable(module.model.encoder, plans[arm])
-                seconds[arm].append(step(module, optimizers[arm], batch))
-            arms = arms[1:] + arms[:1]  # no arm always follows the same one
-    print(
-        f"RTE ({arguments.source}), MiniLM, batch 32, {len(seconds['none'])} steps an arm, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    print("| freezing | step, ms (median) | over none (median of ratios, quartiles) | saved, MB |")
-    print("| --- | --- | --- | --- |")
-    for arm, values in seconds.items():
-        ratios = sorted(a / b for a, b in zip(values, seconds["none"], strict=True))
-        low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
-        print(
-            f"| {arm} | {1e3 * median(values):.0f} | {median(ratios):.3f} "
-            f"({low:.3f} to {high:.3f}) | {n_bytes[arm] / 1e6:.1f} |"
-        )
+    n_steps = arguments.rounds * len(batches)
+    times = interleaved(n_steps, steps)
+    setting(f"RTE ({arguments.source}), MiniLM, batch 32; a round is a step", n_steps)
+    head("freezing", "step, ms", "over none (median of ratios, quartiles)", "saved, MB")
+    for arm in ARMS:
+        over = ratio(times, arm, "none")
+        row(arm, f"{ms(times, arm):.0f}", over, f"{n_bytes[arm] / 1e6:.1f}")
 
 
 if __name__ == "__main__":

@@ -10,19 +10,15 @@ moment metrics with N. Gaussian rows with a falling spectrum and a mean.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 
 import numpy as np
-import psutil
 import torch
 from IsoScore.IsoScore import IsoScore
 from skdim.id import MLE
 from threadpoolctl import threadpool_limits
+from timing import Times, head, interleaved, ms, peak_mb, ratio, row, setting
 
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.lid import lid
@@ -42,28 +38,10 @@ def cloud(n: int, d: int) -> torch.Tensor:
     return torch.randn(n, d, generator=generator) * torch.linspace(0.3, 1.0, d) + 0.2
 
 
-def interleaved(rounds: int, **arms: Callable[[], object]) -> dict[str, list[float]]:
-    """Seconds of every arm, one run of each in every round; the first round warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in arms}
-    for turn in range(rounds + 1):
-        for name in list(arms)[:: 1 if turn % 2 else -1]:  # no arm always follows the same one
-            began = time.perf_counter()
-            arms[name]()
-            if turn:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
-
-
-def line(what: str, seconds: dict[str, list[float]], base: str, arm: str, wanted: str) -> None:
-    """One row: how many times faster `arm` is than `base`, in the median of rounds."""
-    ratios = [b / a for b, a in zip(seconds[base], seconds[arm], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    print(
-        f"| {what} | {1e3 * statistics.median(seconds[base]):,.1f} | "
-        f"{1e3 * statistics.median(seconds[arm]):,.1f} | {statistics.median(ratios):.2f} "
-        f"({low:.2f} to {high:.2f}) | {wanted} |",
-        flush=True,
-    )
+def line(what: str, times: Times, base: str, arm: str, wanted: str) -> None:
+    """How many times faster `arm` is than `base`, in the median of rounds."""
+    both = (f"{ms(times, name):,.1f}" for name in (base, arm))
+    row(what, *both, ratio(times, base, arm), wanted)
 
 
 def two_eigenproblems_and_a_covariance(x: torch.Tensor) -> None:
@@ -82,22 +60,10 @@ def notebook_partition(x: np.ndarray) -> float:
 
 
 def lid_memory(x: torch.Tensor) -> float:
-    """Peak GiB of resident size above that before the call, read every millisecond."""
+    """Peak GiB beyond what was allocated before the call."""
     lid(x[:200])  # libraries and threads are loaded
-    process, done = psutil.Process(), threading.Event()
-    before = peak = process.memory_info().rss
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.001):
-            peak = max(peak, process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    lid(x, max_queries=4000)
-    done.set()
-    watcher.join()
-    return (peak - before) / 2**30
+    before, peak = peak_mb(lambda: lid(x, max_queries=4000))
+    return (peak - before) / 1024
 
 
 def main() -> None:
@@ -118,18 +84,17 @@ def main() -> None:
 
 def tables(arguments: argparse.Namespace) -> None:
     n = arguments.rounds
-    print(f"{arguments.threads} threads, {n} rounds, torch {torch.__version__}\n")
-    print("| what | theirs, ms | ours, ms | theirs / ours (quartiles) | wanted |")
-    print("| --- | --- | --- | --- | --- |")
-
+    columns = ("what", "theirs, ms", "ours, ms", "theirs / ours (quartiles)", "wanted")
+    setting("Gaussian rows", n)
+    head(*columns)
     for rows, wanted in ((4096, "≥ 2.5"), (32, "≥ 20")):
         x = cloud(rows, 768)
-        seconds = interleaved(
-            n,
-            package=lambda x=x: IsoScore(x.numpy()),
-            double=lambda x=x: isoscore(x),
-            mixed=lambda x=x: isoscore(x, precision="mixed"),
-        )
+        arms = {
+            "package": lambda x=x: IsoScore(x.numpy()),
+            "double": lambda x=x: isoscore(x),
+            "mixed": lambda x=x: isoscore(x, precision="mixed"),
+        }
+        seconds = interleaved(n, arms)
         name = f"isoscore [{rows}, 768] float32, against IsoScore 2.0.1"
         line(name, seconds, "package", "double", wanted)
         if rows >= 768:
@@ -137,47 +102,46 @@ def tables(arguments: argparse.Namespace) -> None:
 
     x = cloud(4096, 768)
     x64 = x.double().numpy()
-    seconds = interleaved(
-        n,
-        notebook=lambda: notebook_partition(x64),
-        double=lambda: partition(x),
-        mixed=lambda: partition(x, precision="mixed"),
-    )
+    arms = {
+        "notebook": lambda: notebook_partition(x64),
+        "double": lambda: partition(x),
+        "mixed": lambda: partition(x, precision="mixed"),
+    }
+    seconds = interleaved(n, arms)
     name = "partition [4096, 768], against the notebook's form in float64"
     line(name, seconds, "notebook", "double", "≥ 1.8")
     line(f"{name}, precision=mixed", seconds, "notebook", "mixed", "≥ 3")
 
-    seconds = interleaved(
-        n,
-        parts=lambda: two_eigenproblems_and_a_covariance(x),
-        suite=lambda: suite(x, OF_MOMENTS),
-        single=lambda: [find(name)(x) for name in OF_MOMENTS],
-    )
+    arms = {
+        "parts": lambda: two_eigenproblems_and_a_covariance(x),
+        "suite": lambda: suite(x, OF_MOMENTS),
+        "single": lambda: [find(name)(x) for name in OF_MOMENTS],
+    }
+    seconds = interleaved(n, arms)
     name = f"{len(OF_MOMENTS)} moment metrics [4096, 768], against 2 eigenproblems + covariance"
     line(f"{name}: suite", seconds, "parts", "suite", "≥ 0.77 (cost ≤ 1.3)")
     line(f"{name}: one by one", seconds, "parts", "single", "–")
 
-    print("\n| rows of 768 | moment suite, ms | per 1,000 rows | mean_cosine, ms |")
-    print("| --- | --- | --- | --- |")
+    print()
+    head("rows of 768", "moment suite, ms", "per 1,000 rows", "mean_cosine, ms")
     for rows in (12_500, 25_000, 50_000, 100_000):
         x = cloud(rows, 768)
-        took = interleaved(
-            5, suite=lambda x=x: suite(x, OF_MOMENTS), cos=lambda x=x: mean_cosine(x)
-        )
-        whole, cosine = (1e3 * statistics.median(took[name]) for name in ("suite", "cos"))
-        print(f"| {rows:,} | {whole:,.0f} | {1e3 * whole / rows:.2f} | {cosine:.0f} |", flush=True)
+        arms = {"suite": lambda x=x: suite(x, OF_MOMENTS), "cosine": lambda x=x: mean_cosine(x)}
+        took = interleaved(5, arms)
+        whole, cosine = ms(took, "suite"), ms(took, "cosine")
+        row(f"{rows:,}", f"{whole:,.0f}", f"{1e3 * whole / rows:.2f}", f"{cosine:.0f}")
 
     x = cloud(20_000, 384)
     points = x.double().numpy()
 
-    seconds = interleaved(
-        max(5, n // 2),
-        theirs=lambda: MLE().fit(points, n_neighbors=100),
-        ours=lambda: lid(x, max_queries=4000),
-        whole=lambda: lid(x),
-    )
-    print("\n| what | theirs, ms | ours, ms | theirs / ours (quartiles) | wanted |")
-    print("| --- | --- | --- | --- | --- |")
+    arms = {
+        "theirs": lambda: MLE().fit(points, n_neighbors=100),
+        "ours": lambda: lid(x, max_queries=4000),
+        "whole": lambda: lid(x),
+    }
+    seconds = interleaved(max(5, n // 2), arms)
+    print()
+    head(*columns)
     name = "lid [20000, 384], against scikit-dimension with every row"
     line(f"{name}: 4,000 queries", seconds, "theirs", "ours", "≥ 4")
     line(f"{name}: every row", seconds, "theirs", "whole", "–")

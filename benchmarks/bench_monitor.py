@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import gc
 import tempfile
-import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 import pytorch_lightning as pl
 import torch
+from timing import interleaved, ratio, seconds_of, spread
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
@@ -41,63 +41,43 @@ def built(task: str, folder: Path, *overrides: str) -> Experiment:
     return build(cfg, Path(tempfile.mkdtemp(dir=folder)), None)
 
 
-def validation_s(experiment: Experiment) -> float:
-    """Seconds of one validation."""
-    started = time.perf_counter()
+def validate(experiment: Experiment) -> None:
+    """One validation."""
     experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
-    return time.perf_counter() - started
-
-
-def in_turns(all_of_them: Sequence[Experiment], rounds: int) -> list[list[float]]:
-    """Seconds of a validation of each, in turns, after one of each unmeasured."""
-    for experiment in all_of_them:
-        validation_s(experiment)
-    found = []
-    for number in range(rounds):
-        order = all_of_them if number % 2 == 0 else all_of_them[::-1]
-        seconds = {id(e): validation_s(e) for e in order}
-        found.append([seconds[id(e)] for e in all_of_them])
-    return found
-
-
-def told(ratios: Sequence[float]) -> str:
-    """Median and quartiles."""
-    low, _, high = quantiles(ratios, n=4)
-    return f"{median(ratios):.3f} ({low:.3f} to {high:.3f}, n = {len(ratios)})"
 
 
 def epoch(folder: Path, rounds: int) -> None:
     """Part a."""
     for task in ("rte", "wic"):
         plain = built(task, folder, "metric=[]", "+trainer.limit_val_batches=0")
-        started = time.perf_counter()
-        plain.trainer.fit(plain.module, datamodule=plain.data)
-        train = time.perf_counter() - started
-        on, light = built(task, folder), built(task, folder, *LIGHT)
-        rows = in_turns((on, light, built(task, folder, "metric=[]")), rounds)
-        off_s = median(off for *_, off in rows)
-        print(f"{task}: epoch {train:.1f} s of training, validation {off_s:.2f} s")
-        for name, column in (("default", 0), (" ".join(LIGHT), 1)):
-            ratios = [(train + 4 * row[column]) / (train + 4 * row[-1]) for row in rows]
-            cost = median(row[column] - row[-1] for row in rows)
+        train = seconds_of(lambda run=plain: run.trainer.fit(run.module, datamodule=run.data))
+        arms = {"default": (), " ".join(LIGHT): LIGHT, "off": ("metric=[]",)}
+        times = interleaved(
+            rounds,
+            {name: partial(validate, built(task, folder, *own)) for name, own in arms.items()},
+        )
+        off = times.pop("off")
+        print(f"{task}: epoch {train:.1f} s of training, validation {median(off):.2f} s")
+        for name, on in times.items():
+            pairs = list(zip(on, off, strict=True))
+            over = spread([(train + 4 * a) / (train + 4 * b) for a, b in pairs])
+            cost = 1e3 * median(a - b for a, b in pairs)
             print(
-                f"  {name}: {cost * 1e3:.0f} ms a validation; epoch with 4 validations, on over "
-                f"off: {told(ratios)}"
+                f"  {name}: {cost:.0f} ms a validation; epoch with 4 of them, on over off: {over}"
             )
 
 
 def many_rows(folder: Path, rounds: int) -> None:
     """Part b."""
-    pair = [
-        built("wic", folder, metrics, "monitor.max_rows=4096", "monitor.map_rows=0")
-        for metrics in (HEADLINE, "metric=[]")
-    ]
-    for experiment in pair:
-        experiment.data.examples["dev"] = experiment.data.examples["train"][:4096]
-    pairs = in_turns(pair, rounds)
+    arms = {}
+    for name, metrics in (("on", HEADLINE), ("off", "metric=[]")):
+        run = built("wic", folder, metrics, "monitor.max_rows=4096", "monitor.map_rows=0")
+        run.data.examples["dev"] = run.data.examples["train"][:4096]
+        arms[name] = partial(validate, run)
+    times = interleaved(rounds, arms)
     print(
-        f"validation of 4,096 rows, every layer and view, headline metrics: {pairs[0][1]:.1f} s "
-        f"without; on over off: {told([a / b for a, b in pairs])}"
+        "validation of 4,096 rows, every layer and view, headline metrics: "
+        f"{median(times['off']):.1f} s without; on over off: {ratio(times, 'on', 'off')}"
     )
 
 

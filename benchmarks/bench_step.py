@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
 from pathlib import Path
-from statistics import median
 
 import pytorch_lightning as pl
 import torch
+from timing import head, interleaved, ms, ratio, row, setting
 
 from isotrain.build import build
 from isotrain.config.compose import compose_run
@@ -48,9 +50,9 @@ def built(overrides: list[str]) -> tuple[FineTuning, list[Batch]]:
 
 
 def step(
-    model: IsotropicModel, task: Task, optimizer: torch.optim.Optimizer, batch: Batch
-) -> float:
-    started = time.perf_counter()
+    model: IsotropicModel, task: Task, optimizer: torch.optim.Optimizer, batches: Iterator[Batch]
+) -> None:
+    batch = next(batches)
     output = model(batch)
     loss = task.loss(output.logits, batch.labels)
     optimizer.zero_grad()
@@ -59,7 +61,6 @@ def step(
     optimizer.step()
     model.remember(output)
     model.observe()
-    return time.perf_counter() - started
 
 
 def main() -> None:
@@ -78,29 +79,19 @@ def main() -> None:
         for arm, m in modules.items()
     }
     optimizer = module.optimizer(parameter_groups(shared))
-    for model in models.values():  # warm up, and fill the queues
-        for batch in batches[:3]:
-            step(model, module.task, optimizer, batch)
-    seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    arms = list(ARMS)
-    for _ in range(arguments.rounds):
-        for batch in batches:
-            for arm in arms:
-                seconds[arm].append(step(models[arm], module.task, optimizer, batch))
-            arms = arms[1:] + arms[:1]  # no arm always follows the same one
-    print(
-        f"RTE, MiniLM, batch 32, {len(seconds['none'])} steps an arm, K = 8, R = 3, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    print("| isotropy layer | step, ms (median) | over none (median of ratios, quartiles) |")
-    print("| --- | --- | --- |")
-    for arm, values in seconds.items():
-        ratios = sorted(a / b for a, b in zip(values, seconds["none"], strict=True))
-        low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
-        print(
-            f"| {arm} | {1e3 * median(values):.0f} | {median(ratios):.3f} "
-            f"({low:.3f} to {high:.3f}) |"
-        )
+    steps = {
+        arm: partial(step, model, module.task, optimizer, cycle(batches))
+        for arm, model in models.items()
+    }
+    for one in steps.values():  # fill the queues
+        for _ in batches:
+            one()
+    n_steps = arguments.rounds * len(batches)
+    times = interleaved(n_steps, steps)
+    setting("RTE, MiniLM, batch 32, K = 8, R = 3; a round is a step", n_steps)
+    head("isotropy layer", "step, ms (median)", "over none (median of ratios, quartiles)")
+    for arm in ARMS:
+        row(arm, f"{ms(times, arm):.0f}", ratio(times, arm, "none"))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from timing import head, interleaved, ms, ratio, row, setting
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -149,22 +149,12 @@ def main() -> None:
         "Trainer, group by length": lambda: trainer_seconds(arguments.rows, "group_by_length"),
         "Trainer, dynamic padding": lambda: trainer_seconds(arguments.rows, "random"),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(arguments.rounds):
-        for name, contender in contenders.items():
-            seconds[name].append(contender())
-    print(
-        f"RTE, MiniLM, batch {BATCH}, {arguments.rows} rows, {arguments.rounds} rounds, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    print("| contender | examples/s (median) | isotrain is (median of ratios, min to max) |")
-    print("| --- | --- | --- |")
-    for name, values in seconds.items():
-        ratios = sorted(b / a for a, b in zip(seconds["isotrain"], values, strict=True))
-        print(
-            f"| {name} | {arguments.rows / median(values):.1f} | {median(ratios):.2f}× "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
-        )
+    times = interleaved(arguments.rounds, contenders, seconds=lambda contender: contender())
+    setting(f"RTE, MiniLM, batch {BATCH}, {arguments.rows} rows", arguments.rounds)
+    head("contender", "examples/s (median)", "isotrain is faster by (median of ratios, quartiles)")
+    for name in contenders:
+        rate = 1e3 * arguments.rows / ms(times, name)
+        row(name, f"{rate:.1f}", ratio(times, name, "isotrain"))
 
 
 if __name__ == "__main__":

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
 from functools import partial
 from pathlib import Path
 
 import bench_step
 import numpy as np
 import torch
-from bench_metrics import interleaved, line
+from bench_metrics import line
 from hydra.utils import instantiate
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
+from timing import Spread, head, interleaved, ms, ratio, row, setting, spread
 
 from isotrain.config.compose import compose_run, conf_folder
 from isotrain.geometry.assignment import Assignment
@@ -94,8 +94,7 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
         f"\nOffline, [{rows}, {width}] float32, K = {N_CLUSTERS}, R = {N_COMPONENTS}; equal to "
         f"the loop to {error:.0e} in the {int(large.sum())} rows of large enough clusters\n"
     )
-    print("| what | scikit-learn, ms | isotrain, ms | times faster (quartiles) | wanted |")
-    print("| --- | --- | --- | --- | --- |")
+    head("what", "scikit-learn, ms", "isotrain, ms", "times faster (quartiles)", "wanted")
     same_clusters = partial(loop, array, assignment)
     arms = {
         "k-means, fit and apply": (lambda: ours(**seeded()), theirs_whole),
@@ -103,7 +102,7 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     }
     for what, (mine, theirs) in arms.items():
         solvers = {name: partial(theirs, name) for name in ("full", "auto")}
-        seconds = interleaved(rounds, ours=mine, **solvers)
+        seconds = interleaved(rounds, {"ours": mine, **solvers})
         line(f"{what}; svd_solver=full", seconds, "full", "ours", "≥ 6")
         line(f"{what}; svd_solver=auto (approximate)", seconds, "auto", "ours", "–")
 
@@ -115,8 +114,7 @@ def layer_of(name: str, width: int) -> RowTransform:
 def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
     leaf = heavy_rows(rows, width).requires_grad_()
     print(f"\nTraining mode, stats=batch, [{rows}, {width}] float32\n")
-    print("| isotropy layer | forward, ms (quartiles) | with backward, ms | forward wanted |")
-    print("| --- | --- | --- | --- |")
+    head("isotropy layer", "forward, ms (quartiles)", "with backward, ms", "forward wanted")
     forward = {}
     for name in LAYERS:
         layer = layer_of(name, width).train()
@@ -124,13 +122,12 @@ def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
         layer.observe(heavy_rows(rows, width), *labels)  # k-means goes on from centroids
         layer.stats = "batch"
         forward[name] = partial(layer, leaf, *labels)
-    seconds = interleaved(rounds, **forward)
+    seconds = interleaved(rounds, forward)
     both = {name: lambda run=run: run().sum().backward() for name, run in forward.items()}
-    longer = interleaved(rounds, **both)
+    longer = interleaved(rounds, both)
     for name in LAYERS:
-        low, middle, high = (1e3 * s for s in statistics.quantiles(seconds[name], n=4))
-        both_ms = 1e3 * statistics.median(longer[name])
-        print(f"| {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {both_ms:.2f} | < 2 |")
+        forward_ms = Spread(*(1e3 * s for s in spread(seconds[name])))
+        row(name, forward_ms, f"{ms(longer, name):.2f}", "< 2")
 
 
 def part_c(rounds: int, batches: int = 32) -> None:
@@ -148,22 +145,18 @@ def part_c(rounds: int, batches: int = 32) -> None:
         for model in models.values():
             model.remember(output)
             model.observe()
-    layers["frozen_zca"].fit(output.site_rows["pooled"].before)  # it trains behind one map
+    layers["frozen_zca"].fit(output.site_embeddings["pooled"].before)  # it trains behind one map
 
     turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
     steps = {
-        name: lambda name=name: bench_step.step(models[name], task, optimizer, next(turns[name]))
+        name: partial(bench_step.step, models[name], task, optimizer, turns[name])
         for name in LAYERS
     }
-    seconds = interleaved(rounds, **steps)
+    times = interleaved(rounds, steps)
     print(f"\nRTE, MiniLM, batch 32, site=[pooled], {rounds} steps an arm\n")
-    print("| isotropy layer | step, ms (median) | over none (median of ratios, quartiles) |")
-    print("| --- | --- | --- |")
-    for name, values in seconds.items():
-        ratios = [a / b for a, b in zip(values, seconds["none"], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        step_ms = 1e3 * statistics.median(values)
-        print(f"| {name} | {step_ms:.0f} | {middle:.3f} ({low:.3f} to {high:.3f}) |")
+    head("isotropy layer", "step, ms (median)", "over none (median of ratios, quartiles)")
+    for name in LAYERS:
+        row(name, f"{ms(times, name):.0f}", ratio(times, name, "none"))
 
 
 def main() -> None:
@@ -174,7 +167,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(f"{arguments.threads} threads, {arguments.rounds} rounds, torch {torch.__version__}")
+    setting("Isotropy layers", arguments.rounds)
     with threadpool_limits(arguments.threads):  # of NumPy and scikit-learn
         if arguments.part in (None, "a"):
             part_a(arguments.rounds)

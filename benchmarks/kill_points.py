@@ -26,9 +26,9 @@ import torch
 
 from isotrain.config.compose import compose_run, run_folder
 from isotrain.run import run
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from isotrain.training.callbacks import resume as checkpoints
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.module import FineTuning
 
 SHARED = (
@@ -95,7 +95,7 @@ def _differences(whole: Path, stopped: Path) -> list[str]:
     states = [torch.load(f / "last.ckpt", weights_only=True) for f in (whole, stopped)]
     one, two = (state["state_dict"] for state in states)
     found += [name for name in one if not torch.equal(one[name], two[name])]
-    rows = [read_rows(folder / "metrics.jsonl") for folder in (whole, stopped)]
+    rows = [read_records(folder / "metrics.jsonl") for folder in (whole, stopped)]
     for a, b in zip(*rows, strict=False):
         a, b = ({k: v for k, v in row.items() if k != "time_s"} for row in (a, b))
         if a != b:
@@ -129,7 +129,7 @@ def _on_events(react: Callable[[int], Any]) -> None:
     before(FineTuning, "on_train_batch_end")
     before(FineTuning, "validation_step")
     before(FineTuning, "test_step")
-    before(RowLog, "log_metrics")
+    before(RecordLog, "log_metrics")
     before(checkpoints.os, "replace")
 
 

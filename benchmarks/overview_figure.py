@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from isotrain.pages.rows import isotropy_series, layers_of, series
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import CurveKey
 
 METRIC, VIEW = "mean_cosine", "mean"
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("runs", nargs=2, type=Path)
     parser.add_argument("picture", type=Path)
     given = parser.parse_args()
-    rows = [read_rows(folder / "metrics.jsonl") for folder in given.runs]
+    rows = [read_records(folder / "metrics.jsonl") for folder in given.runs]
     results = [read_result(folder) for folder in given.runs]
     maps = [isotropy(one) for one in rows]
     bounds = {"vmin": 0.0, "vmax": max(float(values.max()) for _, _, values in maps)}

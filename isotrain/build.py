@@ -33,7 +33,7 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.checks import check_experiment, check_plan
+from isotrain.training.checks import check_experiment, check_parts, check_plan
 from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing import (
@@ -84,6 +84,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
+    check_parts(model, task, objectives)  # before any data are read
 
     data = _data(cfg, task, changes, encoder)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)

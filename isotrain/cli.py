@@ -2,242 +2,226 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-import hydra
-from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig
-
-from isotrain.config.compose import RunJob, conf_folder, job_text, parse_job, read_job, run_folder
-from isotrain.config.schema import RUN, n_processes
-from isotrain.config.sweep import check_sweep, is_search
-from isotrain.console import FAILED, REJECTED, launched, print_error, reject, spinner
-from isotrain.jobs.multirun import SWEEP, job_of_a_sweep, monitored, run_sweep, watch_the_sweep
-from isotrain.jobs.process import COMMAND, JOB, own_environment, watch_parent
-from isotrain.requirements import check, file_mistakes, late_mistakes_apart
-from isotrain.runs.files import replace_text
-
-USAGE = """isotrain: fine-tune encoders with isotropy layers and watch every layer
-
-  isotrain train task=wic encoder=minilm isotropy=cluster_pca   one run (python train.py ...)
-  isotrain train --help                                         all keys with their values
-  isotrain train -m sweep=seeds task=wic                        several runs, a process each
-  isotrain study run NAME --jobs 2                              arms × tasks × seeds, to a table
-  isotrain study list | status NAME | report NAME               what there is, how far, its table
-  isotrain tune run NAME --jobs 2                               a search by the score on dev
-  isotrain analyze analysis=NAME encoder=minilm                 analyses of any encoder
-  isotrain collect DIR                                          every finished run, in one table
-  isotrain report RUN                                           the page of a run, report.html
-  isotrain export RUN                                           folders for other libraries
-  isotrain doctor [--network] [--json]                          what is installed and in reach
-  isotrain demo                                                 two small runs, compared
-"""
-MAINS = {  # commands of their own: each has a main(arguments) that gives the exit code
-    "study": "isotrain.launch.command",
-    "analyze": "isotrain.analysis.command",
-    "collect": "isotrain.reporting.collect_command",
-    "tune": "isotrain.tune.command",
-    "report": "isotrain.pages.report_command",
-    "export": "isotrain.export.command",
-    "doctor": "isotrain.doctor.command",
-}
+REJECTED = 2  # exit code of a command that cannot run
 LOADING = "importing torch, Lightning and transformers"
-FOLDER = "--folder="  # of `isotrain job`: a file that receives the folder of the run
-failures: list[int] = []  # exit codes of the runs of this process
+
+
+class Command(NamedTuple):
+    """A command: where it is, what it takes, and what it does."""
+
+    main: str  # module:function of the arguments, which gives the exit code
+    takes: str
+    does: str
+
+
+COMMANDS = {
+    "train": Command(
+        "isotrain.cli:train_of",
+        "[key=value ...] [-m [--jobs N]] [--config-dir DIR]",
+        "one run, or with -m one for each combination of values (--help: all keys)",
+    ),
+    "run": Command(
+        "isotrain.commands.plans:run",
+        "[NAME] [key=value ...] [--jobs N] [--list] [--trials N] [--name NAME] [--config-dir DIR]",
+        "a study (methods × tasks × seeds, to a table), a search or a job; no NAME: what there is",
+    ),
+    "evaluate": Command(
+        "isotrain.commands.evaluate:main",
+        "RUN | [key=value ...]",
+        "the scores of a finished run or an encoder, on dev and test, without training",
+    ),
+    "status": Command(
+        "isotrain.commands.plans:status",
+        "NAME [key=value ...] [--jobs N] [--watch] [--json]",
+        "how far a run, study, search or folder is, and the time left",
+    ),
+    "report": Command(
+        "isotrain.commands.plans:report",
+        "NAME [key=value ...] [--json]",
+        "the page of a run; the tables of a study, search or folder",
+    ),
+    "cancel": Command(
+        "isotrain.commands.plans:cancel",
+        "NAME [key=value ...]",
+        "stop what is at work on a run, study, search or sweep, with checkpoints",
+    ),
+    "collect": Command(
+        "isotrain.reporting.collect_command:main",
+        "DIR [--out FOLDER] [--json]",
+        "every finished run below a folder, in one table",
+    ),
+    "analyze": Command(
+        "isotrain.analysis.command:main",
+        "analysis=NAME [key=value ...] [--config-dir=DIR] | list | keys NAME",
+        "a published analysis of any encoder",
+    ),
+    "export": Command(
+        "isotrain.export.command:main",
+        "RUN [--to DIR] [--format NAME]",
+        "folders for transformers and sentence-transformers",
+    ),
+    "doctor": Command(
+        "isotrain.doctor:main",
+        "[--network] [--json] [output_dir=DIR]",
+        "what is installed and in reach",
+    ),
+    "demo": Command("isotrain.cli:demo", "[key=value ...]", "two small runs, compared"),
+}
 
 
 def main() -> None:
     """The `isotrain` program."""
+    _check_platform()
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
-    if command == "train":
-        sys.argv = ["isotrain train", *arguments]
-        train()
-    elif command == "job":  # what studies and jobs of several processes start
-        watch_parent()
-        _job_of(arguments)
-        sys.exit(max(failures, default=0))
-    elif command in MAINS:
-        sys.exit(import_module(MAINS[command]).main(arguments))
-    elif command == "demo":
-        _demo(arguments)
-    elif command == "--version":
+    if command in COMMANDS:
+        module, _, name = COMMANDS[command].main.partition(":")
+        sys.exit(getattr(import_module(module), name)(arguments))
+    if command == "--version":
         print(version("isotrain"))
     elif command in ("-h", "--help", "help"):
-        print(USAGE)
+        print(usage())
     else:
-        print(f"isotrain: no command {command!r}\n\n{USAGE}", file=sys.stderr)
+        print(f"isotrain: no command {command!r}\n\n{usage()}", file=sys.stderr)
         sys.exit(REJECTED)
 
 
+def usage() -> str:
+    """Every command with what it takes."""
+    head = "isotrain: fine-tune encoders with isotropy layers and watch every layer"
+    lines = [f"  isotrain {name} {c.takes}\n      {c.does}" for name, c in COMMANDS.items()]
+    return "\n".join([head, "", *lines, "", "isotrain COMMAND --help tells more of one."])
+
+
 def train() -> None:
-    """One run, or several with `-m`, from the overrides of the command line."""
-    if SWEEP in os.environ:  # Hydra's process of a sweep that is checked
-        watch_the_sweep()
-    else:
-        sys.argv[1:], sweeps_to = _check(sys.argv[1:])
-        if sweeps_to is not None and not launched():
-            sys.exit(_sweep(sys.argv[1:], sweeps_to))
-    RUN.register()
-    hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(_job)()
-    sys.exit(max(failures, default=0))
+    """`python train.py`: one run, or several with `-m`, from the overrides of the command line."""
+    _check_platform()
+    sys.exit(train_of(sys.argv[1:]))
 
 
-def _sweep(arguments: Sequence[str], output_dir: Path) -> int:
-    try:
-        return run_sweep(arguments, output_dir)
-    except OSError as error:
-        return reject(f"{error}; choose another output_dir=...")
+def train_of(arguments: Sequence[str]) -> int:
+    """The exit code of `isotrain train`.
 
-
-def _check(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
-    """The arguments, options first, and the output folder of a sweep (None for a single run).
-
-    A command line that cannot run is refused before Hydra starts, every mistake that its keys show
-    at once. What only imported parts show is told by the run, of a sweep here: before any job.
+    A command line that cannot run is rejected before anything starts, with every mistake that its
+    keys show at once. What only imported parts show is told by the run; of a sweep before any job.
     """
-    given = get_args_parser().parse_intermixed_args(list(arguments))
-    options = list(arguments)
-    for override in given.overrides:
-        options.remove(override)
-    if given.help or given.hydra_help or given.info or given.shell_completion or given.cfg:
-        return [*options, *given.overrides], None
-    multirun = given.multirun or "hydra.mode=MULTIRUN" in given.overrides
-    configs, overrides, mistakes = check_sweep(given.overrides, given.config_dir, multirun)
+    from isotrain.config.command import composed_jobs
+    from isotrain.config.sweep import check_sweep
+    from isotrain.console import launched, reject, spinner
+    from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+
+    parser = argparse.ArgumentParser(prog="isotrain train", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--config-dir", "-cd")
+    given, others = parser.parse_known_args(arguments)
+    if any(text.startswith("-") for text in others):  # --help, --cfg, --info and the like
+        return _hydra(arguments)
+    overrides = [*given.overrides, *others]
+    configs, overrides, mistakes = check_sweep(overrides, given.config_dir, given.multirun)
     if configs:
         mistakes += file_mistakes(configs[0])
-    if multirun and not mistakes and not launched():
+    if given.jobs is not None and (not given.multirun or given.jobs < 1):
+        mistakes.append(f"--jobs {given.jobs} is the number of runs at a time of -m, at least 1")
+    if given.multirun and launched():
+        mistakes.append(
+            "-m starts a process for each run, and this is one of torchrun or srun; start it once, "
+            "and give each run its processes by trainer.devices=..."
+        )
+    if given.multirun and not mistakes:
         with spinner(LOADING):
             late = late_mistakes_apart(configs)
         mistakes += dict.fromkeys(mistake for one in late for mistake in one.mistakes)
-    if multirun and is_search(overrides) and launched():
-        mistakes.append(
-            "a search chooses other values in each process of torchrun or srun; start it once, and "
-            "give each trial its processes by trainer.devices=..."
-        )
     if mistakes:
-        sys.exit(reject(mistakes))
-    return [*options, *overrides], Path(str(configs[0].output_dir)) if multirun else None
+        return reject(mistakes)
+    if given.multirun:
+        from isotrain.jobs.stored import PlanError
+        from isotrain.studies.sweep import run_sweep
+
+        try:
+            return run_sweep(overrides, given.jobs or 1, given.config_dir)
+        except (PlanError, OSError) as error:
+            return reject(str(error))
+    return _run(*composed_jobs(overrides, given.config_dir)[0])
 
 
-def _demo(arguments: Sequence[str]) -> None:
-    """Both runs of the demo, with the checks and messages of `train`."""
+def _run(cfg: object, arm: str, overrides: list[str]) -> int:
+    """The exit code of one run, in this process or as the ranks of another."""
+    from isotrain.config.compose import RunJob
+    from isotrain.config.schema import n_processes
+    from isotrain.console import launched, spinner
+
+    job = RunJob(cfg, arm, overrides)  # type: ignore[arg-type]
+    if not launched() and (n := n_processes(job.cfg.trainer)) > 1:
+        if job.cfg.threads is None:
+            job.cfg.threads = max(1, n_cores() // n)
+        _become(job)
+    with spinner(LOADING):
+        from isotrain.commands.worker import run_job
+    return run_job(job)
+
+
+def _hydra(arguments: Sequence[str]) -> int:
+    """Hydra's own options: help with all keys, the composed configuration, its search path."""
+    import hydra
+
+    from isotrain.config.compose import conf_folder
+    from isotrain.config.schema import RUN
+    from isotrain.console import reject
+
+    sys.argv = ["isotrain train", *arguments]
+    RUN.register()
+
+    def run(cfg: object) -> None:
+        sys.exit(reject("these options start no run; give key=value, -m, --jobs and --config-dir"))
+
+    hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(run)()
+    return 0
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """The exit code of both runs of the demo, with the checks and messages of `train`."""
+    from isotrain.console import reject, spinner
     from isotrain.demo import demo, demo_mistakes
 
     if {"-h", "--help"} & set(arguments):
-        print(USAGE)
-        return
+        print(usage())
+        return 0
     if mistakes := demo_mistakes(arguments):
-        sys.exit(reject(mistakes))
+        return reject(mistakes)
     with spinner(LOADING):
-        import isotrain.run  # noqa: F401  # what the demo imports
-    with _errors_printed():
+        from isotrain.commands.worker import errors_printed
+    codes: list[int] = []
+    with errors_printed(codes):
         demo(arguments)
-    sys.exit(max(failures, default=0))
+    return max(codes, default=0)
 
 
-def _job(cfg: DictConfig) -> float | None:
-    """The monitored score where there is one: what searches of Hydra's plugins ask for."""
-    hydra_config = HydraConfig.get()
-    layer = str(hydra_config.runtime.choices["isotropy"])
-    arm = "-".join([layer] * (layer != "none" or not cfg.objective) + list(map(str, cfg.objective)))
-    own = [s.path for s in hydra_config.runtime.config_sources if s.provider == "command-line"]
-    given = [*(f"--config-dir={path}" for path in own), *hydra_config.overrides.task]
-    job = RunJob(cfg, arm, given)
-    if launched():
-        folder = _run(job)
-        return None if folder is None else monitored(folder)[1]
-    several = n_processes(cfg.trainer) > 1
-    if several:
-        _share_cores(cfg)
-    if hydra_config.mode == RunMode.MULTIRUN:
-        return job_of_a_sweep(job, hydra_config)
-    if several:
-        _become(job)
-    _run(job)
-    return None
-
-
-def _job_of(arguments: Sequence[str]) -> None:
-    """Run the job of a file, or of the environment."""
-    if {"-h", "--help"} & set(arguments):
-        print("isotrain job FILE: run a job of a study again, or the run of a result.json")
-        return
-    files = [text for text in arguments if not text.startswith(FOLDER)]
-    try:
-        job = read_job(Path(files[0])) if files else parse_job(os.environ.get(JOB, ""))
-    except ValueError as error:
-        failures.append(reject([str(error)]))
-        return
-    folder = _run(job)
-    for told in (text.removeprefix(FOLDER) for text in arguments if text.startswith(FOLDER)):
-        if folder is not None:
-            replace_text(Path(told), str(folder))
-
-
-def _run(job: RunJob) -> Path | None:
-    """The folder of a finished run; None where it failed, which is told and counted.
-
-    None too in every process of a run but its first.
-    """
-    with spinner(LOADING):
-        try:
-            check(job.cfg)  # imports the parts; what is wrong with them need not wait for Lightning
-        except ValueError as error:
-            failures.append(reject(str(error).splitlines()))
-            return None
-        from isotrain.pages.show import show_run
-        from isotrain.run import run, with_threads
-
-    with _errors_printed():
-        if run(*job, show=show_run, is_checked=True):
-            return run_folder(with_threads(job.cfg), job.arm)
-    return None
-
-
-@contextmanager
-def _errors_printed() -> Iterator[None]:
-    """Print the errors of a run and note its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
-    from isotrain.runs.record import CannotRunError, StorageError
-    from isotrain.training.callbacks.non_finite import NonFiniteError
-
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":
-        yield
-        return
-    try:
-        yield
-    except CannotRunError as error:
-        failures.append(reject(str(error)))
-    except KeyboardInterrupt:  # before training could listen, or the second one
-        sys.exit(128 + signal.SIGINT)
-    except (NonFiniteError, StorageError) as error:
-        print_error("the run stopped", [str(error)])
-        failures.append(FAILED)
-
-
-def _share_cores(cfg: DictConfig) -> None:
-    """Give each process of a run as many threads as there are for it, if no override says."""
-    if cfg.threads is None:
-        cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
-
-
-def _become(job: RunJob) -> NoReturn:
-    """Replace this process by that of a run of several processes, `isotrain job`.
+def _become(job: object) -> NoReturn:
+    """Replace this process by that of a run of several processes, `isotrain run -`.
 
     Its ranks are started with that process's command line. Were it this one's, each rank would
-    compose, and with `-m` sweep, for itself. The job's text goes by the environment.
+    compose for itself. The job's text goes by the environment.
     """
+    from isotrain.config.compose import job_text
+    from isotrain.jobs.process import COMMAND, JOB, own_environment
+
     sys.stdout.flush()
-    os.execve(sys.executable, COMMAND, own_environment() | {JOB: job_text(job)})
+    given = own_environment() | {JOB: job_text(job)}  # type: ignore[arg-type]
+    os.execve(sys.executable, [*COMMAND, "-"], given)
+
+
+def _check_platform() -> None:
+    if os.name != "posix":
+        sys.exit("isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)")
 
 
 def n_cores() -> int:

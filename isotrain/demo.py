@@ -8,7 +8,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, key_of, run_folder
 from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
-from isotrain.requirements import encoder_mistakes, file_mistakes
+from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
 ARMS = ("none", "cluster_pca")
 SCORES = ("val/accuracy", "test/accuracy")
@@ -49,7 +49,7 @@ def demo(overrides: Sequence[str]) -> None:
     from isotrain.encoders.huggingface import EncoderUnavailableError
     from isotrain.pages.show import show_run
     from isotrain.run import run, with_threads
-    from isotrain.runs.files import read_result, read_rows
+    from isotrain.runs.files import read_records, read_result
     from isotrain.runs.record import CannotRunError
 
     fallback: list[str] = []
@@ -71,7 +71,7 @@ def demo(overrides: Sequence[str]) -> None:
             cfg = compose_run(used)
             scores[arm] = run(cfg, arm, used, show=show_run)
         folders[arm] = run_folder(with_threads(cfg), arm)
-        rows[arm] = read_rows(folders[arm] / "metrics.jsonl")
+        rows[arm] = read_records(folders[arm] / "metrics.jsonl")
     print_layers(rows, read_result(folders[ARMS[0]]))
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:

@@ -19,7 +19,6 @@ from isotrain.build import Experiment, build, data_revision
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import start_file
-from isotrain.requirements import check
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.runs.secrets import redacted
@@ -30,8 +29,9 @@ from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
+from isotrain.training.requirements import check
 
-Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RowLog`s
+Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RecordLog`s
 
 
 def run(
@@ -57,7 +57,7 @@ def run(
         show: called on rank 0 once the record is written, also that of a failed run, before the
             loggers are closed. `isotrain.pages.show.show_run` is what the command gives: it draws
             the page (`cfg.report`) and prints the summary. By default nothing is shown.
-        is_checked: whether `isotrain.requirements.check` has passed `cfg` already.
+        is_checked: whether `isotrain.training.requirements.check` has passed `cfg` already.
 
     Raises:
         CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
@@ -146,8 +146,9 @@ def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
     except OSError as error:
         raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
     except Exception as error:  # whatever a damaged file makes torch raise
-        damaged = path.replace(path.with_suffix(".damaged"))
-        say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+        if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
+            damaged = path.replace(path.with_suffix(".damaged"))
+            say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
         return None
     if point is None:
         return None

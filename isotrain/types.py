@@ -59,25 +59,25 @@ class EncoderOutput(NamedTuple):
     last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm
 
 
-class SiteRows(NamedTuple):
-    """The rows around one isotropy layer in one forward pass."""
+class SiteEmbeddings(NamedTuple):
+    """Input and output of one isotropy layer in one forward pass."""
 
     before: Tensor  # [N, D]
     after: Tensor  # [N, D]
-    ids: Tensor  # [N] unique id of each row
-    labels: Tensor  # [N] label of the example that the row comes from
+    ids: Tensor  # [N] unique id of each embedding
+    labels: Tensor  # [N] label of the example that each comes from
     whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
     keys: Tensor | None = None  # [N] if they are still to be gathered: sorts those of all processes
 
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """One forward pass, with the rows before and after each isotropy layer."""
+    """One forward pass, with the input and output of each isotropy layer."""
 
     hidden_states: tuple[Tensor, ...]  # 0 = embedding output, l = after block l
     pooled: Tensor  # [B, P, D] after the isotropy layer
     logits: Tensor  # [B, C]
-    site_rows: dict[str, SiteRows] = field(default_factory=dict)
+    site_embeddings: dict[str, SiteEmbeddings] = field(default_factory=dict)
 
     def detach(self) -> ModelOutput:
         """The same without its graph."""
@@ -86,8 +86,10 @@ class ModelOutput:
             self.pooled.detach(),
             self.logits.detach(),
             {
-                site: SiteRows(rows.before.detach(), rows.after.detach(), rows.ids, rows.labels)
-                for site, rows in self.site_rows.items()
+                site: SiteEmbeddings(
+                    rows.before.detach(), rows.after.detach(), rows.ids, rows.labels
+                )
+                for site, rows in self.site_embeddings.items()
             },
         )
 

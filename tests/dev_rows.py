@@ -75,7 +75,7 @@ def rows_of(passes: Iterable[tuple[Any, Any]], max_rows: int = 10**6) -> dict[st
             parts[f"{layer}/cls"] = hidden[:, 0], sequences
             parts[f"{layer}/tokens"] = hidden[a_N, t_N], of_tokens
             parts[f"{layer}/mean"] = torch.stack(means), sequences
-        for site, rows in output.site_rows.items():
+        for site, rows in output.site_embeddings.items():
             if site == "pooled":
                 facts = _of_vectors(batch, len(rows.before))
             elif len(rows.before) == len(of_tokens):

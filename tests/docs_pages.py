@@ -11,10 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = re.compile(r"((?:init_from|from_run)=)?runs/\w+/\w+-0123456789")  # of somebody's own
-ACTIONS = {
-    "study": ("list", "run", "status", "report"),
-    "tune": ("list", "run", "status", "report"),
-}
+ACTIONS = ("run", "status", "report", "cancel")  # commands of studies and searches
 STARTS = {"isotrain ": [], "python train.py ": ["train"]}
 # Commands that stand in a sentence alone. Others there are a name, or one of a block again.
 IN_A_SENTENCE = re.compile(r"`isotrain\s+((?:analyze|collect|export|train)\s[^`<…]+)`")

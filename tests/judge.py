@@ -12,7 +12,7 @@ def all_mistakes(cfg):
 
 
 def check(cfg):
-    """As `isotrain.requirements.check`, whatever data and weights this machine has."""
+    """As `isotrain.training.requirements.check`, whatever data and weights this machine has."""
     if mistakes := all_mistakes(cfg):
         raise ValueError("\n".join(mistakes))
 

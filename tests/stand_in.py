@@ -1,9 +1,10 @@
-"""What studies and searches of fake runs share: the start of a script that plays `isotrain job`."""
+"""What studies and searches of fake runs share: the start of a script that plays a run."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 
+from isotrain.commands import plans as commands
 from isotrain.config.command import check_command
 from isotrain.config.schema import NOT_CONTENT
 
@@ -36,6 +37,13 @@ def folder_of(job):
     return Path(job["config"]["output_dir"]) / "rte" / f"{job['arm']}-{digits}"
 """
 )
+
+
+def main(line):
+    """The exit code of `isotrain <line>`, for run, status, report and cancel."""
+    return getattr(commands, line[0])(line[1:])
+
+
 known = {}  # commands that were judged before, which takes long, without their output folder
 
 

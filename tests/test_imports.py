@@ -56,7 +56,7 @@ def test_a_judged_encoder_task_or_objective_costs_torch_alone():
 
 
 def test_the_command_line_and_the_check_need_no_torch():
-    found = loaded_by("isotrain.cli, isotrain.config")
+    found = loaded_by("isotrain.cli, isotrain.config.command, isotrain.commands.plans")
     assert "hydra" in found
     assert found.isdisjoint({"torch", "numpy", *HEAVY} - {"hydra", "omegaconf"})
 
@@ -82,9 +82,9 @@ def test_lightning_is_imported_under_one_name():
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
-        ("transformers", {"encoders", "export", "plugins"}),
+        ("transformers", {"encoders", "export", "plugins", "commands"}),
         ("datasets", {"tasks"}),
-        ("pytorch_lightning", {"training", "build.py", "run.py"}),
+        ("pytorch_lightning", {"training", "build.py", "run.py", "commands"}),
         ("torchmetrics", {"tasks", "metrics"}),
     ],
 )

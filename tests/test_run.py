@@ -14,7 +14,7 @@ from isotrain import run as run_module
 from isotrain.config.compose import run_folder as folder_of
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.snapshots import read_snapshots
 
 
@@ -168,7 +168,7 @@ def test_the_stored_configuration_is_the_one_that_ran(finished):
 
 def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
     _, scores, folder = finished
-    rows = read_rows(folder / "metrics.jsonl")
+    rows = read_records(folder / "metrics.jsonl")
     measured = [row for row in rows if any(key.startswith("isotropy/") for key in row)]
     assert [row["step"] for row in measured] == [0, 3, 5]
     for row in measured:
@@ -184,7 +184,7 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
 
 
 def test_training_is_logged(finished):
-    rows = read_rows(finished[2] / "metrics.jsonl")
+    rows = read_records(finished[2] / "metrics.jsonl")
     train = [row for row in rows if "train/loss" in row]
     assert len(train) == 2
     for row in train:
@@ -208,7 +208,7 @@ def test_every_evaluation_comes_once(composed, small, tmp_path, max_steps, inter
         "metric=[isoscore]",
     )
     run(cfg, "none")
-    rows = read_rows(run_folder(cfg, "none") / "metrics.jsonl")
+    rows = read_records(run_folder(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == steps
 
 
@@ -222,7 +222,7 @@ def test_accumulated_batches_are_one_step(composed, small, tmp_path):
         "trainer.log_every_n_steps=1",
     )
     run(cfg, "none")
-    rows = read_rows(run_folder(cfg, "none") / "metrics.jsonl")
+    rows = read_records(run_folder(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == [0, 3]
 
 
@@ -249,7 +249,7 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
     assert run_folder(again, "cluster_pca") == folder
     assert run(again, "cluster_pca") == scores
     assert (folder / "result.json").stat().st_mtime_ns > before
-    assert len([r for r in read_rows(folder / "metrics.jsonl") if "test/loss" in r]) == 1
+    assert len([r for r in read_records(folder / "metrics.jsonl") if "test/loss" in r]) == 1
 
 
 def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
@@ -454,7 +454,7 @@ def test_a_logger_that_cannot_be_opened_is_told_once_and_costs_no_run(
     assert "PermissionError: quota is used up" in printed
     folder = run_folder(cfg, "none")
     assert json.loads((folder / "result.json").read_text())["scores"] == scores
-    assert read_rows(folder / "metrics.jsonl")
+    assert read_records(folder / "metrics.jsonl")
     assert list(folder.rglob("events.out.tfevents.*")), "the other logger has its rows"
 
 

@@ -63,7 +63,9 @@ def test_an_interval_that_holds_no_label_is_refused_with_the_range_of_labels(kin
 def test_a_memory_that_reaches_back_an_epoch_is_refused(objective, n_vectors, n_rows):
     check_memories({"mine": objective(n_rows - 1)}, data(0, 1, 1), n_vectors)
     check_memories({"mine": objective(0)}, data(0, 1, 1), n_vectors)
-    with pytest.raises(ValueError, match=rf"mine\.memory_rows .* {n_rows} rows .* got {n_rows}:"):
+    with pytest.raises(
+        ValueError, match=rf"mine\.memory_rows .* {n_rows} embeddings .* got {n_rows}:"
+    ):
         check_memories({"mine": objective(n_rows)}, data(0, 1, 1), n_vectors)
 
 

@@ -18,7 +18,7 @@ from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.sweep import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.start import start_file
-from isotrain.requirements import encoder_mistakes
+from isotrain.training.requirements import encoder_mistakes
 
 HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value …]
 

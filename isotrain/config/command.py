@@ -31,8 +31,8 @@ from isotrain.config.validate import missing_keys
 
 MOST_JOBS = 64  # of a sweep, judged in advance
 OTHERS = {  # groups whose files are no part of one run, and their use
-    "study": "isotrain study run {}",
-    "tune": "isotrain tune run {}",
+    "study": "isotrain run {}",
+    "tune": "isotrain run {}",
     "sweep": "isotrain train -m sweep={}",
 }
 
@@ -116,7 +116,7 @@ def check_jobs(
     for job in islice(product(*alternatives), MOST_JOBS):
         groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
         try:
-            cfg = compose(groups)
+            cfg, _ = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
@@ -131,6 +131,37 @@ def check_jobs(
         if group in cfg:
             cfg[group] = None
     return configs, list(dict.fromkeys(mistakes))
+
+
+class Composed(NamedTuple):
+    """One run of a command line."""
+
+    cfg: DictConfig
+    arm: str  # first part of the name of its folder
+    overrides: list[str]
+
+
+def composed_jobs(overrides: Sequence[str], config_dir: str | None = None) -> list[Composed]:
+    """The runs of a command line without mistakes, the last key of several values first to change.
+
+    >>> [job.overrides for job in composed_jobs(["seed=0,1", "task=rte"])]
+    [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
+    """
+    TRAIN.schema.register()
+    own = None if config_dir is None else str(Path(config_dir).resolve())
+    loader, compose = _composer(own, _newest(own), TRAIN.name)
+    given = [] if config_dir is None else [f"--config-dir={own}"]
+    jobs = []
+    for job in product(*(_simple(text, True, TRAIN) for text in overrides)):
+        cfg, layer = compose(tuple(str(o.input_line) for o in job if _is_composed(loader, o)))
+        for override in job:
+            if not _is_composed(loader, override):
+                _apply(override, cfg, set())
+        arm = "-".join(
+            [layer] * (layer != "none" or not cfg.objective) + [*map(str, cfg.objective)]
+        )
+        jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
+    return jobs
 
 
 def _judged(cfg: DictConfig, root: Root) -> list[str]:
@@ -170,21 +201,25 @@ def _newest(config_dir: str | None) -> int:
 @lru_cache(maxsize=4)
 def _composer(
     config_dir: str | None, newest: int, root: str
-) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], DictConfig]]:
-    """The loader of config groups, and compositions of them, each made once and then copied."""
-    loader = _loader(config_dir)
-    known: dict[tuple[str, ...], DictConfig] = {}
+) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
+    """The loader of config groups, and compositions of them, each made once and then copied.
 
-    def compose(groups: tuple[str, ...]) -> DictConfig:
+    A composition comes with the name of its isotropy layer.
+    """
+    loader = _loader(config_dir)
+    known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
+
+    def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
         if groups not in known:
             cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
             if foreign := foreign_code(OmegaConf.to_container(cfg.hydra, resolve=False)):
                 raise HydraException(
                     f"hydra.{foreign[0]} would run code that is not Hydra's own; leave it out"
                 )
+            layer = str(cfg.hydra.runtime.choices.get("isotropy"))
             with open_dict(cfg):
                 del cfg["hydra"]
-            known[groups] = cfg
+            known[groups] = cfg, layer
         return deepcopy(known[groups])
 
     return loader, compose

@@ -75,7 +75,7 @@ class RunJob(NamedTuple):
 
 
 def write_job(job: RunJob, path: Path) -> None:
-    """Write what `isotrain job PATH` runs."""
+    """Write what `isotrain run PATH` runs."""
     path.write_text(job_text(job), encoding="utf-8")
 
 

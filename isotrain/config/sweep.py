@@ -6,7 +6,6 @@ of one of `conf/sweep`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -31,8 +29,8 @@ NOUNS = {  # of a file of each group
     **{"sweep": "sweep", "analysis": "analysis"},
 }
 GROUP = "sweep"  # folder of its files
-SWEEP, SWEEPER = "sweep=", "hydra/sweeper="
-FOLDER_KEY = r"[+~]*hydra\.sweep\b"  # of overrides that would move the folder of a sweep
+SWEEP = "sweep="
+OF_HYDRA = r"[+~]*hydra[./]"  # overrides of what starts jobs in Hydra
 
 
 def check_sweep(
@@ -40,18 +38,18 @@ def check_sweep(
 ) -> tuple[list[DictConfig], list[str], list[str]]:
     """As `check_jobs`, and between its two the overrides with each `sweep=NAME` spelled out."""
     mistakes = [
-        f"{text} is not yours to choose: a sweep has a folder of its own, "
-        "<output_dir>/.multirun/<time>, with one for each job; leave it out, or use output_dir=..."
+        f"{text}: isotrain starts the jobs of -m itself, without Hydra's launchers and sweepers; "
+        "use --jobs N for several at a time, output_dir=... for another folder"
         for text in overrides
-        if multirun and re.match(FOLDER_KEY, text)
+        if multirun and re.match(OF_HYDRA, text)
     ]
+    overrides = [text for text in overrides if not (multirun and re.match(OF_HYDRA, text))]
     try:
         overrides = with_sweeps(overrides, multirun, config_dir)
     except ValueError as error:
         mistakes.append(str(error))
         overrides = [text for text in overrides if not text.startswith(SWEEP)]
-    judged = ends_of_intervals(overrides) if is_search(overrides) else overrides
-    configs, found = check_jobs(judged, config_dir, multirun)
+    configs, found = check_jobs(overrides, config_dir, multirun)
     return configs, list(overrides), mistakes + found
 
 
@@ -91,15 +89,6 @@ def with_sweeps(
     return [*(f"{key}={value}" for key, value in found.items() if key not in given), *own]
 
 
-def is_search(overrides: Sequence[str]) -> bool:
-    """Whether an adaptive sweeper chooses the values, trial by trial.
-
-    >>> is_search(["hydra/sweeper=optuna"]), is_search(["hydra/sweeper=basic"])
-    (True, False)
-    """
-    return any(text.startswith(SWEEPER) and text != f"{SWEEPER}basic" for text in overrides)
-
-
 def swept_keys(overrides: Sequence[str]) -> list[str]:
     """The keys that a command line gives several values.
 
@@ -108,42 +97,6 @@ def swept_keys(overrides: Sequence[str]) -> list[str]:
     """
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     return [override.get_key_element() for override in parsed if override.is_sweep_override()]
-
-
-def n_jobs(overrides: Sequence[str]) -> int | None:
-    """The number of jobs of a grid; None where it shows later, as in a search.
-
-    >>> n_jobs(["seed=range(5)", "site=[tokens],[pooled]", "task=rte"]), n_jobs(["task=glob(*)"])
-    (10, None)
-    """
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    swept = [override for override in parsed if override.is_sweep_override()]
-    known = all(isinstance(o.value(), ChoiceSweep | RangeSweep) for o in swept)
-    if (
-        not known
-        or is_search(overrides)
-        or any("hydra.sweeper.params" in text for text in overrides)
-    ):
-        return None
-    return math.prod(len(list(override.sweep_string_iterator())) for override in swept)
-
-
-def ends_of_intervals(overrides: Sequence[str]) -> list[str]:
-    """The overrides of a search with an interval's two ends in its place, which can be judged.
-
-    >>> ends_of_intervals(["optimizer.lr=tag(log, interval(1e-5, 1e-3))", "seed=0,1"])
-    ['optimizer.lr=1e-05,0.001', 'seed=0,1']
-    """
-    judged = []
-    for text in overrides:
-        try:
-            value = OverridesParser.create().parse_override(text)._value
-        except HydraException:  # whoever judges it says what is wrong
-            value = None
-        if isinstance(value, IntervalSweep):
-            text = f"{text.partition('=')[0]}={value.start},{value.end}"
-        judged.append(text)
-    return judged
 
 
 def _read(name: str, config_dir: str | None) -> dict[str, str]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from isotrain.encoders.on_disk import MINILM
 from isotrain.export.agreement import Agreement
-from isotrain.export.card_figures import Figures, Scored
-from isotrain.export.citations import citations
+from isotrain.export.card_figures import Figures
+from isotrain.export.formats import Format
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences
 from isotrain.export.source_run import SourceRun
-from isotrain.export.usage import usage
 from isotrain.pages.repeat import train_command
+from isotrain.resources.references import bibtex
 from isotrain.runs.files import replace_text
-
-if TYPE_CHECKING:
-    from isotrain.export.command import Format
 
 HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
@@ -39,51 +37,39 @@ def write_card(
     part: Path, folder: Path, checked: Checked, made: Format, found: Differences
 ) -> None:
     """Write the card of a folder that is filled as `part` and will be `folder`."""
-    scored = checked.figures.scored
-    head = card_data(checked.run, checked.rebuilt, made, scored).to_yaml(line_break="\n")
-    body = _body(folder, checked, made, found)
-    replace_text(part / "README.md", f"---\n{head}\n---\n\n{body}")
+    head = card_data(checked, made).to_yaml(line_break="\n")
+    replace_text(part / "README.md", f"---\n{head}\n---\n\n{_body(folder, checked, made, found)}")
 
 
-def kind_of(made: Format) -> str:
-    """The pipeline tag of the hub."""
-    if made.name == "sentence-transformers":
-        return "sentence-similarity"
-    return "feature-extraction" if made.plan.classifier is None else "text-classification"
-
-
-def card_data(
-    run: SourceRun, rebuilt: Rebuilt, made: Format, figures: list[Scored]
-) -> ModelCardData:
+def card_data(checked: Checked, made: Format) -> ModelCardData:
     """The head of the card. No licence: it is for whoever publishes the folder to choose one."""
-    config, data_sets = run.config, rebuilt.task.data_sets
-    ours = str(config["task"]["_target_"]).startswith("isotrain.tasks.")
-    generated = str(config["source"]["_target_"]).endswith(".DemoSource")
-    known = ours and not generated
-    layer = str(config["isotropy"]["_target_"]).split(".")[-2]
+    run, task, figures = checked.run, checked.rebuilt.task, checked.figures.scored
+    data_sets = task.data_sets
+    known = _is_published(run.config)
     # of contrastive tasks the scored set is the last one; a user's task may have none
     evaluated: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
-            task_type=kind_of(made),
-            dataset_type=evaluated.hub_id if known else run.result.get("data", "unknown"),
-            dataset_name=str(getattr(evaluated, "name", rebuilt.task.name)),
+            task_type="sentence-similarity" if task.form == "bi" else "text-classification",
+            dataset_type=evaluated.hub_id if known else run.result["data"],
+            dataset_name=evaluated.name if evaluated else task.name,
             dataset_split="validation" if one.split == "dev" else one.split,
             metric_type=one.name,
             metric_value=one.value,
-            metric_name=f"{one.name} on {one.split}, N = {one.n_rows}",
+            metric_name=f"{one.name} on {one.split}, N = {one.n_examples}",
         )
         for one in figures
     ]
+    layer = str(run.config["isotropy"]["_target_"]).split(".")[-2]
     return ModelCardData(
-        language="en" if ours else None,  # every data set of isotrain is English
-        base_model=base_model(config),
+        language="en" if _is_ours(run.config) else None,  # every data set of isotrain is English
+        base_model=base_model(run.config),
         datasets=[one.hub_id for one in data_sets] if known else None,
         metrics=sorted({one.name for one in figures}) or None,
-        tags=["isotrain", "isotropy", layer, rebuilt.task.name],
+        tags=["isotrain", "isotropy", layer, task.name],
         library_name=made.name,
-        pipeline_tag=kind_of(made),
-        model_name=f"{rebuilt.task.name}-{run.result.get('arm')}" if results else None,
+        pipeline_tag=made.tag,
+        model_name=f"{task.name}-{run.result.get('arm')}" if results else None,
         eval_results=results or None,
     )
 
@@ -99,52 +85,74 @@ def base_model(config: Mapping[str, Any]) -> str | None:
     return name if is_id else None
 
 
+def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:
+    """BibTeX of encoder, adapters, isotropy layer, objectives and data of a run, where known."""
+    is_minilm = config["encoder"]["_target_"] == MINILM
+    nodes = [config["isotropy"], *config["objective"].values()]
+    parts = [str(node["_target_"]).split(".")[-2] for node in nodes]
+    if parts[0].endswith("cluster_pca"):
+        one = config["isotropy"].get("n_clusters") == 1
+        parts[:1] = ["one_cluster"] if one else ["cluster_pca", "tuned_clusters"]
+    adapter = str(config["peft"]["_target_"]).rpartition(".")[2]
+    names = [one.name for one in data_sets] if _is_published(config) else []
+    return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])
+
+
+def _is_ours(config: Mapping[str, Any]) -> bool:
+    return str(config["task"]["_target_"]).startswith("isotrain.tasks.")
+
+
+def _is_published(config: Mapping[str, Any]) -> bool:
+    """Whether the data are those that the task of isotrain names, not generated or a user's."""
+    generated = str(config["source"]["_target_"]).endswith(".DemoSource")
+    return _is_ours(config) and not generated
+
+
 def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> str:
     run, rebuilt, figures, agreed = checked
-    result, config = run.result, run.config
-    n_rows = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
-    entries = citations(config, rebuilt.network.config.model_type, rebuilt.task.data_sets)
-    cited = "\n\n".join(entries) if entries else "% none is known for this encoder and method"
-    return f"""# {rebuilt.task.name} · {result.get("arm")} · seed {result.get("seed")}
+    result, config, task = run.result, run.config, rebuilt.task
+    sizes = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
+    start = f", started from the run {config['init_from']}" if config.get("init_from") else ""
+    objectives = ", ".join(map(_node, config["objective"].values())) or "the task's loss alone"
+    entries = citations(config, rebuilt.network.config.model_type, task.data_sets)
+    cited = "\n\n".join(entries) or "% none is known for this encoder and method"
+    return f"""# {task.name} · {result.get("arm")} · seed {result.get("seed")}
 
-{_what(run, rebuilt, made)}
+{result.get("encoder")}, fine-tuned on `{task.name}` (form {task.form}) with isotrain{start}:
+{made.what}.
 
 ## Use
 
-{usage(folder, rebuilt, made)}
+{made.usage(folder)}
 
 ## Scores
 
 {figures.score_table}
 
-One training, seed {result.get("seed")} (seed count 1). The intervals are row bootstraps: they
-say how the score of these weights would vary on other rows, and nothing of another seed.
+One seed: the 95 % CI is over examples, and says nothing of another training.
 
 ## Isotropy of the last layer
 
-On dev, in front of the isotropy layer and behind it, before training and at its end.
+Input and output of the isotropy layer on dev, before and after fine-tuning.
 
 {figures.isotropy_table}
 
-## Data and training
+## Training
 
-- encoder: {result.get("encoder")}
-- data: {result.get("data")}; rows: {n_rows}
+- data: {result["data"]}; examples: {sizes}
 - isotropy layer: {_node(config["isotropy"])} at {", ".join(config["site"])}
-- objectives: {", ".join(map(_node, config["objective"].values())) or "none beside the task's loss"}
+- objectives: {objectives}
 - optimizer steps: {result.get("steps")}
-- versions: {", ".join(f"{k} {v}" for k, v in result.get("environment", {}).items() if v)}
+- versions: {", ".join(f"{k} {v}" for k, v in result["environment"].items() if v)}
 
 ```
 {_command(run)}
 ```
 
-## Whether it is the run
+## Verification
 
-The folder was loaded again as above and compared with the run on
-{len(rebuilt.batch.index)} rows of dev: {found}.
-
-Whether its weights are those that the run was scored with: {agreed}.
+Loaded again and compared with the run on {len(rebuilt.batch.index)} examples of dev: {found}.
+Weights against the record of the run: {agreed}.
 
 ## Citations
 
@@ -152,15 +160,6 @@ Whether its weights are those that the run was scored with: {agreed}.
 {cited}
 ```
 """
-
-
-def _what(run: SourceRun, rebuilt: Rebuilt, made: Format) -> str:
-    start = run.result.get("encoder")
-    on = f"`{rebuilt.task.name}` (form {rebuilt.task.form})"
-    text = f"{start}, fine-tuned on {on} with isotrain: {made.what}."
-    if start_of := run.config.get("init_from"):
-        text += f" The encoder started from the run {start_of}."
-    return text
 
 
 def _node(node: Mapping[str, Any]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from isotrain.console import FAILED, print_error, reject, say, spinner
 from isotrain.export.errors import CannotExportError, RoundTripError, refusing
@@ -15,20 +15,10 @@ from isotrain.export.target import check_target, filling
 
 if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
     from isotrain.export.card import Checked
+    from isotrain.export.formats import Format
     from isotrain.export.rebuilt import Rebuilt
-    from isotrain.export.round_trip import Differences
 
 FORMATS = ("transformers", "sentence-transformers")
-
-
-class Format(NamedTuple):
-    """One folder that is going to be written."""
-
-    name: str
-    plan: Any
-    what: str  # one line, for the terminal and the card
-    write: Callable[[Path], None]
-    check: Callable[[Path], Differences]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,9 +29,10 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="isotrain export",
-        description="Write a finished run as a folder for transformers (a classifier, or the "
-        "encoder) and as one for sentence-transformers, each with a model card. By default both "
-        "where possible. What is written is loaded again and compared with the run on 64 dev rows.",
+        description="Write a finished run as a folder for transformers (the encoder, and the head "
+        "of a classifier) and as one for sentence-transformers, each with a model card. By default "
+        "both where possible. What is written is loaded again and compared with the run on 64 dev "
+        "examples.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="such as runs/rte/none-0123456789")
     parser.add_argument(
@@ -85,6 +76,8 @@ def _formats(
     """What can be written of what is wanted, and why the rest cannot."""
     from isotrain.export.folding import check_layers
     from isotrain.export.rebuilt import merge_adapters
+    from isotrain.export.sentence_folder import sentences_format
+    from isotrain.export.transformers_folder import transformers_format
 
     formats, reasons = [], []
     with refusing(
@@ -95,8 +88,10 @@ def _formats(
         merge_adapters(rebuilt.model)
         for name in wanted:
             try:
-                make = _transformers if name == "transformers" else _sentences
-                formats.append(make(run, rebuilt))
+                if name == "transformers":
+                    formats.append(transformers_format(rebuilt))
+                else:
+                    formats.append(sentences_format(rebuilt, run.cfg.isotropy))
             except CannotExportError as error:
                 reasons.append(str(error))
     return formats, reasons
@@ -115,46 +110,6 @@ def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
     ):
         figures = figures_of(run, rebuilt.task.metrics().keys(), label)
         return Checked(run, rebuilt, figures, agreement(run, rebuilt))
-
-
-def _transformers(run: SourceRun, rebuilt: Rebuilt) -> Format:
-    from isotrain.export.folding import layer_sites
-    from isotrain.export.transformers_folder import (
-        check_transformers,
-        plan_transformers,
-        write_transformers,
-    )
-
-    plan = plan_transformers(rebuilt)
-    folded_in = ", the isotropy layer folded into its head" if layer_sites(rebuilt) else ""
-    what = f"a classifier{folded_in}"
-    if plan.classifier is None:
-        what = f"the encoder alone, without head and isotropy layer: {plan.reason}"
-    return Format(
-        FORMATS[0],
-        plan,
-        what,
-        lambda folder: write_transformers(folder, rebuilt, plan),
-        lambda folder: check_transformers(folder, rebuilt, plan),
-    )
-
-
-def _sentences(run: SourceRun, rebuilt: Rebuilt) -> Format:
-    from isotrain.export.sentence_folder import check_sentences, plan_sentences, write_sentences
-
-    plan = plan_sentences(rebuilt, run.cfg.isotropy)
-    what = "encoder and pooling"
-    if plan.affine is None:
-        what += f", the isotropy layer as a module of isotrain: {plan.reason}"
-    elif plan.sites:
-        what += ", the isotropy layer folded into Dense modules"
-    return Format(
-        FORMATS[1],
-        plan,
-        what,
-        lambda folder: write_sentences(folder, rebuilt, plan, run.cfg.isotropy),
-        lambda folder: check_sentences(folder, rebuilt, plan),
-    )
 
 
 def _is_kept(folder: Path, checked: Checked, made: Format) -> bool:
@@ -177,7 +132,7 @@ def _export(folder: Path, checked: Checked, made: Format) -> None:
         found = made.check(part)
         mark |= {"differences": found._asdict()}
         write_card(part, folder, checked, made, found)
-    say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev rows, {found}")
+    say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev examples, {found}")
 
 
 @contextmanager

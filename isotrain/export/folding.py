@@ -28,7 +28,7 @@ def layer_sites(rebuilt: Rebuilt) -> list[str]:
 
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
     """Rows that stood before a layer: of dev, and those of training that its queue still has."""
-    dev_ND = rebuilt.double.site_rows[site].before
+    dev_ND = rebuilt.double.site_embeddings[site].before
     layer = rebuilt.model.transforms[site]
     recent_MD = cast(RowTransform, layer).recent_rows()
     return dev_ND if recent_MD is None else torch.cat([dev_ND, recent_MD.to(dev_ND)])

@@ -39,9 +39,7 @@ class Rebuilt:
     batch: Batch
     single: ModelOutput  # in float32
     double: ModelOutput
-    states: list[
-        Tensor
-    ]  # what left the encoder, in float32 and in float64; each time it was called
+    states: tuple[Tensor, Tensor]  # [A, T, D] that left the encoder, in float32 and in float64
     takes_segments: bool  # whether the encoder is given token_type_ids
 
     @property
@@ -143,23 +141,22 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
 @torch.no_grad()
 def _tried(
     model: IsotropicModel, batch: Batch
-) -> tuple[ModelOutput, ModelOutput, list[Tensor], bool]:
-    """The model's output in both precisions, what left its network, whether that took segments."""
+) -> tuple[ModelOutput, ModelOutput, tuple[Tensor, Tensor], bool]:
+    """Outputs and encoder states in both precisions, and whether the encoder takes segments."""
     network: Any = model.encoder.model
-    states: list[Tensor] = []
     takes_segments = False
 
-    def hear(module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+    def hear(module: nn.Module, args: Any, given: dict[str, Any]) -> None:
         nonlocal takes_segments
         takes_segments |= given.get("token_type_ids") is not None
-        states.append(getattr(output, "last_hidden_state", torch.empty(0)))
 
-    listening = network.register_forward_hook(hear, with_kwargs=True)
-    single = model(batch)
-    double = model.double()(batch)
-    model.float()  # the weights are what they were: float64 holds them exactly
+    listening = network.register_forward_pre_hook(hear, with_kwargs=True)
+    single, single_ATD = model(batch), model.encoder(batch, {}).last
     listening.remove()
-    return single, double, states, takes_segments
+    model.double()
+    double, double_ATD = model(batch), model.encoder(batch, {}).last
+    model.float()  # the weights are what they were: float64 holds them exactly
+    return single, double, (single_ATD, double_ATD), takes_segments
 
 
 def _load(model: nn.Module, run: SourceRun) -> None:

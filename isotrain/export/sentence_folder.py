@@ -5,7 +5,6 @@ A = Q·B sequences, B rows, D width.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,6 +19,7 @@ from isotrain.console import install
 from isotrain.export.affine import Affine, NotAffineError
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.folding import folded, layer_sites
+from isotrain.export.formats import Format
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences, differences
 from isotrain.export.tokenizer import write_tokenizer
@@ -36,6 +36,28 @@ class Plan(NamedTuple):
     affine: Affine | None  # all layers as one map of the pooled vector; None: as modules of ours
     reason: str  # why they are no such map
     sites: list[str]
+
+
+def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
+    """Encoder, pooling and isotropy layers.
+
+    Raises:
+        CannotExportError: as `plan_sentences`.
+    """
+    plan = plan_sentences(rebuilt, isotropy)
+    what = "encoder and pooling"
+    if plan.affine is None:
+        what += f", the isotropy layer as a module of isotrain: {plan.reason}"
+    elif plan.sites:
+        what += ", the isotropy layer folded into Dense modules"
+    return Format(
+        "sentence-transformers",
+        "sentence-similarity",
+        what,
+        lambda folder: usage(folder, plan),
+        lambda folder: write_sentences(folder, rebuilt, plan, isotropy),
+        lambda folder: check_sentences(folder, rebuilt, plan),
+    )
 
 
 def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
@@ -79,7 +101,7 @@ def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictCo
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     rebuilt.network.save_pretrained(folder)
-    write_tokenizer(folder, deepcopy(rebuilt.tokenizer), rebuilt)
+    write_tokenizer(folder, rebuilt)
     width = rebuilt.model.encoder.width
     options = {"model_kwargs": {"dtype": torch.float32, "local_files_only": True}}
     modules: list[nn.Module] = [
@@ -123,6 +145,24 @@ def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
     found = differences(*pairs)
     differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as cosines see it
     return found
+
+
+def usage(folder: Path, plan: Plan) -> str:
+    """Code that encodes two sentences."""
+    trusted, note = "", ""
+    if plan.affine is None:
+        trusted = ", trust_remote_code=True"
+        note = (
+            "\n\nIt needs isotrain installed. sentence-transformers asks for `trust_remote_code` "
+            "at every class that is not its own; this folder holds no code."
+        )
+    return f"""```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer({str(folder)!r}{trusted})
+vectors = model.encode(["A dog is barking.", "A dog makes a noise."])
+print(model.similarity(vectors, vectors))
+```{note}"""
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import plain, read_job
 from isotrain.export.errors import CannotExportError, refusing
-from isotrain.requirements import check
 from isotrain.runs.files import read_result
+from isotrain.training.requirements import check
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
 NEEDED = {"data": str, "monitor": str, "scores": dict, "n_rows": dict, "environment": dict}

@@ -1,138 +1,164 @@
-"""A folder for plain transformers: a classifier where the run is one, else the encoder.
+"""A folder for plain transformers: the encoder, and where the run classifies, its head.
 
-B rows, P vectors per row, T tokens, D width, C outputs.
+B examples, T tokens, D width, C outputs.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
-from itertools import chain
+import inspect
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
 
 from isotrain.export.affine import Affine, NotAffineError
-from isotrain.export.classifier import Head, build_classifier, head_for
 from isotrain.export.errors import CannotExportError, RoundTripError
 from isotrain.export.folding import folded, head_map, layer_sites
+from isotrain.export.formats import Format
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.round_trip import Differences, differences
 from isotrain.export.tokenizer import write_tokenizer
+from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
+HEAD = "head.safetensors"  # weight [C, D] and bias [C], of the pooled embedding
+POOLED: dict[type, str] = {  # as the snippet of the card computes it
+    ClsPooling: "states[:, 0]",
+    LastPooling: 'states[range(len(states)), inputs["attention_mask"].sum(1) - 1]',
+    MeanPooling: '(states * (mask := inputs["attention_mask"][..., None])).sum(1) / mask.sum(1)',
+}
 WAYS = (
     "layers like isotropy=all_but_the_top and zca are one map, and format=sentence-transformers "
     "(task.form=bi) keeps this one as it is"
 )
 
 
-class Classifier(NamedTuple):
-    """The head that is written, and the map from the state it reads to the logits."""
-
-    head: Head
-    affine: Affine
-
-
-class Plan(NamedTuple):
-    """What a folder is going to hold."""
-
-    classifier: Classifier | None  # None: the encoder alone
-    reason: str  # why there is no classifier
-
-
-def plan_transformers(rebuilt: Rebuilt) -> Plan:
-    """A classifier, or the encoder alone and why.
+def transformers_format(rebuilt: Rebuilt) -> Format:
+    """Encoder and head, or the encoder alone and why.
 
     Raises:
         CannotExportError: neither: a layer at tokens belongs to what the encoder gives.
     """
+    head, what = None, "encoder and head"
     try:
-        return Plan(_classifier(rebuilt), "")
+        head = linear_head(rebuilt)
+        if layer_sites(rebuilt):
+            what += ", the isotropy layer folded into the head"
     except NotAffineError as error:
-        reason = str(error)
-    if "tokens" in layer_sites(rebuilt):
-        raise CannotExportError(
-            f"format=transformers has no place for this run: {reason}; and the encoder alone would "
-            "lack the layer at tokens; train with site=[pooled], or with task.form=bi for "
-            "--format sentence-transformers"
-        )
-    if [state.ndim for state in rebuilt.states] != [3, 3]:  # once in each precision
-        raise CannotExportError(
-            f"format=transformers has no place for this run: {reason}; and the encoder alone must "
-            "call its network once a batch, for states [batch, tokens, width], which this one does "
-            "not; use an encoder such as encoder=huggingface"
-        )
-    return Plan(None, reason)
-
-
-def write_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> None:
-    """Weights, configuration and tokenizer."""
-    model, tokenizer = rebuilt.network, deepcopy(rebuilt.tokenizer)
-    if plan.classifier is not None:
-        names = output_names(rebuilt)
-        model, tokenizer = build_classifier(model, *plan.classifier, names, tokenizer)
-    model.save_pretrained(folder)
-    write_tokenizer(folder, tokenizer, rebuilt)
-
-
-@torch.no_grad()
-def check_transformers(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
-    """How far what is loaded from the folder is from the run, from text to the last number.
-
-    Of a classifier the logits are compared, of an encoder the states of all real tokens, as the
-    encoder of the run gave them before anything was merged into it.
-    """
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    kind: Any = AutoModel if plan.classifier is None else AutoModelForSequenceClassification
-    options = {"dtype": torch.float32, "local_files_only": True}
-    model = kind.from_pretrained(folder, **options).eval()
-    if plan.classifier is not None:
-        inputs = tokenizer(*rebuilt.texts[0], padding=True, truncation=True, return_tensors="pt")
-        found_32 = model(**inputs).logits
-        return differences(
-            (rebuilt.single.logits, found_32),
-            (rebuilt.double.logits, model.double()(**inputs).logits),
-        )
-    columns = [list(chain(*parts)) for parts in zip(*rebuilt.texts, strict=True)]
-    inputs = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
-    if not torch.equal(inputs["input_ids"], rebuilt.batch.input_ids):
-        raise RoundTripError("the tokenizer that was written gives other token ids")
-    real_AT = rebuilt.batch.attention_mask.bool()
-    of_single_ATD, of_double_ATD = rebuilt.states  # `plan_transformers` saw two
-    found_ATD = model(**inputs).last_hidden_state
-    wide_ATD = model.double()(**inputs).last_hidden_state
-    return differences(
-        (of_single_ATD[real_AT], found_ATD[real_AT]), (of_double_ATD[real_AT], wide_ATD[real_AT])
+        if "tokens" in layer_sites(rebuilt):
+            raise CannotExportError(
+                f"format=transformers cannot hold this run: {error}; and the encoder alone would "
+                "lack the layer at tokens; train with site=[pooled], or with task.form=bi for "
+                "--format sentence-transformers"
+            ) from error
+        what = f"the encoder alone, without head and isotropy layer: {error}"
+    return Format(
+        "transformers",
+        "feature-extraction",
+        what,
+        lambda folder: usage(folder, rebuilt, head),
+        lambda folder: write_transformers(folder, rebuilt, head),
+        lambda folder: check_transformers(folder, rebuilt, head),
     )
 
 
+def linear_head(rebuilt: Rebuilt) -> Affine:
+    """The map from the pooled embedding, before any isotropy layer, to the logits.
+
+    Raises:
+        NotAffineError: there is none, and why.
+    """
+    if rebuilt.task.form != "cross":
+        raise NotAffineError("the head of form=bi compares two embeddings")
+    if type(rebuilt.model.pooling) not in POOLED:
+        raise NotAffineError("the pooling reads target words, which no tokenizer marks")
+    try:
+        return folded(rebuilt).then(head_map(rebuilt))
+    except NotAffineError as error:
+        raise NotAffineError(f"{error}; {WAYS}") from error
+
+
+def write_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> None:
+    """Weights, configuration and tokenizer."""
+    rebuilt.network.save_pretrained(folder)
+    write_tokenizer(folder, rebuilt)
+    if head is not None:
+        weight_CD, bias_C = head.matrix_DE.T.contiguous(), head.bias_E
+        save_file({"weight": weight_CD.float(), "bias": bias_C.float()}, folder / HEAD)
+
+
+@torch.no_grad()
+def check_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> Differences:
+    """How far what is loaded from the folder is from the run, from text to the last number.
+
+    Logits are compared, or without a head the states of all real tokens, as the encoder gave them
+    before anything was merged into it.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model: Any = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    columns = [
+        [text for part in parts for text in part] for parts in zip(*rebuilt.texts, strict=True)
+    ]
+    inputs = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
+    if not torch.equal(inputs["input_ids"], rebuilt.batch.input_ids):
+        raise RoundTripError("the tokenizer that was written gives other token ids")
+    single_BTD = model.eval()(**inputs).last_hidden_state
+    double_BTD = model.double()(**inputs).last_hidden_state
+    if head is None:
+        real_BT = rebuilt.batch.attention_mask.bool()
+        (run_32, run_64), (own_32, own_64) = rebuilt.states, (single_BTD, double_BTD)
+        return differences((run_32[real_BT], own_32[real_BT]), (run_64[real_BT], own_64[real_BT]))
+    written = load_file(folder / HEAD)
+
+    def logits(states_BTD: torch.Tensor) -> torch.Tensor:
+        weight_CD, bias_C = (written[name].to(states_BTD) for name in ("weight", "bias"))
+        return rebuilt.model.pooling(states_BTD, rebuilt.batch)[:, 0] @ weight_CD.T + bias_C
+
+    return differences(
+        (rebuilt.single.logits, logits(single_BTD)), (rebuilt.double.logits, logits(double_BTD))
+    )
+
+
+def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
+    """Code that loads the folder and scores the first example of dev."""
+    bare = ""
+    if "add_pooling_layer" in inspect.signature(type(rebuilt.network).__init__).parameters:
+        bare = ", add_pooling_layer=False"
+    texts = ", ".join(repr(column[:1]) for column in rebuilt.texts[0])
+    lines = [
+        "import torch",
+        *["from safetensors.torch import load_file"] * (head is not None),
+        "from transformers import AutoModel, AutoTokenizer",
+        "",
+        f"folder = {str(folder)!r}",
+        f"texts = ({texts},)",
+        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        f"encoder = AutoModel.from_pretrained(folder{bare}).eval()",
+        'inputs = tokenizer(*texts, truncation=True, padding=True, return_tensors="pt")',
+        "with torch.no_grad():",
+        "    states = encoder(**inputs).last_hidden_state  # [texts, tokens, width]",
+    ]
+    if head is None:
+        lines.append("print(states.shape)")
+        note = "The scores below are those of the run with its pooling, isotropy layer and head, "
+        note += "which are not in this folder."
+    else:
+        lines += [
+            f'head = load_file(f"{{folder}}/{HEAD}")',
+            f"pooled = {POOLED[type(rebuilt.model.pooling)]}",
+            'logits = pooled @ head["weight"].T + head["bias"]',
+            f"print(logits)  # {', '.join(output_names(rebuilt))}",
+        ]
+        note = "Texts are prepared as the task prepares them."
+    code = "\n".join(lines)
+    return f"```python\n{code}\n```\n\n{note}"
+
+
 def output_names(rebuilt: Rebuilt) -> list[str]:
-    """The classes by number; `score` for a single output."""
+    """The classes by number, where the task names them; `score` for a single output."""
     n_outputs = rebuilt.double.logits.shape[1]
     if n_outputs == 1:
         return ["score"]
     classes = rebuilt.task.data_set.classes
-    if len(classes) != n_outputs:
-        return [f"LABEL_{c}" for c in range(n_outputs)]
-    return [str(name) for name in classes]
-
-
-def _classifier(rebuilt: Rebuilt) -> Classifier:
-    model, pooled_BPD = rebuilt.model, rebuilt.double.pooled
-    if rebuilt.task.form != "cross":
-        raise NotAffineError("a classifier reads one sequence, and form=bi compares two")
-    if pooled_BPD.shape[1] != 1:
-        raise NotAffineError(
-            f"a classifier reads one vector, and the pooling gives {pooled_BPD.shape[1]}"
-        )
-    n_outputs = rebuilt.double.logits.shape[1]
-    kind, width = rebuilt.network.config.model_type, model.encoder.width
-    head = head_for(kind, model.pooling.reads, width, n_outputs)
-    try:
-        layers = folded(rebuilt)
-    except NotAffineError as error:
-        raise NotAffineError(f"{error}; {WAYS}") from error
-    affine = layers.then(head_map(rebuilt))
-    head.check(rebuilt.network, affine)
-    return Classifier(head, affine)
+    return list(map(str, classes if len(classes) == n_outputs else range(n_outputs)))

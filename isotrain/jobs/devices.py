@@ -21,7 +21,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from isotrain.config.schema import number_asked_for
-from isotrain.jobs.locks import take
+from isotrain.runs.locks import take
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TIMEOUT_S = 20.0  # of nvidia-smi, which waits for a driver that starts

@@ -1,96 +1,203 @@
-"""A run as a process of its own: the one way to start `isotrain job`, and to stop it.
+"""A run as a process of its own: forked from a warm server, or a fresh interpreter.
 
-Studies, tuning and the jobs of a sweep start their runs here. Imports nothing heavy.
+A backend is what starts one: `local` here; a cluster brings its own. Imports nothing heavy.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
+from importlib import import_module
+from multiprocessing import forkserver, get_context, reduction, resource_tracker
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Protocol
 
-from isotrain.config.compose import RunJob, job_text, write_job
+from isotrain.config.compose import RunJob, write_job
+from isotrain.config.schema import number_asked_for
 from isotrain.runs.secrets import redacted
 
-COMMAND = (sys.executable, "-m", "isotrain", "job")
-JOB, PARENT = "ISOTRAIN_JOB", "ISOTRAIN_PARENT"  # environment of a job: its text, and a watch
+COMMAND = (sys.executable, "-m", "isotrain", "run")  # and a job's file
+JOB = "ISOTRAIN_JOB"  # environment of a job without a file: its text
 STARTED = "isotrain: started "  # the first line of each attempt in a log
-POLL_S = 0.1  # between two looks at a process
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
+WORKER = "isotrain.commands.worker"  # imported by the warm server, with all that a run needs
+OF_SERVER = {  # environment in which it imports: no pool of threads, a look at GPUs without CUDA
+    **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_server = get_context("forkserver")
+_lock = threading.Lock()  # multiprocessing polls all its children whenever one starts
+
+
+class Process(Protocol):
+    """A run at work."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its process group."""
+
+    def poll(self) -> int | None:
+        """Its exit code, minus the number of a signal that ended it; None while it is at work."""
+
+
+# What starts a job, given its file and log, its environment, and descriptors to keep open.
+Backend = Callable[[RunJob, Path, Path, Mapping[str, str], Sequence[int]], Process]
+
+
+def local(
+    job: RunJob, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
+) -> Process:
+    """A process on this machine: a warm worker, or a fresh one where the run starts ranks."""
+    if number_asked_for(job.cfg.trainer.get("devices", 1)) == 1:
+        return _Worker(file, log, environment, locks)
+    return fresh(COMMAND)(job, file, log, environment, locks)
+
+
+def fresh(command: Sequence[str]) -> Backend:
+    """A backend that starts `command FILE`."""
+
+    def start(
+        job: RunJob, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
+    ) -> Process:
+        with log.open("ab", buffering=0) as stream:
+            return subprocess.Popen(
+                [*command, str(file)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                process_group=0,
+                pass_fds=tuple(locks),
+            )
+
+    return start
 
 
 def start_job(
     job: RunJob,
-    file: Path | None = None,
-    log: Path | None = None,
-    *,
-    command: Sequence[str] = COMMAND,
+    file: Path,
+    log: Path,
+    backend: Backend = local,
     environment: Mapping[str, str] | None = None,
-    pass_fds: Collection[int] = (),
-    ends_with_us: bool = False,
-) -> subprocess.Popen[bytes]:
+    locks: Sequence[int] = (),
+) -> Process:
     """The process of a job, at work, and the first of a process group of its own.
 
-    Ctrl-C on a terminal does not reach it: who started it passes signals on (`stop_job`).
+    Ctrl-C on a terminal does not reach it: who started it passes signals on (`stop_job`). It goes
+    on when that process is killed.
 
     Args:
         job: the run, and the arm that names its folder.
-        file: where the job is written, and read by the process; None = it goes by the environment.
+        file: where the job is written, and read by the process.
         log: receives what the process prints, behind what earlier attempts left there and a line
-            that begins with `STARTED`; None = where this process prints.
-        command: what runs a job; the file is its last argument.
+            that begins with `STARTED`.
+        backend: starts it.
         environment: variables beside this process's own and `OMP_NUM_THREADS`, the job's threads.
-        pass_fds: descriptors that it keeps open until it ends, such as that of a lock.
-        ends_with_us: it stops with a checkpoint when this process ends, however that happens
-            (`watch_parent`): its input is a pipe, to be closed (`with start_job(...)`) when it
-            has ended. Otherwise it then goes on to its end.
+        locks: descriptors that it keeps open until it ends.
     """
     given = own_environment()
     given.pop(JOB, None)
-    given.pop(PARENT, None)
     if job.cfg.threads is not None:
         given["OMP_NUM_THREADS"] = str(job.cfg.threads)
-    if ends_with_us:
-        given[PARENT] = "1"
-    if file is None:
-        given[JOB] = job_text(job)
-    else:
-        write_job(job, file)
-    stream = None if log is None else log.open("ab", buffering=0)
-    try:
-        if stream is not None:
-            stream.write(f"{STARTED}{datetime.now():%Y-%m-%d %H:%M:%S}\n".encode())
-        return subprocess.Popen(
-            [*command, *([] if file is None else [str(file)])],
-            stdin=subprocess.PIPE if ends_with_us else subprocess.DEVNULL,
-            stdout=stream,
-            stderr=None if stream is None else subprocess.STDOUT,
-            env=given | dict(environment or {}),
-            process_group=0,
-            pass_fds=tuple(pass_fds),
-        )
-    finally:
-        if stream is not None:
-            stream.close()
+    write_job(job, file)
+    with log.open("ab") as stream:
+        stream.write(f"{STARTED}{datetime.now():%Y-%m-%d %H:%M:%S}\n".encode())
+    return backend(job, file, log, given | dict(environment or {}), locks)
 
 
-def stop_job(process: subprocess.Popen[bytes], at_once: bool = False) -> None:
+def stop_job(process: Process, at_once: bool = False) -> None:
     """Ask a process of `start_job` to stop with a checkpoint, or end it and its ranks at once.
 
     SIGTERM to the process, or SIGKILL to its group; nothing where it has ended.
     """
-    if process.poll() is not None:
-        return
-    if at_once:
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.terminate()
+    if process.poll() is None:
+        try:
+            if at_once:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                os.kill(process.pid, signal.SIGTERM)
+        except ProcessLookupError:  # it has just ended, or has no group yet
+            pass
+
+
+@cache
+def warm_up() -> None:
+    """Start the server that workers are forked from; it imports while this process goes on.
+
+    It has one thread, as others would not survive a fork. It ends with this process, and hears no
+    signal of its terminal.
+    """
+    _server.set_forkserver_preload([WORKER])
+    own = {name: os.environ.get(name) for name in (*OF_SERVER, "PYTHONPATH")}
+    os.environ |= own_environment() | OF_SERVER
+    resource_tracker.ensure_running()  # which lets signals through again
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for name, value in own.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+class _Worker:
+    """A process forked from the server."""
+
+    def __init__(
+        self, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
+    ) -> None:
+        with _lock, log.open("ab", buffering=0) as stream:
+            warm_up()
+            self._process = _Forked(file, environment, (stream.fileno(), *locks))
+            self._process.start()
+            assert self._process.pid is not None
+            self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        with _lock:
+            return self._process.exitcode
+
+
+class _Forked(ForkServerProcess):
+    """Runs a job's file, with the descriptors of the process that started it."""
+
+    def __init__(
+        self, file: Path, environment: Mapping[str, str], descriptors: Sequence[int]
+    ) -> None:
+        super().__init__(daemon=False)
+        self._file, self._environment, self._own = file, dict(environment), tuple(descriptors)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Sent to the server while this process starts: descriptors go beside it."""
+        own = tuple(map(reduction.DupFd, self._own))
+        return {**self.__dict__, "_own": own}
+
+    def run(self) -> None:
+        """In the worker."""
+        os.setpgid(0, 0)
+        log, *_ = (descriptor.detach() for descriptor in self._own)  # type: ignore[attr-defined]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.environ.clear()
+        os.environ |= self._environment
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        try:
+            sys.exit(import_module(WORKER).run_file(self._file))
+        finally:
+            atexit._run_exitfuncs()  # as an interpreter does at its end; a fork does not
 
 
 @contextmanager
@@ -105,33 +212,13 @@ def stop_signals() -> Iterator[list[int]]:
         return
     before = {
         number: signal.signal(number, lambda got, _frame: received.append(got))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in STOP_SIGNALS
     }
     try:
         yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def watch_parent() -> None:
-    """In a job: stop with a checkpoint when the process that started it has ended.
-
-    Where that process asked for it (`ends_with_us`); it holds the other end of our input.
-    """
-    if os.environ.pop(PARENT, ""):  # not for what this job starts
-        at_end_of_input(lambda: os.kill(os.getpid(), signal.SIGTERM))
-
-
-def at_end_of_input(act: Callable[[], None]) -> None:
-    """Call a function, in a thread, once the process that holds our input's other end has ended."""
-
-    def wait() -> None:
-        while os.read(0, 1024):  # unbuffered: a thread in a buffered read cannot be left at the end
-            pass
-        act()
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def own_environment() -> dict[str, str]:

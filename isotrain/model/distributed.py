@@ -42,27 +42,27 @@ def of_all_processes(value: Any) -> list[Any]:
     return values
 
 
-def gather_rows(x_ND: Tensor) -> tuple[Tensor, slice]:
-    """The rows of all processes in the order of their ranks, and where the own ones stand.
+def all_gather(x_ND: Tensor) -> tuple[Tensor, slice]:
+    """The embeddings of all processes in the order of their ranks, and the slice of the own ones.
 
-    Processes may hold different numbers of rows; `x` may have any trailing shape. The gradient
-    of a row is the sum of what all processes want of it, so that a loss which every process
-    computes from all rows, averaged over processes, has exactly the gradient of one process.
+    N may differ between processes; `x` may have any trailing shape. Gradients are summed over
+    processes, so that a loss which every process computes from all embeddings, averaged over
+    processes, has exactly the gradient of one process.
 
-    >>> gather_rows(torch.ones(2, 1))[1]
+    >>> all_gather(torch.ones(2, 1))[1]
     slice(0, 2, None)
     """
     sizes, own = _sizes(x_ND)
     return _gathered(x_ND, sizes), own
 
 
-def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
-    """Keys `[Q·B, T]` that sort gathered rows as one process would hold them.
+def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
+    """Keys `[Q·B, T]` that sort gathered embeddings as one process would hold them.
 
     Example j of rank r is example j·(world size) + r of the whole batch. Sequences come first,
     then examples, then positions.
 
-    >>> batch_places(2, 1, 2).argsort(dim=1).tolist()
+    >>> order_keys(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
     """
     rank = distributed.get_rank() if _is_running() else 0
@@ -77,24 +77,24 @@ def batch_places(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
 
 
 class WholeBatch:
-    """The order in which one process would hold the rows of all, exchanged once for many tensors.
+    """The order in which one process would hold all embeddings, exchanged once for many tensors.
 
     Args:
-        places_N: keys of this process's rows, which sort those of all (see `batch_places`).
+        keys_N: of this process's embeddings; they sort those of all (see `order_keys`).
     """
 
-    def __init__(self, places_N: Tensor) -> None:
-        self._sizes, own = _sizes(places_N)
-        self._order = _gathered(places_N, self._sizes).argsort()
-        self.own_N = self._order.argsort()[own]  # which of all rows are this process's
+    def __init__(self, keys_N: Tensor) -> None:
+        self._sizes, own = _sizes(keys_N)
+        self._order = _gathered(keys_N, self._sizes).argsort()
+        self.own_N = self._order.argsort()[own]  # which of all are this process's
 
     def gather(self, x_ND: Tensor) -> Tensor:
-        """The rows of all processes, in that order."""
+        """The embeddings of all processes, in that order."""
         return _gathered(x_ND, self._sizes)[self._order]
 
 
 def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
-    """How many rows each process has, and where this one's stand among them."""
+    """N of each process, and the slice of this one's in all of them."""
     if n_processes() == 1:
         return [len(x_ND)], slice(0, len(x_ND))
     counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
@@ -118,8 +118,7 @@ class _Gather(torch.autograd.Function):
         padded[: len(x_ND)] = x_ND
         parts = [torch.empty_like(padded) for _ in sizes]
         distributed.all_gather(parts, padded)
-        found = torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
-        return found.to(x_ND.device)
+        return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)]).to(x_ND.device)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

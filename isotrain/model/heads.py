@@ -1,4 +1,4 @@
-"""What stands on the pooled vectors: `[B, P, D] -> [B, C]`."""
+"""Task heads on pooled embeddings: `[B, P, D] -> [B, C]`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def pair_features(u_BD: Tensor, v_BD: Tensor) -> Tensor:
 class LinearHead(nn.Module):
     """Logits from one vector (P = 1), or from a pair as (u, v, |u − v|, u·v) (P = 2).
 
-    Weights start as BERT's head does,
-    normal with standard deviation 0.02, and biases at `bias`: where outputs lie around a known
-    value, the encoder need not learn an offset that a centring layer would take away again.
+    Weights start normal with standard deviation 0.02, as BERT's head, and biases at `bias`: where
+    outputs lie around a known value, the encoder need not learn an offset that a centring layer
+    would take away again.
 
     Raises:
         ValueError: `n_vectors` other than 1 or 2.

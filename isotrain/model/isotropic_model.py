@@ -5,18 +5,18 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
-from isotrain.model.distributed import WholeBatch, batch_places, n_processes
+from isotrain.model.distributed import WholeBatch, n_processes, order_keys
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteRows
+from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteEmbeddings
 
 TokenRows = Literal["all", "no_special"]
 
@@ -39,6 +39,25 @@ def block_of(site: str, n_blocks: int) -> int | None:
             f"got {site!r}"
         )
     return blocks[site]
+
+
+class StepMemory:
+    """Tensors of the micro-batches of an optimizer step, joined once the step is made."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[list[Tensor]]] = {}
+
+    def keep(self, name: str, tensors: Sequence[Tensor]) -> None:
+        """Remember what a micro-batch has under a name: as many tensors every time."""
+        self.kept.setdefault(name, []).append([x.detach() for x in tensors])
+
+    def take(self) -> dict[str, list[Tensor]]:
+        """What was kept since the last call, each tensor over all micro-batches."""
+        kept, self.kept = self.kept, {}
+        return {
+            name: [torch.cat(parts) for parts in zip(*batches, strict=True)]
+            for name, batches in kept.items()
+        }
 
 
 class IsotropicModel(nn.Module):
@@ -74,110 +93,83 @@ class IsotropicModel(nn.Module):
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows, self.sync = rows, sync
-        self._remembered: dict[str, list[tuple[Tensor, Tensor]]] = {}  # micro-batches by site
+        self.recent = StepMemory()
 
     def forward(self, batch: Batch) -> ModelOutput:
-        """All hidden states, the embeddings around every site, pooled vectors and logits."""
+        """All hidden states, the embeddings around every site, pooled embeddings and logits."""
         mask_AT = batch.attention_mask.bool()
         if self.rows == "no_special":
             mask_AT = mask_AT & ~batch.special_mask.bool()
-        site_rows: dict[str, SiteRows] = {}  # filled by the sites, in the order of the pass
+        around: dict[str, SiteEmbeddings] = {}  # filled by the sites, in the order of the pass
         edits: dict[int, Edit] = {
-            block: partial(self._at_tokens, site, batch, mask_AT, site_rows)
+            block: partial(self._at_site, site, batch, mask_AT, around)
             for site, block in self.blocks_of.items()
             if block is not None
         }
         states = self.encoder(batch, edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
-            last_ATD = self._at_tokens("tokens", batch, mask_AT, site_rows, last_ATD)
+            last_ATD = self._at_site("tokens", batch, mask_AT, around, last_ATD)
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
-            pooled_BPD = self._at_pooled(batch, site_rows, pooled_BPD)
-        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), site_rows)
-
-    def remember(self, output: ModelOutput) -> None:
-        """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
-        for site, rows in output.site_rows.items():
-            before_ND, labels_N = rows.whole or (rows.before, rows.labels)
-            before_ND = before_ND.detach()
-            if rows.keys is not None:  # not gathered yet: no statistics of the step needed it
-                whole = WholeBatch(rows.keys)
-                before_ND = whole.gather(before_ND)
-                labels_N = (
-                    whole.gather(labels_N) if self.transforms[site].reads_labels else labels_N
-                )
-            self._remembered.setdefault(site, []).append((before_ND, labels_N))
-
-    @torch.no_grad()
-    def observe(self) -> None:
-        """Feed each isotropy layer what was remembered since the last call, all at once."""
-        for site, kept in self._remembered.items():
-            before_ND, labels_N = (torch.cat(parts) for parts in zip(*kept, strict=True))
-            layer: Any = self.transforms[site]
-            layer.observe(before_ND, *([labels_N] if layer.reads_labels else []))
-        self._remembered.clear()
-
-    def _at_tokens(
-        self,
-        site: str,
-        batch: Batch,
-        mask_AT: Tensor,
-        site_rows: dict[str, SiteRows],
-        hidden_ATD: Tensor,
-    ) -> Tensor:
-        """Token states with the layer of `site` applied where `mask` is true."""
-        n_tokens = mask_AT.shape[1]
-        label_A = batch.labels.repeat(batch.n_sequences)
-        rows = self._at_site(
-            site,
-            take_rows(hidden_ATD, mask_AT),
-            row_ids(batch.index, batch.n_sequences, n_tokens)[mask_AT],
-            label_A[:, None].expand_as(mask_AT)[mask_AT],
-            lambda: batch_places(len(batch.index), batch.n_sequences, n_tokens)[mask_AT.cpu()],
-        )
-        site_rows[site] = rows
-        if rows.after is rows.before:
-            return hidden_ATD
-        return put_rows(hidden_ATD, mask_AT, rows.after)
-
-    def _at_pooled(
-        self, batch: Batch, site_rows: dict[str, SiteRows], pooled_BPD: Tensor
-    ) -> Tensor:
-        """Pooled vectors with the layer of `pooled` applied."""
-        n, n_vectors = pooled_BPD.shape[:2]
-        site_rows["pooled"] = self._at_site(
-            "pooled",
-            pooled_BPD.flatten(0, 1),
-            row_ids(batch.index, 1, n_vectors).flatten(),
-            batch.labels.repeat_interleave(n_vectors),
-            lambda: batch_places(n, 1, n_vectors).flatten(),
-        )
-        return site_rows["pooled"].after.reshape(n, n_vectors, -1)
+            pooled_BPD = self._at_site("pooled", batch, None, around, pooled_BPD)
+        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), around)
 
     def _at_site(
         self,
         site: str,
-        before_ND: Tensor,
-        ids_N: Tensor,
-        labels_N: Tensor,
-        places: Callable[[], Tensor],
-    ) -> SiteRows:
-        """Layer input and output; in training, statistics may come from all processes.
+        batch: Batch,
+        mask_AT: Tensor | None,
+        around: dict[str, SiteEmbeddings],
+        x_ATD: Tensor,
+    ) -> Tensor:
+        """Apply the layer of `site` where `mask` is true (None = everywhere), and note it.
 
-        `places` gives the keys of the rows in the whole batch (see `batch_places`).
+        In training, statistics may come from all processes.
         """
+
+        def chosen(x_AT: Tensor) -> Tensor:
+            return x_AT.flatten() if mask_AT is None else x_AT[mask_AT]
+
+        n_sequences, n_positions = len(x_ATD) // len(batch.labels), x_ATD.shape[1]
+        before_ND = x_ATD.flatten(0, 1) if mask_AT is None else take_rows(x_ATD, mask_AT)
+        ids_N = chosen(row_ids(batch.index, n_sequences, n_positions))
+        labels_N = chosen(batch.labels.repeat(n_sequences)[:, None].expand(x_ATD.shape[:2]))
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
-        if n_processes() == 1 or not (self.training and layer.changes_rows):
-            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
-            return SiteRows(before_ND, after_ND, ids_N, labels_N)
-        keys_N = places().to(ids_N.device)
-        if not self.sync:
-            after_ND = layer(before_ND, *([labels_N] if takes_labels else []))
-            return SiteRows(before_ND, after_ND, ids_N, labels_N, keys=keys_N)
-        whole = WholeBatch(keys_N)
-        all_ND = whole.gather(before_ND)
-        all_N = whole.gather(labels_N) if layer.reads_labels else labels_N
-        after_ND = layer(all_ND, *([all_N] if takes_labels else []))[whole.own_N]
-        return SiteRows(before_ND, after_ND, ids_N, labels_N, (all_ND, all_N))
+        whole, keys_N = None, None
+        if n_processes() > 1 and self.training and layer.changes_rows:
+            keys_AT = order_keys(len(batch.labels), n_sequences, n_positions)
+            keys_N = chosen(keys_AT.to(ids_N.device))
+        if keys_N is not None and self.sync:
+            order = WholeBatch(keys_N)
+            all_N = order.gather(labels_N) if layer.reads_labels else labels_N
+            whole, keys_N = (order.gather(before_ND), all_N), None
+            after_ND: Tensor = (layer(*whole) if takes_labels else layer(whole[0]))[order.own_N]
+        else:
+            after_ND = layer(before_ND, labels_N) if takes_labels else layer(before_ND)
+        around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
+        if after_ND is before_ND:
+            return x_ATD
+        if mask_AT is None:  # its width may be another one
+            return after_ND.reshape(*x_ATD.shape[:2], -1)
+        return put_rows(x_ATD, mask_AT, after_ND)
+
+    def remember(self, output: ModelOutput) -> None:
+        """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
+        for site, around in output.site_embeddings.items():
+            layer = self.transforms[site]
+            before_ND, labels_N = around.whole or (around.before, around.labels)
+            before_ND = before_ND.detach()
+            if around.keys is not None:  # no statistics of this step needed those of all
+                order = WholeBatch(around.keys)
+                before_ND = order.gather(before_ND)
+                labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
+            tensors = (before_ND, labels_N) if layer.reads_labels else (before_ND,)
+            self.recent.keep(site, tensors)
+
+    @torch.no_grad()
+    def observe(self) -> None:
+        """Feed each isotropy layer what was remembered since the last call, all at once."""
+        for site, inputs in self.recent.take().items():
+            self.transforms[site].observe(*inputs)  # type: ignore[operator]

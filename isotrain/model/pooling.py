@@ -16,25 +16,21 @@ def _by_example(pooled_AD: Tensor, n_sequences: int) -> Tensor:
     return per_sequence.transpose(0, 1).reshape(per_sequence.shape[1], -1, width)
 
 
-class _OneForEach(nn.Module):
-    """A pooling that gives one vector for each sequence."""
+class ClsPooling(nn.Module):
+    """The first token's last-layer state of each sequence, no tanh: P = Q."""
+
+    reads = "first"
 
     def n_vectors(self, n_sequences: int, n_spans: int) -> int:
         """P = Q."""
         return n_sequences
-
-
-class ClsPooling(_OneForEach):
-    """The first token's last-layer state of each sequence, no tanh: P = Q."""
-
-    reads = "first"
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`[B, Q, D]`."""
         return _by_example(cls_pool(hidden), batch.n_sequences)
 
 
-class LastPooling(_OneForEach):
+class LastPooling(ClsPooling):
     """The last real token's state of each sequence, what a causal decoder ends on: P = Q."""
 
     reads = "last"
@@ -44,7 +40,7 @@ class LastPooling(_OneForEach):
         return _by_example(last_pool(hidden, batch.attention_mask), batch.n_sequences)
 
 
-class MeanPooling(_OneForEach):
+class MeanPooling(ClsPooling):
     """The mean over the real tokens of each sequence, CLS and SEP among them: P = Q."""
 
     reads = "all"

@@ -31,7 +31,7 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
         )
     else:
         path = own / "result.json"
-        command, place = f"isotrain job {shlex.quote(str(path))}", "a copy of result.json"
+        command, place = f"isotrain run {shlex.quote(str(path))}", "a copy of result.json"
         into = (
             f"It trains into {own}/; where the run is finished there, its scores are printed, and "
             "a copy of result.json with rerun set to true trains it anew."

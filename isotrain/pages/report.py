@@ -40,7 +40,7 @@ from isotrain.pages.run_tables import (
     sources,
 )
 from isotrain.pages.verdict import CAUTION, faults, sentences, warnings
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
@@ -73,7 +73,7 @@ def write_report(folder: Path) -> Path:
             f"{folder} is no run folder: result.json with the configuration of a run is not in it; "
             "give a folder such as runs/wic/none-0123456789"
         )
-    rows = read_rows(folder / "metrics.jsonl")
+    rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)

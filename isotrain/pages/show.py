@@ -13,10 +13,10 @@ from isotrain.runs.folder import RunFolder
 from isotrain.runs.secrets import redacted
 
 if TYPE_CHECKING:  # a page needs no torch
-    from isotrain.training.loggers.jsonl import RowLog
+    from isotrain.training.loggers.jsonl import RecordLog
 
 
-def show_run(folder: RunFolder, loggers: Sequence[RowLog] = ()) -> None:
+def show_run(folder: RunFolder, loggers: Sequence[RecordLog] = ()) -> None:
     """Draw the page, send W&B its media and print the summary; `show` of `isotrain.run.run`.
 
     A run that failed has its page alone, one that was finished before its summary alone.
@@ -29,7 +29,7 @@ def show_run(folder: RunFolder, loggers: Sequence[RowLog] = ()) -> None:
             for log in loggers:
                 log.each(partial(_send_media, folder.path))
     if is_finished:
-        print_summary(folder.record, folder.rows(), folder.path, folder.note)
+        print_summary(folder.record, folder.records(), folder.path, folder.note)
 
 
 def _draw(folder: Path) -> None:

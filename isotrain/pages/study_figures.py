@@ -29,7 +29,7 @@ from isotrain.reporting.words import (
     score_name,
 )
 from isotrain.runs.keys import SIDES, CurveKey
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of a method in a difference plot

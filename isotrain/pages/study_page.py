@@ -31,7 +31,7 @@ from isotrain.reporting.words import (
     score_name,
     score_table,
 )
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 MOST_OPEN = 40  # lines of a table that is not folded
 

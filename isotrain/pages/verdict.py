@@ -30,7 +30,7 @@ from isotrain.runs.keys import VIEWS, CurveKey
 
 CAUTION = (
     "One run with one seed: this describes the run and shows no effect of anything. An effect "
-    "takes several seeds against a baseline (isotrain study run)."
+    "takes several seeds against a baseline (isotrain run)."
 )
 FEW_ROWS = 1000  # below, scores are told to be read with care
 FAR = 2.0  # between the rows of a queue and those of dev, above which it is told

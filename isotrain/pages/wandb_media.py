@@ -20,7 +20,7 @@ from isotrain.pages.curve_summary import curve_summary
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, few, parse_key
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
 from isotrain.runs.table import Measured, table
@@ -48,7 +48,7 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     of the last layer and around sites. Tables come last because they ask the service: what
     stands before them is on disk already, should it not answer.
     """
-    rows, snapshots = read_rows(folder / "metrics.jsonl"), read_snapshots(folder, MOST_SNAPSHOTS)
+    rows, snapshots = read_records(folder / "metrics.jsonl"), read_snapshots(folder, MOST_SNAPSHOTS)
     result = read_result(folder)
     headline = result["headline"]
     step = max((int(row["step"]) for row in rows), default=0)
@@ -70,7 +70,7 @@ def summary(folder: Path) -> dict[str, float]:
     `best/<key>` and `best_step/<key>`, step 0 aside. See
     `isotrain.pages.curve_summary`.
     """
-    rows, result = read_rows(folder / "metrics.jsonl"), read_result(folder)
+    rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
     charted = [key for key in few(keys, result["headline"]) if parse_key(key)]
     found: dict[str, float] = {}

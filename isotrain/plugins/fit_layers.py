@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import TrainerCallback
 
-from isotrain.model.distributed import gather_rows
+from isotrain.model.distributed import all_gather
 from isotrain.transforms.base import RowTransform
 
 
@@ -60,7 +60,7 @@ class FitLayersCallback(TrainerCallback):
         """One optimizer step is made."""
         for layer, seen in self._rows.items():
             if seen:
-                rows = {k: gather_rows(torch.cat([one[k] for one in seen]))[0] for k in seen[0]}
+                rows = {k: all_gather(torch.cat([one[k] for one in seen]))[0] for k in seen[0]}
                 layer.observe(*rows.values())
                 seen.clear()
         self._fit_if_due(control)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.console import say, spinner
+from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
 from isotrain.reporting.frame import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.groups import (
     Found,
@@ -24,8 +26,7 @@ from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.words import collapsed_runs
 from isotrain.runs.files import read_result
-from isotrain.study.progress import checkpoint_step, is_owned, newest_step
-from isotrain.study.results import DAMAGE, damaged, run_of, unfinished
+from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
 n: seeds; N: examples that a score is computed on. Mean ± half of its 95 % CI over seeds, of runs
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
+    parser.add_argument("--json", action="store_true", help="print the runs as JSON")
     given = parser.parse_args(arguments)
     with spinner(f"reading {given.folder}"):
         found, told, tried = find_runs(given.folder)
@@ -79,9 +81,20 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
         return 2
-    say(text)
-    say(f"{out}: {', '.join(files)}")
+    if given.json:
+        print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
+    else:
+        say(text)
+        say(f"{out}: {', '.join(files)}")
     return 0
+
+
+def _as_json(one: Found) -> dict[str, Any]:
+    run = one.run
+    return {
+        **{"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed},
+        **{"search": one.search, "scores": {key: run.scores.get(key) for key in run.shown}},
+    }
 
 
 class Collected(NamedTuple):

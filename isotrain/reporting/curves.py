@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from isotrain.reporting.statistics import Summary, summarize
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.keys import DEV, CurveKey
-from isotrain.study.results import DAMAGE, Run, read_key
+from isotrain.studies.results import DAMAGE, Run, read_key
 
 Of = tuple[str, str, CurveKey]  # task and method, and where it was measured
 
@@ -57,7 +57,7 @@ def _values(run: Run, metrics: Collection[str]) -> dict[tuple[CurveKey, float], 
     try:
         return {
             (curve_key, row["step"]): value
-            for row in read_rows(run.folder / "metrics.jsonl")
+            for row in read_records(run.folder / "metrics.jsonl")
             for key, value in row.items()
             if key.startswith(shown) and (curve_key := read_key(key)) and math.isfinite(value)
         }

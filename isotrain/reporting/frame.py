@@ -22,8 +22,8 @@ from isotrain.reporting.statistics import (
 )
 from isotrain.runs.files import nulls_as_nan
 from isotrain.runs.predictions import read_predictions
-from isotrain.study.definition import Study
-from isotrain.study.results import DAMAGE, SPLITS, Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,7 @@ from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
 from isotrain.reporting.words import CI, examples_text, mean_text, score_name
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test")
 TELLING = "what differs"

@@ -14,7 +14,7 @@ from isotrain.reporting.words import (
     notes,
     score_table,
 )
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 WIDTH = 120
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.console import say, spinner
+from isotrain.jobs.stored import PlanError
 from isotrain.reporting.frame import csv_text, frame, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
@@ -18,9 +19,9 @@ from isotrain.reporting.result import Result, find_result
 from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted
-from isotrain.study.definition import Study, StudyError, question_of, study_text
-from isotrain.study.plan import SHARED, Job, in_force, study_folder
-from isotrain.study.results import NOT_RUN
+from isotrain.studies.definition import Study, question_of, study_text
+from isotrain.studies.plan import SHARED, Job, in_force, study_folder
+from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"
 
@@ -34,14 +35,14 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     earlier page is removed first: none stands beside tables that it does not show.
 
     Raises:
-        StudyError: no run has finished; nothing is written then.
+        PlanError: no run has finished; nothing is written then.
     """
     folder = study_folder(study, jobs)
     with spinner(f"reading and comparing the runs of {study.name}"):
         result = find_result(study, jobs, folder)
     if not result.runs:
         told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
-        raise StudyError(
+        raise PlanError(
             f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
         )
     file = _file(study, folder)
@@ -102,11 +103,11 @@ def _file(study: Study, folder: Path) -> str:
 def _command(study: Study, file: str, overrides: Sequence[str]) -> str:
     """What runs the study again."""
     named = [] if study.name in (file, Path(file).stem) else ["--name", study.name]
-    return shlex.join(["isotrain", "study", "run", file, *named, *redacted(overrides)])
+    return shlex.join(["isotrain", "run", file, *named, *redacted(overrides)])
 
 
 def _question(file: str) -> str:
-    with suppress(StudyError, OSError):  # the file may be gone
+    with suppress(PlanError, OSError):  # the file may be gone
         return question_of(study_text(file))
     return ""
 

@@ -12,10 +12,10 @@ from isotrain.config.compose import plain
 from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, WITHOUT, Row, study_rows
 from isotrain.runs.files import read_result
-from isotrain.study.definition import Study
-from isotrain.study.identity import arms_on_record, changes
-from isotrain.study.plan import Job
-from isotrain.study.results import Gap, Run, collect
+from isotrain.studies.definition import Study
+from isotrain.studies.identity import arms_on_record, changes
+from isotrain.studies.plan import Job
+from isotrain.studies.results import Gap, Run, collect
 
 
 class Result(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrain.console import say
 from isotrain.runs.secrets import redacted
-from isotrain.study.plan import Job
+from isotrain.studies.plan import Job
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,8 +12,8 @@ from isotrain.pages.rows import number as digits
 from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
 from isotrain.reporting.statistics import LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
-from isotrain.study.definition import Study
-from isotrain.study.results import SPLITS, Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import SPLITS, Gap, Run
 
 CI = "95 % CI"
 BOTH = "CI over seeds and examples"

@@ -92,7 +92,7 @@ def is_finished(folder: Path) -> bool:
     return read_result(folder).get("status") == "finished"
 
 
-class RowFile:
+class RecordFile:
     """Appends records `{"step": ..., "time_s": ..., key: value, ...}`, each flushed.
 
     A NaN or infinity is null, as JSON has no number for it.
@@ -103,7 +103,7 @@ class RowFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.n_rows, self.n_bytes = 0, 0
+        self.n_records, self.n_bytes = 0, 0
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one record."""
@@ -111,18 +111,18 @@ class RowFile:
         with self.path.open("ab" if self.n_bytes else "wb") as lines:
             lines.truncate(self.n_bytes)  # of a line that a full disk cut
             self.n_bytes += lines.write((line + "\n").encode())
-        self.n_rows += 1
+        self.n_records += 1
 
     def cut(self, n_bytes: int) -> list[dict[str, float]]:
         """Truncate to `n_bytes`; the records that stay."""
         if n_bytes:
             os.truncate(self.path, n_bytes)
-        rows = read_rows(self.path) if n_bytes else []
-        self.n_rows, self.n_bytes = len(rows), n_bytes
+        rows = read_records(self.path) if n_bytes else []
+        self.n_records, self.n_bytes = len(rows), n_bytes
         return rows
 
 
-def read_rows(path: str | Path) -> list[dict[str, float]]:
+def read_records(path: str | Path) -> list[dict[str, float]]:
     """The records of a `metrics.jsonl`, in order; none when nothing was logged.
 
     A last line that a killed run left unfinished is dropped, and a null is NaN.

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import plain, run_folder
-from isotrain.runs.files import read_result, read_rows, write_json
+from isotrain.runs.files import read_records, read_result, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import CannotRunError, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
@@ -203,14 +203,14 @@ class RunFolder:
             if report is not None:
                 write_json(self.path / "fault.json", report)
 
-    def rows(self) -> list[dict[str, float]]:
+    def records(self) -> list[dict[str, float]]:
         """The records logged so far."""
-        return read_rows(self.path / "metrics.jsonl")
+        return read_records(self.path / "metrics.jsonl")
 
     def scores(self) -> dict[str, float]:
         """The last logged value of every evaluation key."""
         values: dict[str, float] = {}
-        for row in self.rows():
+        for row in self.records():
             values |= {k: v for k, v in row.items() if k.startswith(EVALUATIONS)}
         return values
 

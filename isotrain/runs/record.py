@@ -13,9 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from isotrain.runs.locks import sign, taken_within
 
-PATIENCE_S = 2.0  # for a lock: `isotrain study status` shares it for a moment when it looks
+PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
@@ -85,17 +85,16 @@ def owned(folder: Path, what: str = "run") -> Iterator[None]:
         CannotRunError: another process is at this run, or this `what`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=PATIENCE_S, poll_interval=0.01)
-    except Timeout as error:
+    lock = taken_within(folder / ".lock", PATIENCE_S)
+    if lock is None:
         raise CannotRunError(
             f"another process is at this {what} ({folder}); wait for it, or stop it"
-        ) from error
+        )
     try:
+        sign(lock)
         yield
     finally:
-        lock.release()
+        os.close(lock)
 
 
 def _git_state() -> str | None:

@@ -1,10 +1,12 @@
-"""Facts that only data and weights can tell, checked once at the end of `build`."""
+"""Facts that only weights and data can tell, checked once each by `build`.
+
+`check_parts` needs no data and comes before any is read, `check_experiment` is the end of `build`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from inspect import Parameter, signature
 from itertools import chain
 
 import torch
@@ -15,12 +17,11 @@ from torch import nn
 from isotrain.config.read_points import read_point
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
-from isotrain.model.heads import CosineHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import check_reads
+from isotrain.training.extra_losses import NEEDS
 from isotrain.training.freezing import (
     ever_trained,
     highest_level_read,
@@ -28,8 +29,28 @@ from isotrain.training.freezing import (
     level_of_site,
 )
 from isotrain.training.module import FineTuning
-from isotrain.training.optim import count_parameters, parameter_groups
-from isotrain.types import Pooling
+from isotrain.training.optim import parameter_groups
+from isotrain.training.parts import calls_of, check_call
+
+
+def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
+    """Refuse parts that do not fit together, whatever the data.
+
+    Raises:
+        ValueError: with the keys to change.
+    """
+    encoder, pooling = model.encoder, model.pooling
+    for part, members in calls_of(model, task, objectives).items():
+        for member, arguments in members:
+            check_call(part, member, arguments)
+    if encoder.is_causal and pooling.reads == "first":
+        raise ValueError(
+            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
+            "the sentence; use pooling=last or pooling=mean"
+        )
+    n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
+    check_reads(objectives, encoder, n_vectors, task.n_sequences)
+    check_views(objectives, encoder)
 
 
 def check_experiment(
@@ -41,11 +62,11 @@ def check_experiment(
     n_steps: float,
     n_processes: int,
 ) -> None:
-    """Refuse parts that do not fit together, and warn of options without effect.
+    """Refuse parts that do not fit data or schedule, and warn of options without effect.
 
     Args:
         cfg: of the run.
-        module: model, task and objectives; what trains in any stage can train.
+        module: whose parameters that train in any stage can train.
         data: with its examples.
         plan: the freezing schedule, within `n_steps`.
         trained_by: freezing | peft, the key that the plan follows from.
@@ -53,14 +74,10 @@ def check_experiment(
         n_processes: how many share a batch.
 
     Raises:
-        ValueError: parts that do not fit together; the keys to change are named.
+        ValueError: with the keys to change.
     """
     model, task, objectives = module.model, module.task, module.extra.objectives
     encoder, n_blocks = model.encoder, model.encoder.n_blocks
-    n_vectors = model.pooling.n_vectors(task.n_sequences, task.n_spans)
-    check_first_token(model.pooling, encoder)
-    check_reads(objectives, encoder, n_vectors, task.n_sequences, model.sites)
-    check_views(objectives, encoder)
     level = highest_level_read(task, objectives, n_blocks)
     check_trainable(plan, module)
     if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
@@ -72,20 +89,61 @@ def check_experiment(
     check_optimizer(module)
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
-    check_memories(objectives, data, n_vectors)
-    warn_of_rates(plan, encoder, module.layer_decay)
+    check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
+    warn_of_rates(plan, encoder, module)
     warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
-    warn_of_head(module)
+
+
+def check_reads(
+    objectives: Mapping[str, Objective],
+    encoder: Encoder,
+    n_vectors: int,
+    n_sequences: int,
+) -> None:
+    """Refuse objectives whose read points are not there or do not hold what they need.
+
+    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`.
+    """
+    for name, objective in objectives.items():
+        needs = objective.needs
+        least, most, what, fix = NEEDS.get(needs, (0, math.inf, "", ""))
+        for text in objective.reads:
+            found = read_point(text)
+            n = n_vectors if found.view is None else n_sequences
+            try:
+                found.blocks(encoder.n_blocks)
+                if found.view != "tokens":
+                    objective.check(n)
+            except ValueError as error:
+                raise ValueError(f"objective={name}: {error}") from error
+            if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
+                raise ValueError(
+                    f"objective={name} reads {text}, the first token before it has seen anything "
+                    f"of its sentence; read {found.name}/mean"
+                )
+            if needs != "rows" and found.view == "tokens":
+                raise ValueError(
+                    f"objective={name} compares examples, and {text} gives it tokens; read "
+                    "pooled, or a block's /cls or /mean"
+                )
+            if found.view != "tokens" and not least <= n <= most:
+                by = "task and pooling give" if found.view is None else "task gives"
+                raise ValueError(
+                    f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
+                )
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
     """Refuse a freezing schedule without a stage of step 0, or with parameters of no encoder.
 
     Raises:
-        ValueError: nothing said of step 0, a step before it, or a name that the encoder lacks.
+        ValueError: no dict of sets, no step 0, a step before it, or a name that the encoder lacks.
     """
-    if not isinstance(plan, dict):
-        raise ValueError(f"a freezing gives a dict of steps and parameter names, got {plan!r}")
+    if not isinstance(plan, dict) or not all(isinstance(names, Set) for names in plan.values()):
+        raise ValueError(
+            "a freezing gives a dict of steps, each with a frozenset of parameter names, got "
+            f"{str(plan)[:80]}"
+        )
     unknown = ever_trained(plan) - levels(encoder).keys()
     if 0 not in plan or min(plan) < 0 or unknown:
         raise ValueError(
@@ -95,22 +153,12 @@ def check_plan(plan: Plan, encoder: Encoder) -> None:
         )
 
 
-def check_first_token(pooling: Pooling, encoder: Encoder) -> None:
-    """Refuse to pool the first token of a causal encoder."""
-    if encoder.is_causal and pooling.reads == "first":
-        raise ValueError(
-            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
-            "the sentence; use pooling=last or pooling=mean"
-        )
-
-
 def check_trainable(plan: Plan, module: FineTuning) -> None:
     """Refuse a stage in which no parameter of the model trains."""
     model, task = module.model, module.task
-    assert isinstance(model.encoder, nn.Module)
-    n_of_all = count_parameters(model)["trainable"]
-    others_train = n_of_all > count_parameters(model.encoder)["trainable"]
-    if not (all(plan.values()) or others_train):
+    of_encoder = {id(parameter) for parameter in model.encoder.parameters()}
+    others = [p for p in model.parameters() if p.requires_grad and id(p) not in of_encoder]
+    if not (others or all(plan.values())):
         raise ValueError(
             f"nothing would train: the head of task={task.name} form={task.form} has no "
             "parameters and freezing leaves none of the encoder's that a loss depends on; use "
@@ -141,12 +189,12 @@ def check_sizes(
             f"tokens; set task.max_length={max_positions} or less"
         )
     smallest = {"data.batch_size": cfg.data.batch_size} | {
-        f"{split} rows": n for split, n in data.n_rows.items() if n
+        f"examples of {split}": n for split, n in data.n_rows.items() if n
     }
     for name, n in smallest.items():
         if n < world_size:
             raise ValueError(
-                f"each of {world_size} processes needs a row, and {name} is {n}; lower "
+                f"each of {world_size} processes needs an example, and {name} is {n}; lower "
                 "trainer.devices"
             )
     interval, n_batches = cfg.trainer.get("val_check_interval"), len(data.train_dataloader())
@@ -171,17 +219,13 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
                 f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]; "
                 "choose among those, or leave it out"
             )
-    of_labels = [
-        f"objective={name}"
-        for name, objective in objectives.items()
-        if objective.needs == "classes"
-    ]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
-    if of_labels and scores:
-        raise ValueError(
-            f"{of_labels[0]} compares classes, and labels of task={data.task.name} are "
-            f"scores, such as {min(scores):.3g}; leave it out"
-        )
+    for name, objective in objectives.items():
+        if scores and objective.needs == "classes":
+            raise ValueError(
+                f"objective={name} compares classes, and labels of task={data.task.name} are "
+                f"scores, such as {min(scores):.3g}; leave it out"
+            )
 
 
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
@@ -201,8 +245,8 @@ def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vector
         )
         if (n_held := len(objective.memory.rows_MD)) >= n_rows:
             raise ValueError(
-                f"objective.{name}.memory_rows must be below the {n_rows} rows that it is given in "
-                f"an epoch, got {n_held}: a row would be compared with itself"
+                f"objective.{name}.memory_rows must be below the {n_rows} embeddings that it is "
+                f"given in an epoch, got {n_held}: one would be compared with itself"
             )
 
 
@@ -226,8 +270,8 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
         if objective.n_views > 1 and not drops:
             other = "positives=pair" if objective.positives else "n_views=1"
             raise ValueError(
-                f"objective={name} compares two views of a row, which only dropout sets apart, and "
-                f"this encoder has none; give it some, or use objective.{name}.{other}"
+                f"objective={name} compares two views of an example, which only dropout sets apart,"
+                f" and this encoder has none; give it some, or use objective.{name}.{other}"
             )
 
 
@@ -273,16 +317,9 @@ def check_gradients(
 
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
-    """Refuse re-initialised blocks that keep their random weights.
+    """Refuse re-initialised blocks, the `n_blocks` from the top, with a matrix that never trains.
 
-    Args:
-        plan: what trains.
-        encoder: of L blocks.
-        n_blocks: how many of them, from the top, are re-initialised.
-        within: what the plan follows from, for the message.
-
-    Raises:
-        ValueError: a matrix of such a block trains in no stage.
+    `within` says what the plan follows from, for the message.
     """
     trained, level_of = ever_trained(plan), levels(encoder)
     lowest = encoder.n_blocks - n_blocks + 1
@@ -301,14 +338,25 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
         )
 
 
-def warn_of_rates(plan: Plan, encoder: Encoder, layer_decay: float) -> None:
-    """Warn of a layer-wise decay where nothing below the last block trains."""
-    level_of = levels(encoder)
+def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:
+    """Warn of learning rates of what does not train: below the last block, or of a head.
+
+    No error: studies and sweeps give one command to several tasks and methods. The head's rate is
+    also that of an isotropy layer or an objective that has parameters.
+    """
+    level_of, decay, factor = levels(encoder), module.layer_decay, module.head_lr_factor
     lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
-    if layer_decay != 1 and lowest >= encoder.n_blocks:
+    if decay != 1 and lowest >= encoder.n_blocks:
         rank_zero_warn(
-            f"training.layer_decay={layer_decay} changes nothing: it lowers rates below block "
+            f"training.layer_decay={decay} changes nothing: it lowers rates below block "
             f"{encoder.n_blocks}, and nothing trains there; leave it out"
+        )
+    groups = parameter_groups(module, encoder)
+    if factor != 1 and not any(group["is_head"] for group in groups):
+        given = f"task={module.task.name} form={module.task.form}"
+        rank_zero_warn(
+            f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
+            f"beside the encoder, and with {given} nothing does; leave it out"
         )
 
 
@@ -324,29 +372,4 @@ def warn_of_dropout(plan: Plan, encoder: Encoder, level: int, frozen_dropout: bo
         rank_zero_warn(
             "training.frozen_dropout=false changes nothing: it acts in embeddings and blocks of "
             "which nothing trains, and here something trains in each; leave it out"
-        )
-
-
-def warn_of_head(module: FineTuning) -> None:
-    """Warn of options of a head that has no parameters: its learning rate, and dropout before it.
-
-    No error: studies and sweeps give one command to several tasks and methods. The rate is also
-    that of an isotropy layer or an objective that has parameters.
-    """
-    task, factor = module.task, module.head_lr_factor
-    given = f"task={task.name} form={task.form}"
-    groups = parameter_groups(module, module.model.encoder)
-    if factor != 1 and not any(group["is_head"] for group in groups):
-        rank_zero_warn(
-            f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
-            f"beside the encoder, and with {given} nothing does; leave it out"
-        )
-    dropout = task.head_dropout
-    default = signature(type(task)).parameters.get("head_dropout")
-    usual = Parameter.empty if default is None else default.default
-    is_asked = usual is not Parameter.empty and dropout not in (0, usual)
-    if is_asked and isinstance(module.model.head, CosineHead):
-        rank_zero_warn(
-            f"task.head_dropout={dropout} changes nothing: it acts in front of a linear head, and "
-            f"with {given} a cosine is the score; leave it out"
         )

@@ -29,7 +29,7 @@ Batching = Literal["length", "random"]
 
 def process_rank() -> int:
     """The rank of this process, also before the process group is initialised."""
-    rank: int = getattr(rank_zero_only, "rank", 0)
+    rank: int = rank_zero_only.rank  # type: ignore[attr-defined]
     return rank
 
 
@@ -63,21 +63,21 @@ class BatchedExamples(Dataset[Batch]):
     def __init__(self, examples: Sequence[Example], pad_id: int) -> None:
         self.examples, self.pad_id = examples, pad_id
 
-    def __getitem__(self, rows: Sequence[int]) -> Batch:
-        return collate([self.examples[i] for i in rows], self.pad_id)
+    def __getitem__(self, numbers: Sequence[int]) -> Batch:
+        return collate([self.examples[i] for i in numbers], self.pad_id)
 
 
 class EpochBatches(Sampler[list[int]]):
-    """Row numbers of each batch of an epoch, a pure function of (seed, epoch).
+    """Example numbers of each batch of an epoch, a pure function of (seed, epoch).
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
-    so that little is padded; `random` only shuffles. Every row occurs once per epoch. With
-    several processes, rank r takes every world-th row of a batch from row r on, and a last batch
-    with fewer rows than processes joins another one.
+    so that little is padded; `random` only shuffles. Every example occurs once per epoch. Rank r
+    takes every world-th example of a batch from the r-th on, and a last batch with fewer examples
+    than processes joins another one.
 
     Args:
         lengths: of the examples, what they cost in padding.
-        batch_size: rows of a batch, over all processes.
+        batch_size: examples of a batch, over all processes.
         batching: length | random.
         seed: of the order.
         rank: number of this process.
@@ -134,9 +134,9 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class SortedBatches(Sampler[list[int]]):
-    """Row numbers of evaluation batches of like lengths; every row once, none repeated.
+    """Example numbers of evaluation batches of like lengths; every example once, none repeated.
 
-    The batches come in a fixed shuffled order, so that a part of them is not all long rows.
+    The batches come in a fixed shuffled order, so that a part of them is not all long examples.
     Several processes take whole batches in turn; each gets one at least.
     """
 
@@ -159,15 +159,15 @@ class TaskData(pl.LightningDataModule):
     """The splits of a task, tokenised once.
 
     Args:
-        task: gives rows and their encoding.
-        source: where the rows come from.
+        task: gives examples and their encoding.
+        source: where they come from.
         tokenizer: of the encoder.
-        batch_size: rows per training step, of all processes together.
-        eval_batch_size: rows per evaluation step.
+        batch_size: examples per training step, of all processes together.
+        eval_batch_size: examples per evaluation step.
         batching: length | random, see `EpochBatches`.
-        seed: of the order of training rows, and of their changes.
+        seed: of the order of training examples, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
-        changes: of the training rows; a split `holdout` is evaluated beside dev.
+        changes: of the training examples; a split `holdout` is evaluated beside dev.
         config_hash: of the run; processes with another one are refused.
 
     Raises:
@@ -197,19 +197,21 @@ class TaskData(pl.LightningDataModule):
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise, at the first call; refuse processes of different configurations.
+        """Read and tokenise, at the first call; refuse processes that are not at one job.
 
         Those that a launcher started with different overrides would otherwise train one job with
-        several sets of hyper-parameters, silently.
+        several sets of hyper-parameters, silently; those of which only some resume from a
+        checkpoint would wait for one another forever.
 
         Raises:
-            RuntimeError: the processes have several hashes.
+            RuntimeError: the processes have several hashes, or are at several stages.
         """
-        hashes = of_all_processes(self.config_hash)
-        if len(set(hashes)) > 1:
+        known = of_all_processes((self.config_hash, stage))
+        if len(set(known)) > 1:
             raise RuntimeError(
-                "the processes of a job must share one configuration, and their hashes are "
-                f"{', '.join(hashes)}; start every rank with the same overrides"
+                "the processes of a job must share one configuration and one resume.ckpt, and they "
+                f"are at {', '.join(map(' '.join, known))}; start every rank with the same "
+                "overrides and output folder"
             )
         if self.examples:
             return
@@ -221,8 +223,8 @@ class TaskData(pl.LightningDataModule):
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
-            for split, of_row in numbers.items():  # a row keeps its number in the whole data set
-                examples = [replace(e, index=of_row[e.index]) for e in self.examples[split]]
+            for split, whole in numbers.items():  # an example keeps its number in the data set
+                examples = [replace(e, index=whole[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
     def resume(self, epoch: int, n_batches: int) -> None:
@@ -231,7 +233,7 @@ class TaskData(pl.LightningDataModule):
 
     @property
     def n_rows(self) -> dict[str, int]:
-        """Rows of each split."""
+        """The number of examples of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
 
     def n_batches(self, world: int) -> int:
@@ -249,7 +251,7 @@ class TaskData(pl.LightningDataModule):
         return islice(self._loader("train", batches), n)
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """Batches of dev, or of dev and of the rows held out."""
+        """Batches of dev, or of dev and of the held-out training examples."""
         dev = self._evaluation("dev")
         return [dev, self._evaluation("holdout")] if "holdout" in self.examples else dev
 

@@ -6,7 +6,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,16 +15,17 @@ from torch import Tensor, nn
 
 from isotrain.arguments import check_kind
 from isotrain.config.read_points import read_point
-from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import (
     WholeBatch,
-    batch_places,
     n_processes,
+    order_keys,
     sum_over_processes,
 )
+from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
+from isotrain.runs.record import CannotRunError
 from isotrain.types import Batch, ModelOutput
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
@@ -66,8 +67,7 @@ class ExtraLosses(nn.Module):
             check_kind(name, objective, Objective)
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
-        # what objectives have read since the last optimizer step
-        self._pending: list[dict[str, tuple[list[list[Tensor]], Tensor]]] = []
+        self.recent = StepMemory()
 
     @property
     def n_views(self) -> int:
@@ -80,6 +80,9 @@ class ExtraLosses(nn.Module):
         """The weighted sum, and each loss and counter under the key it is logged by.
 
         In float32 at least, whatever the precision of the encoder.
+
+        Raises:
+            CannotRunError: an objective gives no scalar tensor.
         """
         total: Tensor | float = 0.0
         logged: dict[str, Tensor] = {}
@@ -87,38 +90,33 @@ class ExtraLosses(nn.Module):
             return total, logged
         step = StepGather(batch) if n_processes() > 1 else None
         labels_B = step.labels_B if step else batch.labels
-        remembered = {}
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 read = [
                     read_points(view, batch, objective.reads, partial(step, v) if step else None)
                     for v, view in enumerate(views[: objective.n_views])
                 ]
-                loss = objective(read, labels_B)
+                loss = scalar(objective(read, labels_B), f"objective={name}")
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
                 total = total + objective.weight * loss
-                kept = read if objective.remembers else []
-                remembered[name] = [[x.detach() for x in clouds] for clouds in kept], labels_B
-        self._pending.append(remembered)
+                kept = [x for view in read for x in view] if objective.remembers else []
+                self.recent.keep(name, [labels_B, *kept])
         return total, logged
 
     @torch.no_grad()
     def observe(self) -> None:
-        """Once per optimizer step: objectives remember the rows of all its micro-batches."""
-        for name in self._pending[0] if self._pending else ():
-            several, labels = zip(*(step[name] for step in self._pending), strict=True)
-            views = [
-                [torch.cat(clouds) for clouds in zip(*view, strict=True)]
-                for view in zip(*several, strict=True)
-            ]
-            self.objectives[name].observe(views, torch.cat(labels))
-        self._pending.clear()
+        """Once per optimizer step: objectives get the embeddings of all its micro-batches."""
+        for name, (labels, *read) in self.recent.take().items():
+            objective = self.objectives[name]
+            n = len(read) // objective.n_views  # of a view
+            views = [read[i : i + n] for i in range(0, len(read), n)] if n else []
+            objective.observe(views, labels)
 
     @torch.no_grad()
     def prepare(self, epoch: int, passes: Passes) -> None:
-        """At the start of an epoch: show training rows to the objectives that ask for a pass."""
+        """At the start of an epoch: show training examples to the objectives that ask for it."""
         for objective in self.objectives.values():
             if objective.asks_for_pass(epoch):
                 reads = objective.reads
@@ -127,56 +125,22 @@ class ExtraLosses(nn.Module):
                 )
 
 
-def check_reads(
-    objectives: Mapping[str, Objective],
-    encoder: Encoder,
-    n_vectors: int,
-    n_sequences: int,
-    sites: Collection[str],
-) -> None:
-    """Refuse objectives whose read points do not hold what they need.
-
-    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`;
-    `sites` are those of the isotropy layers.
+def scalar(loss: Any, whose: str) -> Tensor:
+    """The loss, which must be a scalar tensor.
 
     Raises:
-        ValueError: a block that the encoder does not have; the input of a layer at pooled where
-            there is none; a first token that says nothing of its sentence; tokens where vectors
-            are needed, or too few or too many vectors an example; what the objective's own
-            `check` refuses. The objective is named.
+        CannotRunError: anything else; `whose` is named.
+
+    >>> scalar(torch.tensor(0.5), "objective=mine")
+    tensor(0.5000)
     """
-    for name, objective in objectives.items():
-        needs = objective.needs
-        least, most, what, fix = NEEDS.get(needs, (0, math.inf, "", ""))
-        for text in objective.reads:
-            found = read_point(text)
-            n = n_vectors if found.view is None else n_sequences
-            try:
-                found.blocks(encoder.n_blocks)
-                if found.view != "tokens":
-                    objective.check(n)
-            except ValueError as error:
-                raise ValueError(f"objective={name}: {error}") from error
-            if found.name == "before" and "pooled" not in sites:
-                raise ValueError(
-                    f"objective={name} reads {text}, the input of the isotropy layer at pooled, "
-                    f"and site={list(sites)} has none there; add pooled to site, or read pooled"
-                )
-            if found.view == "cls" and (found.name == "layer_0" or encoder.is_causal):
-                raise ValueError(
-                    f"objective={name} reads {text}, the first token before it has seen anything "
-                    f"of its sentence; read {found.name}/mean"
-                )
-            if needs != "rows" and found.view == "tokens":
-                raise ValueError(
-                    f"objective={name} compares examples, and {text} gives it tokens; read "
-                    "pooled, or a block's /cls or /mean"
-                )
-            if found.view != "tokens" and not least <= n <= most:
-                by = "task and pooling give" if found.view is None else "task gives"
-                raise ValueError(
-                    f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
-                )
+    if isinstance(loss, Tensor) and loss.ndim == 0:
+        return loss
+    if isinstance(loss, Tensor):
+        given, fix = f"shape {tuple(loss.shape)}", "its .mean()"
+    else:
+        given, fix = f"type {type(loss).__name__}", "a tensor, with its graph"
+    raise CannotRunError(f"{whose} gives a loss of {given}, not a scalar tensor; return {fix}")
 
 
 def read_points(
@@ -199,7 +163,7 @@ def read_points(
     found: list[tuple[str, Tensor]] = []
     for name, view in map(read_point, reads):
         if view is None:
-            x = output.site_rows["pooled"].before if name == "before" else output.pooled
+            x = output.site_embeddings["pooled"].before if name == "before" else output.pooled
             found.append((name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
         for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
@@ -228,7 +192,7 @@ class StepGather:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.examples = self._whole(batch_places(len(batch.labels), 1, 1).flatten())
+        self.examples = self._whole(order_keys(len(batch.labels), 1, 1).flatten())
         self.labels_B = self.examples.gather(batch.labels)
         self._gathered: dict[tuple[int, str], Tensor] = {}
 
@@ -237,7 +201,7 @@ class StepGather:
         """The order of the tokens of all processes."""
         mask_AT = self.batch.attention_mask.bool().cpu()
         shape = len(self.batch.labels), self.batch.n_sequences, mask_AT.shape[1]
-        return self._whole(batch_places(*shape)[mask_AT])
+        return self._whole(order_keys(*shape)[mask_AT])
 
     def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
         """What all processes have at read point `key` of a view, as one process would hold it."""

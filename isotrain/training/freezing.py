@@ -1,7 +1,7 @@
 """The freezing schedule of a run: what trains in which stage, and what no loss depends on.
 
-A level is how high a part stands: 0 = embeddings, l = block l of L, above that what follows the
-blocks. A schedule depends on the step alone, so a resumed run continues where it stopped.
+Levels: 0 = embeddings, l = block l of L, then what follows the blocks. A schedule depends on the
+step alone, so a resumed run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import DDPStrategy, Strategy
+from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
 from isotrain.config.read_points import read_point
@@ -41,16 +41,16 @@ class Freezing(pl.Callback):
             set_trainable(pl_module.model.encoder, ever_trained(self.plan))
             self._applied = None
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         """Begin a stage at its first step."""
         names = stage_at(self.plan, trainer.global_step)
         if names == self._applied:
             return
         set_trainable(pl_module.model.encoder, names)
-        if names != (ever_trained(self.plan) if self._applied is None else self._applied):
-            rewrap(trainer.strategy, pl_module)
+        wrapped = ever_trained(self.plan) if self._applied is None else self._applied
+        if names != wrapped and isinstance(trainer.strategy, DDPStrategy):
+            trainer.strategy.model = pl_module  # wrap anew: DDP waits for what trains now
+            trainer.strategy.configure_ddp()
         self._applied = names
         if not self.frozen_dropout:
             rest_frozen_parts(pl_module.model.encoder)
@@ -91,7 +91,7 @@ def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
 
 
 def freeze_above(model: IsotropicModel, level: int) -> None:
-    """Freeze the isotropy layers that stand above `level`, and the head if it does."""
+    """Freeze the isotropy layers above `level`, and the head if no loss reads it."""
     n_blocks = model.encoder.n_blocks
     for site, layer in model.transforms.items():
         if level_of_site(site, n_blocks) > level:
@@ -145,13 +145,6 @@ def rest_frozen_parts(encoder: Encoder) -> None:
         trains = any(p.requires_grad for module in part for p in module.parameters())
         for module in part:
             module.train(trains)
-
-
-def rewrap(strategy: Strategy, module: pl.LightningModule) -> None:
-    """With several processes: wrap in DDP anew, which waits for the gradients of what trains."""
-    if isinstance(strategy, DDPStrategy):
-        strategy.model = module
-        strategy.configure_ddp()
 
 
 OUTSIDE = {"model.head.": "head", "model.transforms.": "isotropy layers", "extra.": "objectives"}

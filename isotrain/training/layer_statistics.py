@@ -1,4 +1,4 @@
-"""Freezing the statistics of isotropy layers before an evaluation. N rows of a site."""
+"""Freezing the statistics of isotropy layers before an evaluation. N embeddings of a site."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def fit_layers(
     """Freeze the layers' statistics, in the order of the forward pass.
 
     The first site is fitted on its queue, which `n_batches` training batches fill if `prefill`.
-    What stands before a later site depends on the frozen layers below it, so its rows are
-    collected anew behind them, from as many batches. A layer with `eval_stats="refit"` is fitted
-    on the rows of all training batches, `refit_rows` at most, chosen by hash.
+    The input of a later site depends on the frozen layers below it, so it is collected anew from
+    as many batches. A layer with `eval_stats="refit"` is fitted on embeddings of all training
+    batches, `refit_rows` at most, chosen by hash.
     """
     layers = model.transforms
     waiting = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
@@ -47,10 +47,9 @@ def fit_layers(
             if layer.eval_stats == "refit":
                 _fit(layer, *_sampled(outputs(None), site, refit_rows))
             elif number > 0:
-                rows = [output.site_rows[site] for output in outputs(n_batches)]
-                _fit(
-                    layer, torch.cat([r.before for r in rows]), torch.cat([r.labels for r in rows])
-                )
+                around = [output.site_embeddings[site] for output in outputs(n_batches)]
+                before_ND = torch.cat([one.before for one in around])
+                _fit(layer, before_ND, torch.cat([one.labels for one in around]))
             else:
                 layer.fit()  # type: ignore[operator]
             layer.eval()
@@ -75,19 +74,13 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def trains_behind_one_map(layer: nn.Module) -> bool:
-    """Whether training, too, applies what the first fit froze."""
-    return bool(layer.stats == "start")
-
-
 def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
     reservoir = Reservoir(most)
     for output in outputs:
-        rows = output.site_rows[site]
+        rows = output.site_embeddings[site]
         reservoir.add(rows.ids, [rows.before], [rows.labels])
     return reservoir.cloud(0).to(rows.before.device), reservoir.fact(0).to(rows.labels.device)
 
 
-def _fit(layer: nn.Module, rows_ND: Tensor, labels_N: Tensor) -> None:
-    labels = [labels_N] if layer.reads_labels else []
-    layer.fit(rows_ND, *labels)  # type: ignore[operator]
+def _fit(layer: nn.Module, x_ND: Tensor, labels_N: Tensor) -> None:
+    layer.fit(x_ND, *([labels_N] if layer.reads_labels else []))  # type: ignore[operator]

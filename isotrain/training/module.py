@@ -14,8 +14,8 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY
-from isotrain.training.extra_losses import ExtraLosses
-from isotrain.training.layer_statistics import evaluating, fit_layers, trains_behind_one_map
+from isotrain.training.extra_losses import ExtraLosses, scalar
+from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.optim import parameter_groups
 from isotrain.types import Batch, ModelOutput
 
@@ -35,9 +35,8 @@ class FineTuning(pl.LightningModule):
         layer_decay: learning rate of each block over that of the block above.
         prefill_batches: training batches that fill the queues of the isotropy layers, in
             evaluation mode, before the evaluation at step 0.
-        refit_rows: training rows that a layer with `eval_stats="refit"` is fitted on, at most.
-        output_every_steps: optimizer steps between two whose outputs go to the callbacks, for the
-            monitor; 0 = none.
+        refit_rows: training embeddings, at most, for a layer with `eval_stats="refit"`.
+        output_every_steps: every so many optimizer steps, callbacks get the output; 0 = never.
     """
 
     def __init__(
@@ -79,18 +78,18 @@ class FineTuning(pl.LightningModule):
             self.trainer.precision_plugin.convert_module(self)
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
-        """Task loss, if it has one, plus the weighted objectives, over separate forward passes.
+        """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
 
-        Callbacks get the output of the first pass, where this optimizer step is due for it. With
-        several processes the task loss is weighted by the share of rows in this one, and
-        objectives read the rows of all of them.
+        With several processes the task loss is weighted by this one's share of the examples, and
+        objectives read the embeddings of all. Callbacks get the output of the first pass where
+        this optimizer step is due for it.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
         loss, parts = self.extra(views, batch)
         if self.task.has_loss:
             n = torch.tensor(float(len(batch.labels)), device=self.device)
             share = n * n_processes() / sum_over_processes(n)
-            of_task = share * self.task.loss(views[0].logits, batch.labels)
+            of_task = share * self._task_loss(views[0], batch)
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
         self.model.remember(views[0])
@@ -99,12 +98,31 @@ class FineTuning(pl.LightningModule):
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
         step = self.trainer.global_step + 1
-        if not self.output_every_steps or step % self.output_every_steps:
-            return {"loss": loss}
-        return {"loss": loss, "output": views[0].detach(), "step": step}
+        is_due = self.output_every_steps and step % self.output_every_steps == 0
+        return {"loss": loss} | ({"output": views[0].detach(), "step": step} if is_due else {})
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Stop on a non-finite loss or gradient, then clip.
+
+        Under bf16 directly, as there is no gradient scale that a fused step undoes.
+        """
+        scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
+        by_norm = gradient_clip_algorithm in (None, "norm")
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
+        self.guard.check(norm, self.trainer.global_step, self)
+        if norm is not None and by_norm and gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
+        if scaled or not by_norm:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Feed the queues, once per optimizer step, with the rows of all its micro-batches."""
+        """Feed queues and memories, once per optimizer step, with all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
             self.extra.observe()
@@ -117,11 +135,11 @@ class FineTuning(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """Fit layers that train behind one fixed map, where no evaluation has."""
-        if any(trains_behind_one_map(layer) for layer in self.model.transforms.values()):
+        if any(layer.stats == "start" for layer in self.model.transforms.values()):
             self._fit_layers()
 
     def on_train_epoch_start(self) -> None:
-        """Show training rows to objectives that ask for a pass over them."""
+        """Show training examples to objectives that ask for a pass over them."""
         with evaluating(self.model):
             self.extra.prepare(self.trainer.current_epoch, self._passes)
 
@@ -129,22 +147,21 @@ class FineTuning(pl.LightningModule):
         """Freeze the statistics that evaluation uses."""
         self._fit_layers()
 
-    def on_test_start(self) -> None:
-        """Freeze the statistics that evaluation uses."""
-        self._fit_layers()
+    on_test_start = on_validation_start
 
     def validation_step(
         self, batch: Batch, batch_idx: int, dataloader_idx: int = 0
-    ) -> dict[str, Any]:
-        """Scores on dev, then on the rows held out; the output goes to the callbacks."""
-        return self._evaluate("holdout" if dataloader_idx else "val", batch)
+    ) -> dict[str, Any] | None:
+        """Scores on dev, whose outputs go to the callbacks; then on held-out training examples."""
+        result = self._evaluate("holdout" if dataloader_idx else "val", batch)
+        return None if dataloader_idx else result
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Scores on test."""
         return self._evaluate("test", batch)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the scores over all of dev, and over the rows held out."""
+        """Log the scores over all of dev, and over the held-out training examples."""
         self.evaluated_step = self.trainer.global_step
         self._log_scores(*("val", "holdout")[: len(self.trainer.num_val_batches)])
 
@@ -174,14 +191,17 @@ class FineTuning(pl.LightningModule):
             group["lr"] *= group["lr_factor"]
         return optimizer
 
+    def _task_loss(self, output: ModelOutput, batch: Batch) -> Tensor:
+        return scalar(self.task.loss(output.logits, batch.labels), f"task={self.task.name}")
+
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
-        loss = self.task.loss(output.logits, batch.labels)
+        loss = self._task_loss(output, batch)
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
         # A float: Lightning averages the counts of all processes, and integers without remainder.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
-        n_rows = torch.tensor(float(len(batch.labels)), device=self.device)
-        counters = {f"{stage}/n_rows": n_rows} | self._counters(stage)
+        n = torch.tensor(float(len(batch.labels)), device=self.device)
+        counters = {f"{stage}/n_rows": n} | self._counters(stage)
         self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
         predictions = self.task.predictions(output.logits)
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
@@ -205,26 +225,6 @@ class FineTuning(pl.LightningModule):
             for site, transform in self.model.transforms.items()
             for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
         }
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Refuse what is not finite, then clip.
-
-        Under bf16 directly, as there is no gradient scale that a fused step undoes.
-        """
-        scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
-        by_norm = gradient_clip_algorithm in (None, "norm")
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
-        self.guard.check(norm, self.trainer.global_step, self)
-        if norm is not None and by_norm and gradient_clip_val:
-            torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
-        if scaled or not by_norm:
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     @property
     def weights_step(self) -> int:

@@ -1,7 +1,9 @@
-"""From a node of the configuration to its part. Imports no Lightning: analyses use it too."""
+"""Parts: made from a node of the configuration, and how training calls them. No Lightning."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -10,10 +12,12 @@ from omegaconf import DictConfig
 
 from isotrain.arguments import check_kind
 from isotrain.encoders.base import Encoder
+from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
 from isotrain.transforms.base import RowTransform
+from isotrain.transforms.fitted import FittedTransform
 
 CONTRACTS: dict[str, type] = {
     "task": Task,
@@ -39,3 +43,47 @@ def made(node: DictConfig, **arguments: Any) -> Any:
         ) from error
     check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
     return part
+
+
+def calls_of(
+    model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
+) -> dict[str, list[tuple[Callable[..., Any], str]]]:
+    """How training calls the members that a part of one's own may define, by key of the part."""
+    calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
+        "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
+    }
+    for name, objective in objectives.items():
+        calls[f"objective={name}"] = [
+            *((member, "views, labels") for member in (objective.forward, objective.observe)),
+            *((member, "n_vectors") for member in (objective.check, objective.n_remembered)),
+            *((objective.asks_for_pass, "epoch"), (objective.prepare, "epoch, reads")),
+        ]
+    for site, layer in model.transforms.items():
+        labels = ", labels_N" if layer.reads_labels else ""
+        members: Any = (layer.forward, layer.observe, layer.fit)
+        calls[f"isotropy at {site}"] = [(member, f"x_ND{labels}") for member in members]
+        if isinstance(layer, FittedTransform):
+            n_own = ", n_own=" if layer.of_clusters else ""
+            named = ", labels_N=" if layer.reads_labels else ""
+            calls[f"isotropy at {site}"] += [
+                (layer.estimate, f"x_ND, to_freeze{n_own}{named}"),
+                (layer.transform, "x_ND, stats, are_last"),
+            ]
+    return calls
+
+
+def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
+    """Refuse a member that cannot be called with these arguments; a named one ends in `=`.
+
+    >>> check_call("objective=mine", lambda views, labels: 0, "views, labels")
+    """
+    names = [name for name in arguments.split(", ") if name]
+    named = {name[:-1]: None for name in names if name.endswith("=")}
+    given = [name for name in names if not name.endswith("=")]
+    try:
+        signature(member).bind(*given, **named)
+    except TypeError as error:
+        raise ValueError(
+            f"{part}: {member.__name__}{signature(member)} is called with ({arguments}): {error}; "
+            "let it take those arguments"
+        ) from error

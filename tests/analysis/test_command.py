@@ -81,7 +81,7 @@ def test_help_list_and_keys(capsys):
         (["check=published"], "needs a published figure of encoder isotrain.encoders.tiny.build_"),
         (["task=rte"], "task=rte is for another command; use: isotrain train task=rte"),
         (["seed=0,1"], "several values; an analysis takes one; give a command for each, or"),
-        (["study=smoke"], "study=smoke is for another command; use: isotrain study run smoke"),
+        (["study=smoke"], "study=smoke is for another command; use: isotrain run smoke"),
         (["--config-dir=nowhere"], "--config-dir nowhere is not a folder"),
         (["analysis._target_=os.system"], "analysis._target_=os.system is not allowed"),
     ],

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import string
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from hydra._internal.utils import get_args_parser
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import compose_run, plain
-from isotrain.requirements import file_mistakes
+from isotrain.training.requirements import file_mistakes
 from tests.judge import check_command
 from tests.parts import WITHOUT_LOSS
+from tests.test_bad_inputs import CASES
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 
 
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bad_inputs = loaded(ROOT / "benchmarks" / "bad_inputs.py")
-CASES = bad_inputs.CASES
 BASE = ("encoder=tiny", "source=demo")
 
 
@@ -44,46 +34,6 @@ def assert_told(found, starts):
     assert len(found) == len(starts), found
     for start in starts:
         assert sum(mistake.startswith(start) for mistake in found) == 1, (start, found)
-
-
-def test_there_are_enough_cases():
-    assert len(CASES) >= 94
-    assert len(set(map(bad_inputs.shown, CASES))) == len(CASES)
-
-
-@pytest.mark.parametrize("case", CASES, ids=list(map(bad_inputs.shown, CASES)))
-def test_a_bad_input_is_told_in_words(case, tmp_path, monkeypatch):
-    case = bad_inputs.prepared(case, tmp_path)
-    for name, value in case.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    given_ = get_args_parser().parse_intermixed_args(bad_inputs.arguments_of(case))
-    cfg, found = check_command(given_.overrides, given_.config_dir, given_.multirun)
-    found = found + (file_mistakes(cfg) if cfg is not None else [])
-    if not case.late:
-        for words in case.said:
-            assert words in "\n".join(found)
-    assert all(mistake.strip() and "\n" not in mistake for mistake in found)
-
-
-IN_A_PROCESS = [
-    ("-m", "task=rte,wicc", "seed=0,1"),
-    ("sede=1", "task=wicc", "optimizer.lr=-1", "data.batch_size=0", "+modle=bert"),
-    ("optimizer.lr=fast",),
-    ("-m", "isotropy=published", "data.batch_size=4,64"),
-    ("encoder=bert_base",),
-    ("output_dir={files}/taken",),
-]
-
-
-@pytest.mark.parametrize("given_", IN_A_PROCESS, ids=" ".join)
-def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
-    (case,) = [case for case in CASES if case.given == given_]
-    answer = bad_inputs.ask(case, tmp_path)
-    in_time = [problem for problem in answer.problems if not problem.startswith("took")]
-    assert in_time == [], answer.text  # how fast: benchmarks/bad_inputs.py, alone on a machine
-    assert answer.code == 2
-    assert answer.text.startswith("isotrain: this cannot run\n  ")
 
 
 # ----------------------------------------------------------------------------- exact sets
@@ -128,11 +78,11 @@ def test_a_bad_input_ends_a_process_with_code_2_and_no_trace(given_, tmp_path):
         (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
         (
             ("study=smoke",),
-            ("study=smoke is for another command; use: isotrain study run smoke",),
+            ("study=smoke is for another command; use: isotrain run smoke",),
         ),
         (
             ("tune=smoke",),
-            ("tune=smoke is for another command; use: isotrain tune run smoke",),
+            ("tune=smoke is for another command; use: isotrain run smoke",),
         ),
     ],
 )
@@ -491,14 +441,14 @@ def test_a_file_cannot_start_a_command(tmp_path):
     text = """# @package _global_
         objective:
           x:
-            _target_: isotrain.launch.runner._start
-            job: {_target_: isotrain.study.plan.Job, _args_: [a, b, 0, {}, c]}
+            _target_: isotrain.jobs.process.start_job
+            job: {_target_: isotrain.studies.plan.Job, _args_: [a, b, 0, {}, c]}
             folder: {_target_: isotrain.config.compose.run_folder, cfg: {}, arm: a}
             command: [sh, -c, touch taken]
             lock: 0
         """.replace("\n        ", "\n")
     found = mistakes("experiment=mine", config_dir=write(tmp_path, "experiment/mine", text))
-    assert any("isotrain.launch.runner._start is not allowed" in mistake for mistake in found)
+    assert any("isotrain.jobs.process.start_job is not allowed" in mistake for mistake in found)
 
 
 @pytest.mark.parametrize(

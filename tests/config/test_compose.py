@@ -226,7 +226,7 @@ def test_what_is_no_job_is_told(tmp_path, content):
 
 
 def test_the_record_of_a_run_is_a_job(tmp_path):
-    """`isotrain job result.json` repeats it; older records do not know their overrides."""
+    """`isotrain run result.json` repeats it; older records do not know their overrides."""
     cfg = compose_run(BASE)
     record = {"arm": "none", "config": plain(cfg), "status": "finished"}
     (tmp_path / "result.json").write_text(json.dumps(record))

@@ -11,9 +11,9 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from isotrain import requirements as files
 from isotrain.config.compose import compose_run
-from isotrain.requirements import data_mistakes, file_mistakes
+from isotrain.training import requirements as files
+from isotrain.training.requirements import data_mistakes, file_mistakes
 from tests.parts import TASKS
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -294,7 +294,7 @@ def test_a_source_says_itself_what_is_missing(package, monkeypatch):
 def test_to_look_for_weights_imports_nothing_heavy():
     code = (
         "import sys; from isotrain.config.compose import compose_run\n"
-        "from isotrain.requirements import file_mistakes\n"
+        "from isotrain.training.requirements import file_mistakes\n"
         "for choice in (['encoder=minilm'], ['peft=lora'], ['logger=[wandb]']):\n"
         "    file_mistakes(compose_run(choice))\n"
         "print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"

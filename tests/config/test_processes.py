@@ -12,8 +12,9 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from isotrain import cli
 from isotrain.build import _trainer
-from isotrain.config.compose import RunJob, parse_job
+from isotrain.config.compose import parse_job
 from isotrain.config.schema import n_processes, number_asked_for
+from isotrain.jobs.process import JOB
 
 ASKED = [(1, 1), ("1", 1), (2, 2), ("3", 3), ([0], 1), ([5], 1), ([0, 1], 2), ([3, 1, 2], 3)]
 WRONG = [0, -1, "0", "-1", "many", "", "1,2", [], ["a"], [True], [0.5], 1.5, True, None, {"a": 1}]
@@ -69,10 +70,9 @@ def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, dev
     monkeypatch.setattr(cli.os, "execve", execve)
     cfg = composed(*small)
     cfg.trainer.accelerator, cfg.trainer.devices = "auto", devices
-    cli._share_cores(cfg)
     with pytest.raises(SystemExit):
-        cli._become(RunJob(cfg, "none"))
-    assert parse_job(started[cli.JOB])[0].threads == threads
+        cli._run(cfg, "none", [])
+    assert parse_job(started[JOB])[0].threads == threads
 
 
 @pytest.mark.parametrize(("devices", "kind"), [(1, SingleDeviceStrategy), (2, DDPStrategy)])

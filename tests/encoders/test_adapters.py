@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrain import requirements as files
 from isotrain.encoders.adapters import ia3, lora, no_adapters
 from isotrain.encoders.random_vectors import build_random_vectors
 from isotrain.encoders.tiny import build_tiny
+from isotrain.training import requirements as files
 from isotrain.types import Batch
 
 ADAPTERS = {"lora": lora, "ia3": ia3}

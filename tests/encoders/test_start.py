@@ -16,9 +16,9 @@ from isotrain.build import build
 from isotrain.config.compose import content_hash, run_folder
 from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import ENCODER, start_file
-from isotrain.requirements import file_mistakes
 from isotrain.run import run, with_threads
 from isotrain.runs.files import read_result, write_json
+from isotrain.training.requirements import file_mistakes
 
 
 @pytest.fixture(scope="module")

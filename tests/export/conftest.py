@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from omegaconf import OmegaConf
+from safetensors.torch import load_file
 from transformers import (
     AutoModel,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
     BertModel,
@@ -93,16 +93,21 @@ def of_the_run():
 
 @pytest.fixture
 def loaded():
-    """`loaded(folder, texts, head=False)`: logits, or states of real tokens, in float64."""
+    """`loaded(folder, texts, "cls")`: logits, or without a pooling states, in float64."""
 
     @torch.no_grad()
-    def compute(folder, texts, head=True):
+    def compute(folder, texts, pooling=None):
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        kind = AutoModelForSequenceClassification if head else AutoModel
-        model = kind.from_pretrained(folder).eval().double()
+        model = AutoModel.from_pretrained(folder).eval().double()
         inputs = tokenizer(*texts, truncation=True, padding=True, return_tensors="pt")
-        found = model(**inputs)
-        return found.logits if head else found.last_hidden_state[inputs["attention_mask"].bool()]
+        states, mask = model(**inputs).last_hidden_state, inputs["attention_mask"].bool()
+        if pooling is None:
+            assert not (folder / "head.safetensors").exists()
+            return states[mask]
+        real = [one[own] for one, own in zip(states, mask, strict=True)]
+        pool = {"cls": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(dim=0)}
+        head = {name: x.double() for name, x in load_file(folder / "head.safetensors").items()}
+        return torch.stack(list(map(pool[pooling], real))) @ head["weight"].T + head["bias"]
 
     return compute
 
@@ -163,7 +168,7 @@ def fit_layers(cfg, model):
     for site in model.sites:
         layer = model.transforms[site]
         with torch.no_grad():
-            rows = model(batch).site_rows[site]
+            rows = model(batch).site_embeddings[site]
             layer.observe(rows.before, *[rows.labels] * layer.reads_labels)
             if layer.has_statistics:
                 layer.fit()

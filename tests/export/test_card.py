@@ -11,9 +11,8 @@ import pytest
 import torch
 import yaml
 
-from isotrain.export.card import base_model
-from isotrain.export.card_figures import isotropy_around, isotropy_table, score_table, scored
-from isotrain.export.citations import citations
+from isotrain.export.card import base_model, citations
+from isotrain.export.card_figures import isotropy_table, score_table, scored
 from isotrain.export.command import main
 from isotrain.export.source_run import SourceRun
 from isotrain.export.transformers_folder import output_names
@@ -49,25 +48,22 @@ def test_the_interval_of_a_score_is_that_of_its_rows(run):
     assert [*found] == [("dev", "accuracy"), ("dev", "own"), ("test", "accuracy")]
     dev = found["dev", "accuracy"]
     half = 1.966 * math.sqrt(0.75 * 0.25 / 399)  # t of 399 degrees of freedom
-    assert dev.low == pytest.approx(0.75 - half, abs=0.003)
-    assert dev.high == pytest.approx(0.75 + half, abs=0.003)
-    assert dev.n_rows == 400
-    assert found["dev", "own"].note == "no resampling is known for it"
-    assert found["test", "accuracy"].note == "no predictions are kept"
-    assert found["test", "accuracy"].n_rows == 50
+    assert dev.interval == pytest.approx((0.75 - half, 0.75 + half), abs=0.003)
+    assert dev.n_examples == 400
+    assert found["dev", "own"].interval is None
+    assert found["test", "accuracy"].interval is None
+    assert found["test", "accuracy"].n_examples == 50
     assert "| dev | accuracy | 0.7500 | 0.70" in score_table([dev])
 
 
-def test_isotropy_stands_in_front_of_the_layer_and_behind_it(run):
-    found = isotropy_around(run)
-    assert [(one.side, one.first, one.last, one.steps) for one in found] == [
-        ("before", 1.0, 3.0, (0, 10)),
-        ("after", 2.0, 4.0, (0, 10)),
+def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
+    assert isotropy_table(run, str.upper).splitlines() == [
+        "| site | metric | of the layer | step 0 | step 10 | N |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| pooled | LID | input | 1 | 3 | 64 |",
+        "| pooled | LID | output | 2 | 4 | 64 |",
     ]
-    table = isotropy_table(found, str.upper)
-    assert "| site | metric | rows | step 0 | step 10 | N |" in table
-    assert "| pooled | LID | after the layer | 2 | 4 | 64 |" in table
-    assert isotropy_table([], str) == "The run measured none."
+    assert isotropy_table(run._replace(result={}), str) == "The run measured none."
 
 
 def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
@@ -77,7 +73,7 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     _, head, body = (folder / "README.md").read_text().split("---\n", 2)
     data = yaml.safe_load(head)
     assert data["library_name"] == "transformers"
-    assert data["pipeline_tag"] == "text-classification"
+    assert data["pipeline_tag"] == "feature-extraction"
     assert data["language"] == "en"
     assert data["datasets"] == ["nyu-mll/glue"]
     assert data["metrics"] == ["accuracy"]
@@ -86,9 +82,9 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     assert "base_model" not in data  # a folder is no model of the hub
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == 0.5
-    wanted = ("## Use", "seed count 1", "isotrain job", "mu2018allbutthetop", "devlin2019bert")
+    wanted = ("## Use", "One seed", "isotrain run", "mu2018allbutthetop", "devlin2019bert")
     wanted += ("wang2019glue", "it kept no predictions of these rows")
-    for text in (*wanted, str(folder), "largest difference", "rows: 96 train, 32 dev"):
+    for text in (*wanted, str(folder), "largest difference", "examples: 96 train, 32 dev"):
         assert text in body
 
 
@@ -126,6 +122,6 @@ def test_classes_are_named_where_a_task_names_them():
         output = SimpleNamespace(logits=torch.zeros(2, n_outputs))
         return output_names(SimpleNamespace(double=output, task=SimpleNamespace(**task)))
 
-    assert names(2, data_set=SimpleNamespace(classes=())) == ["LABEL_0", "LABEL_1"]
+    assert names(2, data_set=SimpleNamespace(classes=())) == ["0", "1"]
     assert names(2, data_set=SimpleNamespace(classes=(True, False))) == ["True", "False"]
     assert names(1, data_set=SimpleNamespace(classes=("a", "b"))) == ["score"]

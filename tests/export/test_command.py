@@ -44,7 +44,7 @@ def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys
     assert main([str(run)]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert [p.name for p in (run / "export").iterdir()] == ["transformers"]
-    assert "a classifier, the isotropy layer folded into its head; 32 dev rows" in told
+    assert "encoder and head, the isotropy layer folded into the head; 32 dev examples" in told
     assert "not written: format=sentence-transformers" in told
     mark = json.loads((run / "export/transformers" / MARK).read_text())
     assert mark["run"] == str(run)
@@ -52,7 +52,8 @@ def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys
 
 
 def test_where_nothing_is_possible_nothing_is_written(made_run, capsys):
-    run = made_run("task=rte", "pooling=mean", "isotropy=zca", "site=[tokens]", "metric=[]")
+    layer = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "site=[tokens]")
+    run = made_run("task=rte", "pooling=mean", *layer, "metric=[]")
     told = refused(capsys, run)
     assert "the encoder alone would lack the layer at tokens" in told
     assert "form=cross reads two as one sequence" in told
@@ -208,15 +209,12 @@ def test_an_earlier_export_comes_back_after_a_stop(tmp_path, monkeypatch, at):
 def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
     assert main([str(run), *ONE]) == 0
     before = files_of(run)
-    put = transformers_folder.build_classifier
+    save = transformers_folder.save_file
 
-    def slightly_off(*arguments):
-        model, tokenizer = put(*arguments)
-        with torch.no_grad():
-            model.classifier.weight.mul_(1 + 1e-5)
-        return model, tokenizer
+    def slightly_off(tensors, path):
+        save({name: x * (1 + 1e-5) for name, x in tensors.items()}, path)
 
-    monkeypatch.setattr(transformers_folder, "build_classifier", slightly_off)
+    monkeypatch.setattr(transformers_folder, "save_file", slightly_off)
     assert main([str(run), *ONE]) == 1
     assert f"{run / 'export/transformers'} is not kept" in " ".join(capsys.readouterr().err.split())
     assert files_of(run) == before, "the earlier export stands, and nothing beside it"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from transformers import AutoTokenizer
 
+from isotrain.export.affine import NotAffineError
 from isotrain.export.command import main
 from isotrain.export.errors import CannotExportError
 from isotrain.export.folding import check_layers, layer_sites
 from isotrain.export.rebuilt import rebuild
 from isotrain.export.source_run import read_run
-from isotrain.export.transformers_folder import plan_transformers, write_transformers
+from isotrain.export.transformers_folder import linear_head, write_transformers
 from tests.parts import names
 
 AFFINE = {
@@ -47,25 +46,22 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
     run = made_run("task=rte", *options(name))
     known, rebuilt = of_the_run(run), rebuild(read_run(run))
     check_layers(rebuilt)
-    plan = plan_transformers(rebuilt)
-    assert plan.classifier is not None, plan.reason
+    head = linear_head(rebuilt)
     if name != "none":  # it does something, or nothing would be tested
         assert layer_sites(rebuilt) == ["pooled"]
-        rows = known.output.site_rows["pooled"]
+        rows = known.output.site_embeddings["pooled"]
         assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
-    write_transformers(tmp_path / "out", rebuilt, plan)
-    same_logits(loaded(tmp_path / "out", known.columns), known)
+    write_transformers(tmp_path / "out", rebuilt, head)
+    same_logits(loaded(tmp_path / "out", known.columns, "cls"), known)
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))
 def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_told(made_run, name):
     rebuilt = rebuild(read_run(made_run("task=rte", *options(name))))
     check_layers(rebuilt)
-    plan = plan_transformers(rebuilt)
-    assert plan.classifier is None
-    assert "ClusterPCA) is no affine map:" in plan.reason
-    assert "rows of this run are not where" in plan.reason
-    assert "isotropy=all_but_the_top" in plan.reason
+    told = r"ClusterPCA\) is no affine map: .* rows of this run .* isotropy=all_but_the_top"
+    with pytest.raises(NotAffineError, match=told):
+        linear_head(rebuilt)
 
 
 def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_clipped(made_run):
@@ -74,11 +70,14 @@ def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_cli
         more = ("isotropy.dims=[1,3]", f"isotropy.{option}")
         run = made_run("task=rte", *options("cut_tails"), *more, name=option.replace("=", "_"))
         rebuilt = rebuild(read_run(run))
-        rows = rebuilt.double.site_rows["pooled"]
+        rows = rebuilt.double.site_embeddings["pooled"]
         assert torch.equal(rows.before, rows.after) == (option == unclipped)
-        plan = plan_transformers(rebuilt)
-        assert (plan.classifier is not None) == (option == zeroed), plan.reason
-    assert "1,000 times as far from their mean" in plan.reason
+        if option == zeroed:
+            linear_head(rebuilt)
+        else:
+            told = "1,000 times as far from their mean" if option == unclipped else "no affine map"
+            with pytest.raises(NotAffineError, match=told):
+                linear_head(rebuilt)
 
 
 def test_a_layer_of_the_batch_is_refused(made_run):
@@ -97,10 +96,10 @@ def test_no_layer_inside_of_the_encoder_is_none(made_run):
     run = made_run("task=rte", "isotropy=none", "site=[layer_1,pooled]", "metric=[]")
     rebuilt = rebuild(read_run(run))
     check_layers(rebuilt)
-    assert plan_transformers(rebuilt).classifier is not None
+    linear_head(rebuilt)
 
 
-POOLING = {"gpt2": "last"}  # and of all others the first token
+POOLING = {"gpt2": "last", "roberta": "mean"}  # and of all others the first token
 SEVERAL = ("tiny", "bert", "left", "roberta", "xlm-roberta", "camembert", "distilbert", "gpt2")
 
 
@@ -109,23 +108,17 @@ SEVERAL = ("tiny", "bert", "left", "roberta", "xlm-roberta", "camembert", "disti
     [*((family, "rte") for family in SEVERAL), ("gpt2", "stsb"), ("tiny", "stsb"), ("tiny", "wic")],
 )
 def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, family, task):
+    pooling = POOLING.get(family, "cls")
     run = made_run(
         *(f"task={task}", "isotropy=zca", "site=[tokens,pooled]", "metric=[]"),
-        *(f"pooling={POOLING.get(family, 'cls')}", *["task.prompt=none"] * (task == "wic")),
+        *(f"pooling={pooling}", *["task.prompt=none"] * (task == "wic")),
         family=family,
     )
     assert main([str(run), "--format", "transformers"]) == 0
     folder, known = run / "export" / "transformers", of_the_run(run)
-    same_logits(loaded(folder, known.columns), known)
-    config = json.loads((folder / "config.json").read_text())
-    kind = "regression" if task == "stsb" else "single_label_classification"
-    assert config["problem_type"] == kind
-    classes = {
-        "rte": {"0": "entailment", "1": "not_entailment"},
-        "stsb": {"0": "score"},
-        "wic": {"0": "False", "1": "True"},
-    }
-    assert config["id2label"] == classes[task]
+    same_logits(loaded(folder, known.columns, pooling), known)
+    names = {"rte": "entailment, not_entailment", "stsb": "score", "wic": "False, True"}
+    assert f"print(logits)  # {names[task]}\n" in (folder / "README.md").read_text()
     assert (folder / "model.safetensors").is_file()
     assert not list(folder.glob("*.bin"))
 
@@ -146,49 +139,40 @@ def test_a_long_text_is_cut_where_the_run_cut_it(made_run, of_the_run, loaded):
     whole = AutoTokenizer.from_pretrained(folder)(*known.columns, truncation=False)["input_ids"]
     assert min(map(len, whole)) > 9
     assert known.batch.input_ids.shape[1] == 9
-    same_logits(loaded(folder, known.columns), known)
+    same_logits(loaded(folder, known.columns, "cls"), known)
 
 
 def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, of_the_run, loaded):
-    """Its end-of-text token ends sentences and pads; the head looks for the last non-pad."""
+    """Its end-of-text token ends sentences and pads."""
     short = ("data.hypothesis_only=true", "task.max_length=40")
     run = made_run("task=rte", "pooling=last", "metric=[]", *short, family="gpt2")
     known = of_the_run(run)
     lengths = known.batch.attention_mask.sum(dim=1)
     assert lengths.min() < lengths.max(), "rows of different lengths are padded"
     assert main([str(run), "--format", "transformers"]) == 0
-    same_logits(loaded(run / "export" / "transformers", known.columns), known)
+    same_logits(loaded(run / "export" / "transformers", known.columns, "last"), known)
 
 
-def test_a_bias_that_gpt2_has_no_place_for_leaves_the_encoder_alone(made_run, capsys):
-    run = made_run("task=rte", "pooling=last", "metric=[]", family="gpt2")
-    checkpoint = torch.load(run / "last.ckpt", weights_only=True)
-    weight = checkpoint["state_dict"]["model.head.linear.weight"]
-    weight[1] = 2 * weight[0]
-    torch.save(checkpoint, run / "last.ckpt")
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("task=wic", "task.prompt=none", "pooling=spans"), "the pooling reads target words"),
+        (("task=rte", "task.form=bi"), "the head of form=bi compares two embeddings"),
+    ],
+)
+def test_without_a_linear_head_the_encoder_is_written(
+    made_run, of_the_run, loaded, capsys, overrides, told
+):
+    run = made_run(*overrides, "metric=[]", family="tiny")
     assert main([str(run), "--format", "transformers"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "the encoder alone, without head and isotropy layer: the head of GPT-2 has no" in printed
-
-
-def same_states(run, known, loaded, texts):
-    """Those of real tokens, of an encoder that was written alone."""
-    folder = run / "export" / "transformers"
-    assert "ForSequence" not in json.loads((folder / "config.json").read_text())["architectures"][0]
+    assert f"the encoder alone, without head and isotropy layer: {told}" in printed
+    known = of_the_run(run)
+    texts = known.columns if "task=wic" in overrides else [[*known.columns[0], *known.columns[1]]]
     expected = known.states[known.batch.attention_mask.bool()]
     scale = max(1.0, float(expected.abs().max()))
-    found = loaded(folder, texts, head=False)
+    found = loaded(run / "export" / "transformers", texts)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * scale)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "spans"])
-def test_without_a_head_the_encoder_is_written(made_run, of_the_run, loaded, pooling, capsys):
-    run = made_run("task=wic", "task.prompt=none", f"pooling={pooling}", "metric=[]", family="tiny")
-    assert main([str(run), "--format", "transformers"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "the encoder alone, without head" in printed
-    known = of_the_run(run)
-    same_states(run, known, loaded, known.columns)
 
 
 @pytest.mark.parametrize("adapter", ["lora", "ia3"])
@@ -198,10 +182,7 @@ def test_adapters_are_put_into_the_weights(made_run, of_the_run, loaded, adapter
     known = of_the_run(run)
     assert any(adapter in name for name, _ in known.model.named_parameters())
     assert main([str(run), "--format", "transformers"]) == 0
-    if pooling == "cls":
-        same_logits(loaded(run / "export" / "transformers", known.columns), known)
-    else:
-        same_states(run, known, loaded, known.columns)
+    same_logits(loaded(run / "export" / "transformers", known.columns, pooling), known)
 
 
 def test_an_encoder_without_its_adapters_is_not_kept(made_run, monkeypatch, capsys):

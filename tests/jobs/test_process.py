@@ -1,4 +1,4 @@
-"""A job as a process of its own: what it is given, how it stops, and who ends with whom."""
+"""A job as a process of its own: what it is given, how it stops, what its log keeps."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import RunJob, parse_job, read_job
+from isotrain.config.compose import RunJob, read_job
 from isotrain.jobs import process as jobs
 from isotrain.jobs.process import (
     JOB,
-    PARENT,
     STARTED,
+    fresh,
     last_lines,
     start_job,
     stop_job,
@@ -27,7 +26,7 @@ from isotrain.jobs.process import (
 
 TELL = f"""
 import json, os, sys
-names = ("OMP_NUM_THREADS", {JOB!r}, {PARENT!r}, "OWN", "PYTHONPATH")
+names = ("OMP_NUM_THREADS", {JOB!r}, "OWN", "PYTHONPATH")
 print(json.dumps({{"args": sys.argv[1:], "group": os.getpgid(0) == os.getpid(),
                   **{{name: os.environ.get(name) for name in names}}}}))
 print("to stderr", file=sys.stderr)
@@ -65,10 +64,9 @@ def soon(condition):
 
 def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     monkeypatch.setenv(JOB, "another")  # of a job that starts a job
-    monkeypatch.setenv(PARENT, "1")
     file, log = tmp_path / "job.json", tmp_path / "job.log"
     command = [sys.executable, "-c", TELL]
-    process = start_job(job, file, log, command=command, environment={"OWN": "yes"})
+    process = start_job(job, file, log, fresh(command), {"OWN": "yes"})
     assert process.wait(30) == 0
     head, first, second = log.read_text().splitlines()
     assert head.startswith(STARTED)
@@ -76,27 +74,15 @@ def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     assert second == "to stderr"
     assert given["args"] == [str(file)]
     assert (given["OMP_NUM_THREADS"], given["OWN"], given["group"]) == ("3", "yes", True)
-    assert (given[JOB], given[PARENT]) == (None, None)
+    assert given[JOB] is None
     assert given["PYTHONPATH"].split(os.pathsep)[0] == str(jobs.Path(jobs.__file__).parents[2])
     assert json.loads(file.read_text())["config"]["source"]["root"] == "${oc.env:NOWHERE}"
-
-
-def test_without_a_file_the_job_goes_by_the_environment(job, tmp_path):
-    log = tmp_path / "job.log"
-    command = [sys.executable, "-c", TELL]
-    with start_job(job, log=log, command=command, ends_with_us=True) as process:
-        assert process.wait(30) == 0
-    given = json.loads(log.read_text().splitlines()[1])
-    assert given["args"] == []
-    assert given[PARENT] == "1"
-    again = parse_job(given[JOB])
-    assert (again.arm, again.overrides, again.cfg.threads) == ("none", ["seed=1"], 3)
 
 
 @pytest.mark.parametrize(("at_once", "code"), [(False, signal.SIGTERM), (True, signal.SIGKILL)])
 def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(job, tmp_path, at_once, code):
     log = tmp_path / "log"
-    process = start_job(job, tmp_path / "f", log, command=[sys.executable, "-c", WAIT])
+    process = start_job(job, tmp_path / "f", log, fresh([sys.executable, "-c", WAIT]))
     soon(lambda: last_lines(log))
     rank = int(last_lines(log)[0])
     try:
@@ -123,33 +109,8 @@ def test_stop_signals_are_noted_and_end_nothing_while_listened_to(number):
     assert signal.getsignal(number) is before
 
 
-def test_a_job_that_ends_with_us_stops_when_we_are_killed(tmp_path):
-    child = (
-        "from isotrain.jobs.process import watch_parent; watch_parent(); "
-        "import time; time.sleep(60)"
-    )
-    code = (
-        "import sys, time; from isotrain.jobs import process as jobs\n"
-        "from omegaconf import OmegaConf\n"
-        "job = jobs.RunJob(OmegaConf.create({'threads': 1}), 'none')\n"
-        f"made = [jobs.start_job(job, command=[sys.executable, '-c', {child!r}], ends_with_us=e)\n"
-        "        for e in (True, False)]\n"
-        "print(*(process.pid for process in made), flush=True); time.sleep(60)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    watched, free = map(int, parent.stdout.readline().split())
-    try:
-        parent.kill()
-        parent.wait()
-        soon(lambda: ended(watched))
-        assert not ended(free)
-    finally:
-        os.kill(free, signal.SIGKILL)
-        parent.stdout.close()
-
-
 def test_a_job_file_is_read_again_as_it_was(job, tmp_path):
-    start_job(job, tmp_path / "job.json", tmp_path / "log", command=["true"]).wait(30)
+    start_job(job, tmp_path / "job.json", tmp_path / "log", fresh(["true"])).wait(30)
     again = read_job(tmp_path / "job.json")
     assert (again.arm, list(again.overrides), again.cfg.seed) == ("none", ["seed=1"], 1)
 
@@ -157,11 +118,11 @@ def test_a_job_file_is_read_again_as_it_was(job, tmp_path):
 def test_a_later_attempt_keeps_what_an_earlier_one_printed(job, tmp_path):
     log = tmp_path / "log"
     for word in ("first", "second"):
-        start_job(job, tmp_path / "f", log, command=["sh", "-c", f"echo {word}"]).wait(30)
+        start_job(job, tmp_path / "f", log, fresh(["sh", "-c", f"echo {word}"])).wait(30)
     text = log.read_text()
     assert re.fullmatch(rf"({STARTED}[-\d]+ [:\d]+\n(first|second)\n){{2}}", text), text
     assert last_lines(log) == ["second"]
-    start_job(job, tmp_path / "f", log, command=["true"]).wait(30)
+    start_job(job, tmp_path / "f", log, fresh(["true"])).wait(30)
     assert last_lines(log) == [], "what a silent attempt ended with is not another one's"
 
 

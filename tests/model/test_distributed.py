@@ -8,8 +8,8 @@ from torch import distributed
 
 from isotrain.model.distributed import (
     WholeBatch,
-    batch_places,
-    gather_rows,
+    all_gather,
+    order_keys,
     sum_over_processes,
 )
 from isotrain.training.monitor.sampling import Reservoir
@@ -29,7 +29,7 @@ def contrast(rows_ND):
 
 def gathered(rank):
     own_ND = cloud()[rank::2].requires_grad_()
-    all_ND, own = gather_rows(own_ND)
+    all_ND, own = all_gather(own_ND)
     contrast(all_ND).backward()
     return all_ND.detach(), own, own_ND.grad
 
@@ -38,7 +38,7 @@ def dealt(rank):
     """A batch of 5 examples of 2 sequences and 3 positions, dealt out like cards."""
     whole = torch.arange(2 * 5 * 3.0).reshape(2, 5, 3)
     own = whole[:, rank::2]
-    places = batch_places(own.shape[1], 2, 3).flatten()
+    places = order_keys(own.shape[1], 2, 3).flatten()
     whole_batch = WholeBatch(places)
     found = whole_batch.gather(own.reshape(-1, 1))
     return found.flatten(), torch.equal(found[whole_batch.own_N], own.reshape(-1, 1))
@@ -46,7 +46,7 @@ def dealt(rank):
 
 def empty_and_integer(rank):
     rows = torch.arange(3) if rank else torch.arange(0)
-    return gather_rows(rows)[0], sum_over_processes(torch.tensor(float(rank + 1)))
+    return all_gather(rows)[0], sum_over_processes(torch.tensor(float(rank + 1)))
 
 
 def exchanged(rank):
@@ -93,7 +93,7 @@ def test_outside_of_a_job_nothing_is_sent(monkeypatch):
     monkeypatch.setattr(distributed, "all_gather", pytest.fail)
     monkeypatch.setattr(distributed, "all_reduce", pytest.fail)
     rows = torch.randn(3, 2, requires_grad=True)
-    found, own = gather_rows(rows)
+    found, own = all_gather(rows)
     assert found is rows
     assert own == slice(0, 3)
     assert sum_over_processes(rows) is rows

@@ -86,7 +86,7 @@ def test_without_transforms_it_is_encoder_pooling_head():
     assert torch.equal(out.pooled, pooled)
     assert torch.equal(out.logits, m.head(pooled))
     assert len(out.hidden_states) == 3
-    assert out.site_rows == {}
+    assert out.site_embeddings == {}
 
 
 @pytest.mark.parametrize("site", ["pooled", "tokens", "layer_1", "layer_2"])
@@ -96,21 +96,21 @@ def test_identity_at_any_site_changes_nothing_and_is_recorded(site, q):
     plain, out = model({}, q)(data), model({site: Identity(WIDTH)}, q)(data)
     assert torch.equal(out.logits, plain.logits)
     assert torch.equal(out.pooled, plain.pooled)
-    before, after = out.site_rows[site][:2]
+    before, after = out.site_embeddings[site][:2]
     assert torch.equal(before, after)
-    assert len(out.site_rows[site].ids) == len(before)
+    assert len(out.site_embeddings[site].ids) == len(before)
 
 
 @pytest.mark.parametrize("q", [1, 2])
 def test_pooled_site(q):
     data = batch(q=q)
     out, plain = model({"pooled": Shift(1.0)}, q)(data), model({}, q)(data)
-    before, after = out.site_rows["pooled"][:2]
+    before, after = out.site_embeddings["pooled"][:2]
     assert torch.equal(before, plain.pooled.reshape(-1, WIDTH))
     assert torch.equal(after, before + 1.0)
     assert torch.equal(out.pooled, plain.pooled + 1.0)
     ids = [i * (1 << 20) + p for i in data.index.tolist() for p in range(q)]
-    assert out.site_rows["pooled"].ids.tolist() == ids
+    assert out.site_embeddings["pooled"].ids.tolist() == ids
 
 
 @pytest.mark.parametrize("q", [1, 2])
@@ -131,12 +131,12 @@ def test_tokens_site_touches_chosen_rows_only(q, rows):
             if chosen[a, t]:
                 expected[a, t] += 2.0
                 ids.append(int(data.index[a % 3]) * (1 << 20) + (a // 3) * (1 << 16) + t)
-                assert torch.equal(out.site_rows["tokens"][0][k], last[a, t])
+                assert torch.equal(out.site_embeddings["tokens"][0][k], last[a, t])
                 k += 1
     assert torch.equal(captured[0], expected)
     assert torch.equal(captured[0][~chosen], last[~chosen])  # pads, bit for bit
-    assert out.site_rows["tokens"].ids.tolist() == ids
-    assert len(out.site_rows["tokens"][1]) == k
+    assert out.site_embeddings["tokens"].ids.tolist() == ids
+    assert len(out.site_embeddings["tokens"][1]) == k
 
 
 def test_a_block_site_feeds_the_next_block_and_is_recorded_before_it():
@@ -149,8 +149,8 @@ def test_a_block_site_feeds_the_next_block_and_is_recorded_before_it():
     assert torch.equal(out.hidden_states[1], plain[1])  # before the isotropy layer
     moved = plain[1] + 0.5 * chosen[..., None]
     torch.testing.assert_close(out.hidden_states[2], m.encoder.block(2, moved))
-    assert torch.equal(out.site_rows["layer_1"][0], plain[1][chosen])
-    assert torch.equal(out.site_rows["layer_1"][1], plain[1][chosen] + 0.5)
+    assert torch.equal(out.site_embeddings["layer_1"][0], plain[1][chosen])
+    assert torch.equal(out.site_embeddings["layer_1"][1], plain[1][chosen] + 0.5)
 
 
 def test_several_sites_act_in_order():
@@ -162,18 +162,18 @@ def test_several_sites_act_in_order():
     plain = m.encoder(data, {}).hidden_states
     second = m.encoder.block(2, plain[1] + 0.5 * chosen[..., None])
     torch.testing.assert_close(out.hidden_states[2], second)
-    torch.testing.assert_close(out.site_rows["layer_2"][0], second[chosen])
-    torch.testing.assert_close(out.site_rows["tokens"][0], second[chosen] + 1.0)
+    torch.testing.assert_close(out.site_embeddings["layer_2"][0], second[chosen])
+    torch.testing.assert_close(out.site_embeddings["tokens"][0], second[chosen] + 1.0)
     pooled = MeanPooling()(second + 3.0 * chosen[..., None], data)
-    torch.testing.assert_close(out.site_rows["pooled"][0], pooled[:, 0])
+    torch.testing.assert_close(out.site_embeddings["pooled"][0], pooled[:, 0])
     torch.testing.assert_close(out.pooled, pooled + 4.0)
     torch.testing.assert_close(out.logits, m.head(pooled + 4.0))
-    assert list(out.site_rows) == ["layer_1", "layer_2", "tokens", "pooled"]
+    assert list(out.site_embeddings) == ["layer_1", "layer_2", "tokens", "pooled"]
 
 
 def test_site_ids_name_each_row_once():
     out = model({"tokens": Shift(0.0), "pooled": Shift(0.0)}, q=2)(batch(b=6, q=2))
-    for rows in out.site_rows.values():
+    for rows in out.site_embeddings.values():
         assert len(rows.ids.unique()) == len(rows.ids) == len(rows.before) == len(rows.labels)
 
 
@@ -195,7 +195,7 @@ def test_observe_and_fit_reach_every_site():
         m.transforms[site].fit()
     for site, layer in layers.items():
         assert len(layer.observed) == 1
-        assert torch.equal(layer.observed[0], out.site_rows[site][0])
+        assert torch.equal(layer.observed[0], out.site_embeddings[site][0])
         assert layer.n_fits == 1
 
 

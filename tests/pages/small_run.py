@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isotrain.runs.files import RowFile, write_json
+from isotrain.runs.files import RecordFile, write_json
 from isotrain.runs.snapshots import write_snapshot
 
 LAYERS, VIEWS, M = ("layer_00", "layer_01", "layer_02"), ("cls", "tokens", "mean"), 12
@@ -76,7 +76,7 @@ def write_run(
     """Write it; `more` replaces keys of the record."""
     folder.mkdir(parents=True, exist_ok=True)
     file, places = (
-        RowFile(folder / "metrics.jsonl"),
+        RecordFile(folder / "metrics.jsonl"),
         clouds(sites, layer, views) if isotropy else [],
     )
     for step in steps:

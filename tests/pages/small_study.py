@@ -12,8 +12,8 @@ from isotrain.reporting.frame import WITHOUT, study_rows
 from isotrain.reporting.result import Result
 from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
-from isotrain.study.definition import Study
-from isotrain.study.results import Run, counted_by
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Run, counted_by
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 METRICS = ("isoscore_corrected", "mean_cosine")
@@ -132,7 +132,7 @@ def result(runs=None, study=None, at=PLACES, **more):
         "question": "Does isotropy help while fine-tuning?",
         "encoder": "minilm",
         "overrides": ("encoder=minilm", "threads=1"),
-        "command": "isotrain study run does_isotropy_help --jobs 2",
+        "command": "isotrain run does_isotropy_help --jobs 2",
         "works": ("I-STAR: Rudman & Eickhoff 2024",),
     }
     return Result(**{"study": study, "runs": runs, "gaps": [], **given, **more})

@@ -52,7 +52,7 @@ def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
 @pytest.mark.parametrize("overrides", [[], None])
 def test_without_overrides_the_record_is_the_job(told, overrides):
     text = told(overrides=overrides)
-    assert "isotrain job &#39;my runs/wic/none-01/result.json&#39;" in text
+    assert "isotrain run &#39;my runs/wic/none-01/result.json&#39;" in text
     assert "It trains into my runs/wic/none-01/; where the run is finished there" in text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
-from isotrain.runs.files import RowFile, read_result, write_json
+from isotrain.runs.files import RecordFile, read_result, write_json
 from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
@@ -96,7 +96,7 @@ def test_sections_in_their_order(page):
     places = [behind.index(title) for title in titles[:-1]]
     assert places == sorted(places)
     for wanted in (
-        "isotrain job 'my runs/runs0/cluster_pca-0123456789/result.json'",
+        "isotrain run 'my runs/runs0/cluster_pca-0123456789/result.json'",
         "Run it in the folder that this run was started in",
         "task.prompt",
         "Mu & Viswanath 2018",
@@ -198,7 +198,7 @@ def test_values_that_are_not_numbers(tmp_path):
         "isotropy/n_rows/layer_02/cls": 0,
         "isotropy/n_rows_not_finite/layer_02/cls": 640,
     }
-    file = RowFile(folder / "metrics.jsonl")
+    file = RecordFile(folder / "metrics.jsonl")
     file.cut((folder / "metrics.jsonl").stat().st_size)
     file.append(row)
     page = Page(write_report(folder).read_text(encoding="utf-8"))
@@ -249,7 +249,7 @@ def test_the_share_of_labels_has_its_n_and_what_chance_gives(page):
 def test_what_the_command_needs_is_told(tmp_path):
     config = {"init_from": "runs/wic/none-0", "logger": {"wandb": {"host": "a <redacted>"}}}
     page = small(tmp_path, config=config, isotropy=False)
-    assert "isotrain job runs/" in page.text
+    assert "isotrain run runs/" in page.text
     assert "Not recorded, as it may be secret: logger.wandb.host." in page.text
     assert "The encoder starts from runs/wic/none-0, which has to be in that folder" in page.text
     page = small(tmp_path, config={"init_from": "/elsewhere/none-0"}, isotropy=False)

@@ -7,8 +7,8 @@ import pytest
 from isotrain.pages.study_answer import faults, summary, task_answers, task_score, verdict
 from isotrain.reporting.frame import WITHOUT, Row
 from isotrain.reporting.result import Result
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap, Run
 
 KEY, PLACE = "test/accuracy", "isotropy/isoscore_corrected/layer_06/tokens"
 

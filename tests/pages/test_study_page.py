@@ -9,7 +9,7 @@ import pytest
 from isotrain.pages.study_answer import CAUTION
 from isotrain.pages.study_page import write_study_page
 from isotrain.reporting.words import difference_text, mean_text
-from isotrain.study.results import Gap
+from isotrain.studies.results import Gap
 from tests.pages.small_study import EFFECT, HOSTILE, TASKS, curves_of, result, runs_of, study_of
 from tests.pages.test_report import Page
 
@@ -71,7 +71,7 @@ def test_sections_in_their_order(page):
     for wanted in (
         "isotropy=istar site=[tokens]",
         "encoder=minilm threads=1",
-        "isotrain study run does_isotropy_help --jobs 2",
+        "isotrain run does_isotropy_help --jobs 2",
         "a difference beyond the margin, ±1.0 points",
         "Rudman & Eickhoff 2024",
         "CI over seeds and examples",

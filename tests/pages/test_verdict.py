@@ -7,7 +7,7 @@ import math
 import pytest
 
 from isotrain.pages.verdict import Z, faults, sentences, warnings, wilson
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from tests.pages.small_run import write_run
 
 
@@ -23,7 +23,7 @@ from tests.pages.small_run import write_run
 )
 def test_warnings(tmp_path, more, wanted):
     folder = write_run(tmp_path / "run", snapshots=False)
-    rows, plain = read_rows(folder / "metrics.jsonl"), {"n_rows": {"dev": 5000}, "width": 64}
+    rows, plain = read_records(folder / "metrics.jsonl"), {"n_rows": {"dev": 5000}, "width": 64}
     result = read_result(folder) | plain
     assert not any(wanted in text for text in warnings(result, rows))
     assert any(wanted in text for text in warnings(result | more, rows))
@@ -44,7 +44,7 @@ def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spr
 
 def test_n_of_a_score_is_what_was_evaluated(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False)
-    rows = [*read_rows(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
+    rows = [*read_records(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
     low, high = wilson(0.6, 64)
     wanted = f"(N = 64; 95 % Wilson interval of the last value {low:.3f} to {high:.3f})"
     assert wanted in sentences(read_result(folder), rows)[0]
@@ -69,7 +69,7 @@ def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away
 
 def test_few_rows_for_their_width_are_told_with_what_a_gaussian_has(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False, sites=("pooled", "tokens"))
-    result, rows = read_result(folder), read_rows(folder / "metrics.jsonl")
+    result, rows = read_result(folder), read_records(folder / "metrics.jsonl")
 
     def told(**more):
         found = [text for text in warnings(result | more, rows) if "few rows" in text]
@@ -86,7 +86,7 @@ def test_few_rows_for_their_width_are_told_with_what_a_gaussian_has(tmp_path):
 
 def test_faults_are_told_in_one_place(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False, isotropy=False)
-    rows = read_rows(folder / "metrics.jsonl")
+    rows = read_records(folder / "metrics.jsonl")
     result = read_result(folder) | {"degenerate": True, "degenerate_reason": "one class"}
     assert faults(result) == ["The run is degenerate: one class."]
     assert faults(result, rows, has_checkpoint=True) == faults(result)

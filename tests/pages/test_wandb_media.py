@@ -16,7 +16,7 @@ from PIL import Image
 
 from isotrain.pages import wandb_media
 from isotrain.pages.wandb_media import media, summary
-from isotrain.runs.files import RowFile, read_rows, write_json
+from isotrain.runs.files import RecordFile, read_records, write_json
 from isotrain.runs.keys import few
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.runs.table import table
@@ -37,7 +37,7 @@ def value_of(metric, cloud, step):
 def write_run(folder, snapshots=True):
     """A finished run as others leave it: rows, result, snapshots, page and curves."""
     folder.mkdir()
-    file, rng = RowFile(folder / "metrics.jsonl"), np.random.default_rng(0)
+    file, rng = RecordFile(folder / "metrics.jsonl"), np.random.default_rng(0)
     for step in STEPS:
         row = {"step": step, "time_s": 1.0, "val/accuracy": 0.5 + (step % 12) / 100}
         for cloud in CLOUDS:
@@ -68,7 +68,7 @@ def sent(tmp_path_factory):
         patch.setenv("WANDB_MODE", "offline")
         patch.delenv("WANDB_DATA_DIR", raising=False)
         logger = build_wandb_logger("project", None, save_dir=folder, name="run")
-        for row in read_rows(folder / "metrics.jsonl"):
+        for row in read_records(folder / "metrics.jsonl"):
             logger.log_metrics(few({"val/accuracy": row["val/accuracy"]}, ()), int(row["step"]))
         logger.publish(summary(folder), media(folder))
         logger.close(failed=False)
@@ -85,7 +85,7 @@ def test_one_table_has_everything_that_was_measured(sent):
     content = json.loads((sent.files / found["path"]).read_text())
     expected = [
         [None if isinstance(value, float) and math.isnan(value) else value for value in line]
-        for line in table(read_rows(sent.folder / "metrics.jsonl"))
+        for line in table(read_records(sent.folder / "metrics.jsonl"))
     ]
     assert content["columns"] == [
         *("step", "rows", "layer", "view", "metric", "value", "n_rows", "null_low", "null_high")
@@ -205,7 +205,7 @@ def test_scalars_come_before_and_once(sent):
 def test_a_run_without_isotropy_or_snapshots_shows_what_it_has(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    file = RowFile(folder / "metrics.jsonl")
+    file = RecordFile(folder / "metrics.jsonl")
     file.append({"step": 0, "time_s": 1.0, "val/accuracy": 0.5})
     result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
     write_json(folder / "result.json", result)
@@ -220,7 +220,7 @@ def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     """Step 0 is the best row here, and the run ended with the weights of step 4."""
     folder = tmp_path / "run"
     folder.mkdir()
-    file = RowFile(folder / "metrics.jsonl")
+    file = RecordFile(folder / "metrics.jsonl")
     for step, score in ((0, 0.9), (4, 0.6), (8, 0.5)):
         file.append({"step": step, "time_s": 1.0, "val/accuracy": score})
     result = {"monitor": "val/accuracy", "mode": "max", "headline": []}

@@ -21,8 +21,8 @@ from isotrain.reporting.report import write_result
 from isotrain.reporting.result import Result
 from isotrain.reporting.statistics import Summary, compare_paired, summarize
 from isotrain.runs.files import read_result
-from isotrain.study.definition import load_study, question_of, study_text
-from isotrain.study.results import Run, run_of
+from isotrain.studies.definition import load_study, question_of, study_text
+from isotrain.studies.results import Run, run_of
 
 HERE = Path(__file__).parent
 ARCHIVE = HERE.parents[1] / "docs" / "does_isotropy_help" / "finished_runs.tar.xz"
@@ -117,7 +117,7 @@ def archived_result(folder: Path) -> Result:
         overrides=[
             *("threads=1", "encoder=minilm", "trainer.val_check_interval=0.5", "source=local")
         ],
-        command="isotrain study run does_isotropy_help source=local output_dir=runs",
+        command="isotrain run does_isotropy_help source=local output_dir=runs",
         works=["cluster PCA: Rajaee & Pilehvar 2021", "I-STAR: Rudman & Eickhoff 2024"],
         headline=first["headline"],
         encoder=first["encoder"],

@@ -6,8 +6,8 @@ from isotrain.reporting.frame import WITHOUT, study_rows
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.result import Result
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap, Run
 
 LAYER, COUNT = "isotropy/isoscore/layer_06/tokens", "isotropy/n_rows/layer_06/tokens"
 STUDY = Study(

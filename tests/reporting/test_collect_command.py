@@ -13,7 +13,7 @@ from filelock import FileLock
 from isotrain.reporting.collect_command import find_runs, main
 from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
 from isotrain.runs.files import write_json
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 
 def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
@@ -50,6 +50,10 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ["wic", "none", "accuracy on dev", "9", "3", "61.0 ± 2.5", "", "task.form=cross"],
         ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
     ]
+    assert main([str(runs), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (len(content["runs"]), content["others"]) == (7, [])
+    assert content["runs"][0]["scores"]["val/accuracy"] == 0.6
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 7
     assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]

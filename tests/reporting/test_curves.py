@@ -7,7 +7,7 @@ import json
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.statistics import summarize
 from isotrain.runs.keys import CurveKey
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 
 AFTER = CurveKey("isoscore", "pooled", "after")
 

@@ -25,8 +25,8 @@ from isotrain.reporting.frame import (
 )
 from isotrain.reporting.statistics import seeds_needed
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.study.definition import Study
-from isotrain.study.results import Gap, Run
+from isotrain.studies.definition import Study
+from isotrain.studies.results import Gap, Run
 
 STUDY = Study(
     name="s",

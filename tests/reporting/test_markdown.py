@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from isotrain.reporting.markdown import markdown
-from isotrain.study.results import Gap
+from isotrain.studies.results import Gap
 from tests.reporting.small_tables import (
     NONE,
     STUDY,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from isotrain.reporting.frame import study_rows
 from isotrain.reporting.result import cautions
-from isotrain.study.results import Run
+from isotrain.studies.results import Run
 from tests.reporting.small_tables import STUDY, lost, result, runs, tex, text
 
 

@@ -9,7 +9,7 @@ import torch
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
 from tests.processes import train_on_ranks
 
@@ -32,7 +32,7 @@ def trained(composed, *overrides):
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return (
         scores,
-        read_rows(folder / "metrics.jsonl"),
+        read_records(folder / "metrics.jsonl"),
         json.loads((folder / "result.json").read_text()),
         state,
     )
@@ -118,7 +118,7 @@ def test_two_processes_agree_with_one(small, tmp_path, name):
     for n in (1, 2):
         folder, _ = train_on_ranks(n, tmp_path / str(n), *overrides)
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        found.append((state, read_rows(folder / "metrics.jsonl")))
+        found.append((state, read_records(folder / "metrics.jsonl")))
     (state1, rows1), (state2, rows2) = found
     for key in state1:
         if not key.endswith("attention.self.key.bias"):  # softmax ignores it

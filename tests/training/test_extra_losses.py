@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +12,10 @@ from isotrain.objectives.base import Objective
 from isotrain.objectives.istar import IStar
 from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE
-from isotrain.training.extra_losses import ExtraLosses, check_reads, read_points
-from isotrain.types import Batch, ModelOutput, SiteRows
+from isotrain.runs.record import CannotRunError
+from isotrain.training.checks import check_reads
+from isotrain.training.extra_losses import ExtraLosses, read_points
+from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
 B, Q, T, D = 3, 2, 4, 5
 ENCODER = SimpleNamespace(n_blocks=6, is_causal=False)
@@ -33,7 +34,7 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
     batch = Batch(zeros, mask, zeros, zeros, torch.tensor([0, 1, 0]), index, n_sequences=Q)
     pooled = hidden[-1][:, 0].reshape(Q, B, D).transpose(0, 1)
     rows = pooled.flatten(0, 1)
-    site = SiteRows(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
+    site = SiteEmbeddings(rows * 2, rows, torch.arange(len(rows)), torch.zeros(len(rows)))
     return batch, ModelOutput(hidden, pooled, torch.zeros(B, 1), {"pooled": site})
 
 
@@ -158,9 +159,6 @@ def test_a_pass_is_made_only_where_it_is_asked_for():
     assert torch.equal(clouds[0], output.pooled)
 
 
-judge = partial(check_reads, sites=("pooled",))
-
-
 def needing(kind, *reads):
     objective = One()
     objective.needs, objective.reads = kind, reads
@@ -183,39 +181,39 @@ def needing(kind, *reads):
 )
 def test_rows_that_an_objective_cannot_use_are_refused(objectives, n_vectors, told):
     with pytest.raises(ValueError, match=told):
-        judge(objectives, ENCODER, n_vectors, n_sequences=1)
+        check_reads(objectives, ENCODER, n_vectors, n_sequences=1)
 
 
 def test_rows_that_it_can_use_are_not():
-    judge(needing("pairs", "pooled", "layer_6/mean"), ENCODER, 2, 2)
-    judge(needing("pairs", "pooled"), ENCODER, 3, 3)
-    judge(needing("classes", "before"), ENCODER, 1, 1)
-    judge(needing("rows", "all/tokens", "layer_0/mean", "layer_1/cls"), ENCODER, 3, 3)
+    check_reads(needing("pairs", "pooled", "layer_6/mean"), ENCODER, 2, 2)
+    check_reads(needing("pairs", "pooled"), ENCODER, 3, 3)
+    check_reads(needing("classes", "before"), ENCODER, 1, 1)
+    check_reads(needing("rows", "all/tokens", "layer_0/mean", "layer_1/cls"), ENCODER, 3, 3)
 
 
 def test_a_block_gives_a_vector_of_each_sequence_whatever_pooling_gives():
     """The word in context of one sequence: two pooled spans, one CLS."""
-    judge(needing("scored_pairs", "pooled"), ENCODER, n_vectors=2, n_sequences=1)
-    judge(needing("classes", "layer_1/cls"), ENCODER, n_vectors=2, n_sequences=1)
+    check_reads(needing("scored_pairs", "pooled"), ENCODER, n_vectors=2, n_sequences=1)
+    check_reads(needing("classes", "layer_1/cls"), ENCODER, n_vectors=2, n_sequences=1)
     with pytest.raises(ValueError, match="at layer_1/mean this task gives 1"):
-        judge(needing("scored_pairs", "layer_1/mean"), ENCODER, 2, n_sequences=1)
+        check_reads(needing("scored_pairs", "layer_1/mean"), ENCODER, 2, n_sequences=1)
     with pytest.raises(ValueError, match="at pooled this task and pooling give 2"):
-        judge(needing("classes", "pooled"), ENCODER, 2, n_sequences=1)
+        check_reads(needing("classes", "pooled"), ENCODER, 2, n_sequences=1)
 
 
 def test_the_first_token_of_a_causal_encoder_is_refused():
     causal = SimpleNamespace(n_blocks=6, is_causal=True)
-    judge(needing("rows", "layer_2/mean", "all/tokens", "pooled"), causal, 1, 1)
+    check_reads(needing("rows", "layer_2/mean", "all/tokens", "pooled"), causal, 1, 1)
     for text in ("layer_2/cls", "all/cls"):
         with pytest.raises(ValueError, match=f"reads {text}, .* read .*/mean"):
-            judge(needing("rows", text), causal, 1, 1)
+            check_reads(needing("rows", text), causal, 1, 1)
 
 
 def test_an_objective_checks_the_number_of_vectors_itself():
     triplets = {"mine": SimCSE(1.0, 4, positives="pair", hard_negative_weight=1.0)}
-    judge(triplets, ENCODER, 3, 3)
+    check_reads(triplets, ENCODER, 3, 3)
     with pytest.raises(ValueError, match=r"objective=mine: hard_negative_weight .* got 1\.0"):
-        judge(triplets, ENCODER, 2, 2)
+        check_reads(triplets, ENCODER, 2, 2)
 
 
 class Counts(Remembers):
@@ -229,7 +227,7 @@ def test_rows_that_an_objective_does_not_remember_are_not_kept():
     for seed in range(2):
         batch, output = batch_and_output(seed)
         extra([output, output], batch)
-    assert [step["mean"][0] for step in extra._pending] == [[], []]
+    assert [len(tensors) for tensors in extra.recent.kept["mean"]] == [1, 1]  # labels alone
     extra.observe()
     extra.observe()
     ((views, _),) = counts.seen
@@ -244,13 +242,24 @@ def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_k
     for _ in range(2):
         batch, output = batch_and_output(dtype=torch.float32)
         extra([output], batch)
-    kept = [[name for name, (read, _) in step.items() if read] for step in extra._pending]
-    assert kept == [["c"], ["c"]]
+    kept = extra.recent.kept.items()
+    assert [n for n, several in kept if all(len(tensors) > 1 for tensors in several)] == ["c"]
     extra.observe()
     assert int(slices.n_steps) == 1
     assert len(queue.queues[0].rows()) == 2 * B * Q
 
 
-def test_the_input_of_no_layer_is_refused():
-    with pytest.raises(ValueError, match=r"the input of .* at pooled, and site=\['tokens'\]"):
-        check_reads(needing("rows", "before"), ENCODER, 1, 1, sites=["tokens"])
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        (torch.ones(3), r"objective=mine gives a loss of shape \(3,\), .* return its \.mean\(\)"),
+        (0.5, "objective=mine gives a loss of type float, not a scalar tensor"),
+        (None, "objective=mine gives a loss of type NoneType"),
+    ],
+)
+def test_a_loss_that_is_no_scalar_tensor_is_refused(loss, told):
+    objective = One()
+    objective.forward = lambda views, labels: loss
+    batch, output = batch_and_output()
+    with pytest.raises(CannotRunError, match=told):
+        ExtraLosses({"mine": objective})([output], batch)

@@ -88,6 +88,12 @@ def test_a_plan_that_a_freezing_must_not_give(built, plan):
         check_plan(plan, encoder)
 
 
+@pytest.mark.parametrize("plan", [None, frozenset(["head"]), {0: ["a.name"]}, {0: "*"}])
+def test_a_freezing_that_gives_no_dict_of_sets_is_refused(plan):
+    with pytest.raises(ValueError, match="a freezing gives a dict of steps, each with a frozenset"):
+        check_plan(plan, encoder=None)
+
+
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [

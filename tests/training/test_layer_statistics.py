@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.training import layer_statistics
 from isotrain.training.module import FineTuning
 
@@ -61,7 +61,7 @@ def all_rows(experiment, site, frozen=(), n_batches=None):
         for number, batch in enumerate(experiment.data.first_batches(None)):
             if number == n_batches:
                 break
-            rows = model(batch).site_rows[site]
+            rows = model(batch).site_embeddings[site]
             found.append((rows.before, rows.labels, rows.ids))
     model.train()
     return [torch.cat(parts) for parts in zip(*found, strict=True)]
@@ -354,7 +354,7 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     def finished(cfg):
         scores = run(cfg, "arm")
         folder = run_folder(with_threads(cfg), "arm")
-        rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+        rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
         return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
     if eval_stats not in WHOLE:

@@ -45,8 +45,8 @@ def observations(model):
     seen, observe = [], model.observe
 
     def record():
-        kept = model._remembered.items()
-        seen.append({site: torch.cat([before for before, _ in parts]) for site, parts in kept})
+        kept = model.recent.kept.items()
+        seen.append({site: torch.cat([before for before, *_ in parts]) for site, parts in kept})
         observe()
 
     model.observe = record
@@ -79,7 +79,7 @@ def test_observe_once_per_optimizer_step_with_every_row(
         fit(experiment)
     assert experiment.trainer.global_step == len(rows_per_step)
     assert [len(rows["pooled"]) for rows in seen] == rows_per_step
-    assert model._remembered == {}
+    assert model.recent.kept == {}
 
 
 def test_steps_go_on_being_observed_in_the_next_epoch(built):
@@ -158,7 +158,7 @@ def test_the_queue_is_full_of_training_rows_before_step_0(built):
     assert all(torch.equal(p, before[n]) for n, p in experiment.module.named_parameters())
     batches = [b for b, _ in zip(experiment.data.train_dataloader(), range(3), strict=False)]
     model = experiment.module.model.eval()
-    rows = torch.cat([model(batch).site_rows["pooled"][0] for batch in batches])
+    rows = torch.cat([model(batch).site_embeddings["pooled"][0] for batch in batches])
     torch.testing.assert_close(layer.queue.rows(), rows)
     validate(experiment)  # a second evaluation at step 0 adds nothing
     assert int(layer.queue.n_filled) == 24

@@ -8,9 +8,9 @@ import torch
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.metrics.self_similarity import self_similarity
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.keys import few, parse_key
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.module import FineTuning
 from tests.dev_rows import monitor_of, rows_of, validated
 from tests.training.monitor.test_sampling import Calls
@@ -27,10 +27,10 @@ TWO_VIEWS = ("objective=[simcse]", "objective.simcse.positives=dropout")
 
 def fitted(experiment, folder, *loggers):
     """The rows that were logged of training steps, after a fit."""
-    log = RowLog(folder / "metrics.jsonl")
+    log = RecordLog(folder / "metrics.jsonl")
     experiment.trainer.loggers = [log, *loggers]
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
-    rows = read_rows(folder / "metrics.jsonl")
+    rows = read_records(folder / "metrics.jsonl")
     return [row for row in rows if any(key.startswith("train_isotropy/") for key in row)]
 
 

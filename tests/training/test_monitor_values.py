@@ -133,7 +133,7 @@ def test_a_row_with_a_nan_is_left_out_and_counted(built):
 
     def broken(_model, _given, output):
         if not model.training:
-            output.site_rows["pooled"].after[3:6] = float("nan")
+            output.site_embeddings["pooled"].after[3:6] = float("nan")
 
     with_hook = model.register_forward_hook(broken)
     values = validated(experiment)

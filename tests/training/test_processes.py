@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots
 from tests.processes import train_on_ranks
@@ -79,7 +79,7 @@ def finished(environment, cwd, *overrides):
 def what_is_left(folder, text):
     assert "Warning" not in text
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-    return folder, state, read_rows(folder / "metrics.jsonl"), text
+    return folder, state, read_records(folder / "metrics.jsonl"), text
 
 
 def gap(one, two):

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from tests.processes import train_on_ranks
 
 KEYS = (
@@ -27,7 +27,7 @@ def test_two_processes_select_what_one_does(small, tmp_path):
         folder, _ = train_on_ranks(n, tmp_path / str(n), *small, *KEYS)
         result = json.loads((folder / "result.json").read_text())
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        found[n] = result, read_rows(folder / "metrics.jsonl"), state
+        found[n] = result, read_records(folder / "metrics.jsonl"), state
     (one, rows1, state1), (two, rows2, state2) = found[1], found[2]
     assert one["n_rows"]["holdout"] % 2, "an odd number: Lightning halves it over two processes"
     for key in ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps"):

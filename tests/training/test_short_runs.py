@@ -9,13 +9,13 @@ import pytest
 from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 
 
 def finished(cfg):
     """The rows of a run, and its scores."""
     scores = run(cfg, "arm", show=show_run)
-    return read_rows(run_folder(with_threads(cfg), "arm") / "metrics.jsonl"), scores
+    return read_records(run_folder(with_threads(cfg), "arm") / "metrics.jsonl"), scores
 
 
 @pytest.mark.parametrize(

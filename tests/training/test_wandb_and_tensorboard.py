@@ -13,7 +13,7 @@ from isotrain.config.compose import run_folder
 from isotrain.pages.rows import series
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_result, read_rows
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few, parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
@@ -53,7 +53,7 @@ def finished(composed, small, tmp_path_factory):
         run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
     record = wandb_record.newest(folder)
-    rows = read_rows(folder / "metrics.jsonl")
+    rows = read_records(folder / "metrics.jsonl")
     events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     result = read_result(folder)

@@ -12,7 +12,7 @@ import pytest
 import wandb
 
 from isotrain.pages.wandb_media import media, summary
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
 from tests.pages.test_wandb_media import write_run
@@ -93,8 +93,8 @@ def test_a_run_that_failed_is_closed_so_at_the_service(service, begin):
 def test_a_resumed_run_goes_on_from_the_row_that_the_service_has_got_to(service, tmp_path, begin):
     service.n_rows = 5
     logger = begin()
-    assert logger.n_rows_held == 5
-    log = RowLog(tmp_path / "metrics.jsonl", [logger])
+    assert logger.n_records_held == 5
+    log = RecordLog(tmp_path / "metrics.jsonl", [logger])
     rows = [json.dumps({"step": step, "time_s": 1.0, "a": step}) + "\n" for step in range(7)]
     log.file.path.write_text("".join(rows))
     log.resume(log.file.path.stat().st_size)
@@ -152,7 +152,7 @@ def test_pictures_and_summary_are_on_disk_when_the_service_is_lost_before_them(
     service, begin, tmp_path, capsys
 ):
     folder = write_run(tmp_path / "run")
-    log = RowLog(tmp_path / "metrics.jsonl", [logger := begin()])
+    log = RecordLog(tmp_path / "metrics.jsonl", [logger := begin()])
     service.close()
     started = time.monotonic()
     log.each(lambda other: other.publish(summary(folder), media(folder)))

@@ -76,7 +76,7 @@ def trained(layer, site, rank):
         loss = (output.logits.tanh() * dealt_rows(wanted, rank)).sum()
         model.zero_grad()
         loss.backward()
-        rows = output.site_rows[site]
+        rows = output.site_embeddings[site]
         found[f"after {number}"] = rows.after.detach()
         found[f"counters {number}"] = dict(layer.counters)
         for name, parameter in model.named_parameters():

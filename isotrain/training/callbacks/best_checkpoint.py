@@ -17,7 +17,7 @@ class Selection(pl.Callback):
 
     Every evaluation after the first optimizer step is a candidate; step 0 is none. A later one
     with an equal score is no better, nor is one that is NaN. `best` goes by dev and `holdout` by
-    the training rows that were held out: the weights of the best candidate so far are kept in a
+    the held-out training examples: the weights of the best candidate so far are kept in a
     file, with the layers' statistics that were frozen for it, and `restore` puts them back at the
     end. `last` keeps nothing. With `patience` n, training stops after n candidates in a row that
     were no better than the best one before.
@@ -50,7 +50,7 @@ class Selection(pl.Callback):
         self.is_restored = False
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from the `state` that a checkpoint holds."""
+        """Resume from the `state` that a checkpoint holds."""
         self.state = dict(state)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -84,7 +84,7 @@ class Selection(pl.Callback):
         """
         if self.select == "last" or self.state["step"] is None:
             return False
-        trainer.strategy.barrier()  # the first process may still be writing
+        trainer.strategy.barrier()  # rank 0 may still be writing
         kept = torch.load(self.path, map_location="cpu", weights_only=True)
         if kept["step"] != self.state["step"]:
             raise RuntimeError(

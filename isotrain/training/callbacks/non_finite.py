@@ -75,20 +75,20 @@ def _error(
 ) -> NonFiniteError:
     parts = noted[-1].parts
     own = {
-        "rows": [row for micro_batch in noted for row in micro_batch.examples.tolist()],
+        "rows": [n for micro_batch in noted for n in micro_batch.examples.tolist()],
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
     found = of_all_processes(own)
     found = [one for one in found if not one["is_finite"]] or found
-    rows = [row for one in found for row in one["rows"]]
+    examples = [n for one in found for n in one["rows"]]
     bad = sorted({k for one in found for k, v in one["loss_parts"].items() if isinstance(v, str)})
     where = f" (in {', '.join(bad)})" if bad else ""
     report = {
         "what": what,
         "value": _plain(value),
         "steps_done": step,
-        "rows": rows,
+        "rows": examples,
         "loss_parts": [one["loss_parts"] for one in found],
         "parameters": {
             name: {
@@ -99,9 +99,9 @@ def _error(
         },
     }
     return NonFiniteError(
-        f"the {what} is {float(value)} at step {step + 1}{where}, on training rows "
-        f"{', '.join(map(str, rows[:8]))}{' ...' if len(rows) > 8 else ''}; the weights were not "
-        "changed by it. Lower optimizer.lr, look at those rows, or use a wider trainer.precision",
+        f"the {what} is {float(value)} at step {step + 1}{where}, on training examples "
+        f"{', '.join(map(str, examples[:8]))}{' ...' if len(examples) > 8 else ''}; it changed no "
+        "weights. Lower optimizer.lr, look at those examples, or use a wider trainer.precision",
         report,
     )
 

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.model.distributed import gather_rows, sum_over_processes
+from isotrain.model.distributed import all_gather, sum_over_processes
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.types import Batch
 
@@ -45,16 +45,10 @@ class CollapseMonitor(pl.Callback):
         self._seen = []
 
     def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: Any, **__: Any
     ) -> None:
-        """Keep the predictions of a batch of dev or test, not of held-out training examples."""
-        if not dataloader_idx:
+        """Keep the predictions of a batch of dev or test; held-out examples have no outputs."""
+        if outputs is not None:
             self._seen.append((batch.index, batch.labels, outputs["predictions"]))
 
     on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
@@ -77,12 +71,12 @@ class CollapseMonitor(pl.Callback):
         if self._seen[0][1].is_floating_point():
             sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
             return SPREAD, spread(sum_over_processes(sums))
-        predictions_N, _ = gather_rows(torch.cat([p_B for *_, p_B in self._seen]))
+        predictions_N, _ = all_gather(torch.cat([p_B for *_, p_B in self._seen]))
         return MAJORITY, majority_share(predictions_N)
 
     def _write(self, trainer: pl.Trainer, split: str) -> None:
-        rows = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
-        known_N3, _ = gather_rows(torch.cat(rows))
+        known = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
+        known_N3, _ = all_gather(torch.cat(known))
         self._seen = []
         if trainer.is_global_zero and not trainer.sanity_checking:
             index_N, label_N, prediction_N = known_N3.cpu().numpy().T
@@ -119,13 +113,12 @@ def spread(sums: Tensor) -> Tensor:
 
 
 def degenerate(scores: Mapping[str, float], monitor: str) -> str:
-    """Why a run is degenerate, in words; empty where it is not, or where nothing tells.
+    """Why the predictions of a run count as collapsed; empty where they do not.
 
-    It is where at least 99 % of the predictions on dev are one class, where predicted scores have
-    a standard deviation below 1 % of that of the labels, or where the monitored score is NaN (a
-    correlation of constant predictions is). A low score alone does not make a run degenerate.
-    Cosines of rows in a narrow cone may be that close to one another and yet in the right order,
-    which a correlation sees: it is the score that tells.
+    They do where at least 99 % of those on dev are one class, where predicted scores have a
+    standard deviation below 1 % of that of the labels, or where the monitored score is NaN (a
+    correlation of constant predictions is). A low score alone is no collapse. Cosines in a narrow
+    cone may be that close and yet in the right order, which the score then shows.
 
     >>> degenerate({"val/accuracy": 0.5, "val/majority_share": 1.0}, "val/accuracy")
     '100 % of the predictions on dev are one class'

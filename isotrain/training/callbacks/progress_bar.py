@@ -26,8 +26,8 @@ LAYERS, SCORES = "fitting the layers", "scores and isotropy"  # parts of an eval
 class Progress(ProgressBar):
     """A line of optimizer steps, one of an evaluation, and one of loss, score and isotropy.
 
-    The line of an evaluation says which part of it is at work: fitting the layers, passing the
-    rows, measuring. All are gone at the end: what is left to read is printed once, as a summary.
+    The line of an evaluation names its part: fitting the layers, passing the examples, measuring.
+    All are gone at the end: what is left to read is printed once, as a summary.
 
     Args:
         refresh_rate: frames per second.
@@ -53,7 +53,7 @@ class Progress(ProgressBar):
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """The values logged for the bar: `loss`, `accuracy`, `isoscore`, without stage or place."""
+        """The values logged for the bar: `loss`, `accuracy`, `isoscore`, without stage or layer."""
         return dict(short(trainer.progress_bar_metrics))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -62,82 +62,69 @@ class Progress(ProgressBar):
         total = None if math.isinf(n_steps) else int(n_steps)
         self._training = self._add("training", total, completed=trainer.global_step)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Objectives may read all training rows now."""
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Objectives may read all training examples now."""
         self._set(self._training, description=f"preparing epoch {trainer.current_epoch + 1}")
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """The epoch, counted from 1."""
         self._set(self._training, description=f"epoch {trainer.current_epoch + 1}")
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Steps made; the newest values every `VALUES_S`."""
         self._set(self._training, completed=trainer.global_step)
         if time.monotonic() - self._looked_at > VALUES_S:
-            self._look(trainer, pl_module)
+            self._look(trainer)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """The line of an evaluation; the layers are fitted first."""
-        self._evaluation(pl_module)
+        has_layers = any(t.has_statistics for t in pl_module.model.transforms.values())
+        self._evaluating = self._add(LAYERS if has_layers else "evaluating", None)
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """The line of the test; the layers are fitted first."""
-        self._evaluation(pl_module)
+    on_test_start = on_validation_start
 
     def on_validation_batch_start(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        pl_module: Any,
         batch: Any,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """The rows of dev, then those held out."""
-        what = "held-out rows" if dataloader_idx else "evaluating on dev"
+        """The examples of dev, then those held out."""
+        what = "held-out examples" if dataloader_idx else "evaluating on dev"
         self._set(self._evaluating, description=what, total=_n_batches(trainer.num_val_batches))
 
     def on_test_batch_start(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
-        """The rows of test."""
+        """The examples of test."""
         total = _n_batches(trainer.num_test_batches)
         self._set(self._evaluating, description="evaluating on test", total=total)
 
     def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
         """One batch more; after the last, everything is measured."""
-        self._advance()
+        if self._lines is None or self._evaluating is None:
+            return
+        self._lines.update(self._evaluating, advance=1)
+        task = next(t for t in self._lines.tasks if t.id == self._evaluating)
+        if task.finished:
+            self._lines.update(self._evaluating, description=SCORES, refresh=True)
 
-    def on_test_batch_end(self, *_: Any, **__: Any) -> None:
-        """One batch more; after the last, everything is measured."""
-        self._advance()
+    on_test_batch_end = on_validation_batch_end
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Take the line of the evaluation away; its values stay at that of the steps."""
-        self._look(trainer, pl_module)
+        self._look(trainer)
         if self._lines is not None and self._evaluating is not None:
             self._lines.remove_task(self._evaluating)
             self._evaluating = None
 
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Take all lines away."""
-        self._stop()
+        if self._lines is not None:
+            self._lines.stop()
+        self._lines = self._training = self._evaluating = None
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Take all lines away."""
-        self._stop()
-
-    def _evaluation(self, pl_module: Any) -> None:
-        has_layers = any(t.has_statistics for t in pl_module.model.transforms.values())
-        self._evaluating = self._add(LAYERS if has_layers else "evaluating", None)
+    on_exception = teardown
 
     def _add(self, description: str, total: int | None, completed: int = 0) -> TaskID | None:
         """A new line, where any is shown."""
@@ -161,24 +148,11 @@ class Progress(ProgressBar):
         if self._lines is not None and line is not None:
             self._lines.update(line, **changes)
 
-    def _advance(self) -> None:
-        if self._lines is None or self._evaluating is None:
-            return
-        self._lines.update(self._evaluating, advance=1)
-        task = next(t for t in self._lines.tasks if t.id == self._evaluating)
-        if task.finished:
-            self._lines.update(self._evaluating, description=SCORES, refresh=True)
-
-    def _look(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def _look(self, trainer: pl.Trainer) -> None:
         self._values |= trainer.progress_bar_metrics
         self._looked_at = time.monotonic()
         if self._lines is not None:
             self._lines.values = short(self._values)
-
-    def _stop(self) -> None:
-        if self._lines is not None:
-            self._lines.stop()
-        self._lines = self._training = self._evaluating = None
 
 
 class Counts(ProgressColumn):
@@ -215,7 +189,7 @@ class Lines(rich.progress.Progress):
 
 
 def short(values: Mapping[str, float]) -> dict[str, float]:
-    """Values without stage or place: of training, then scores, then isotropy.
+    """Values without stage or layer: of training, then scores, then isotropy.
 
     >>> short({"isoscore": 0.2, "val/accuracy": 0.5, "train/loss": 0.7})
     {'loss': 0.7, 'accuracy': 0.5, 'isoscore': 0.2}
@@ -224,8 +198,8 @@ def short(values: Mapping[str, float]) -> dict[str, float]:
     order = {key: (*stages, key.partition("/")[0]).index(key.partition("/")[0]) for key in values}
     found = {}
     for key in sorted(values, key=order.__getitem__):
-        place = parse_key(key)
-        found[place.metric if place else key.rpartition("/")[2]] = values[key]
+        curve = parse_key(key)
+        found[curve.metric if curve else key.rpartition("/")[2]] = values[key]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints a run goes on from: bit by bit the state right after an optimizer step."""
+"""Checkpoints to resume from: bit by bit the state right after an optimizer step."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
 from isotrain.runs.files import replacing, write_json
 from isotrain.training.callbacks.best_checkpoint import Selection
+from isotrain.training.loggers.jsonl import RecordLog
 
 KEY = "isotrain"  # of our part of a checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
@@ -27,11 +28,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
 class Checkpoints(pl.Callback):
     """Writes a checkpoint every so many steps, at SIGTERM or Ctrl-C, and when training has ended.
 
-    The state is taken at the start of the next batch, when the rows of the step are logged and
-    an evaluation due at it is done, with the loop counters as they were at the end of the step.
+    The state is taken at the start of the next batch, when the step is logged and an evaluation
+    due at it is done, with the loop counters as they were at the end of the step.
     Weights do not change between two steps, so a signal can be answered at any time: within an
-    accumulation the state is that of the last step, and within an evaluation it records that
-    the evaluation is due.
+    accumulation with the state of the last step, within an evaluation with a note that it is due.
 
     A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
     the random states of every process and the length of `metrics.jsonl`; plain containers and
@@ -89,40 +89,29 @@ class Checkpoints(pl.Callback):
         if self._random is not None:
             _set_random_state(self._random)
             self._random = None
-        if self._take(trainer):
-            due = self.every_steps and self._step - self._saved_step >= self.every_steps
-            if due:
-                self._save(trainer)
+        is_due = self.every_steps and self._step - self._saved_step >= self.every_steps
+        if self._take(trainer) and is_due:
+            self._save(trainer)
         self.if_asked()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Note the counters of a step."""
         if trainer.global_step > self._step:
             self._step = trainer.global_step
             self._loops = _counters(trainer)
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, *_: Any, **__: Any) -> None:
         """Listen for signals."""
         self.listen()
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen for signals."""
-        self.listen()
+    on_test_start = on_validation_start
 
-    def on_validation_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
-    ) -> None:
+    def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
         """Stop an evaluation at a signal; several processes stop at the next step instead."""
         if self._signal and n_processes() == 1:
             raise SIGTERMException(128 + self._signal)
 
-    def on_test_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
-    ) -> None:
-        """As in validation."""
-        self.on_validation_batch_end(trainer, pl_module)
+    on_test_batch_end = on_validation_batch_end
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep what is trained: the last evaluations may be cut off."""
@@ -138,9 +127,9 @@ class Checkpoints(pl.Callback):
             self._save(trainer)
 
     def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Our part, and the counters of the step."""
+        """Add our part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
         checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
@@ -177,16 +166,16 @@ class Checkpoints(pl.Callback):
         """Take the state after the newest step, if that is not done yet."""
         if self._loops is None:
             return False
-        log: Any = trainer.logger
+        module: Any = trainer.lightning_module
         self._state = {
             "loops": self._loops,
             "epoch": self._loops["epoch_progress"]["current"]["processed"],
             "batches": self._loops["epoch_loop.batch_progress"]["current"]["ready"],
             "step": self._step,
             "evaluation_due": evaluation_due,
-            "evaluated_step": getattr(trainer.lightning_module, "evaluated_step", None),
+            "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
-            "n_bytes": getattr(log, "n_bytes", 0),
+            "n_bytes": sum(x.n_bytes for x in trainer.loggers if isinstance(x, RecordLog)),
             "random": _random_state(),  # of this process; a checkpoint has that of each
         }
         self._loops = None
@@ -210,7 +199,7 @@ class AtomicFiles(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write, reach the disk, replace; of a file that cannot be finished nothing stays."""
+        """Write, sync, replace; nothing stays of a file that cannot be finished."""
         with replacing(Path(path), by_one=True) as file:
             torch.save(checkpoint, file)
             file.flush()
@@ -218,7 +207,7 @@ class AtomicFiles(TorchCheckpointIO):
 
 
 def load_resume_point(path: Path) -> dict[str, Any] | None:
-    """Our part of a checkpoint; None where there is no file. A damaged one raises torch's error."""
+    """Our part of a checkpoint; None without a file. A damaged one raises torch's error."""
     if not path.is_file():
         return None
     checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)

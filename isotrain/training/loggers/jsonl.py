@@ -13,19 +13,27 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from isotrain.console import say
-from isotrain.runs.files import RowFile, read_rows
+from isotrain.runs.files import RecordFile, read_records
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.training.data import process_rank
 
 
-class RowLog(Logger):
+class ResumableLogger(Logger):
+    """A logger that knows what it has of an earlier process, and how to end its run."""
+
+    n_records_held: int = 0  # records that it has already, and must not get again
+
+    def close(self, failed: bool) -> None:
+        """End the run at the service; by default there is none."""
+
+
+class RecordLog(Logger):
     """Writes whole records to a file, and their scalars (`isotrain.runs.keys.few`) to the others.
 
-    Another logger that says in `n_rows_held` how many records it has from an earlier process gets
-    each record once after a resume, as those of W&B and TensorBoard do; any other may have the
-    newest one twice after a kill. A logger that fails is left out from then on, with a notice; it
-    never costs a run. Only rank 0 writes.
+    After a resume a `ResumableLogger` gets each record once; any other logger may have the newest
+    one twice after a kill. A logger that fails is left out from then on, with a notice; it never
+    costs a run. Only rank 0 writes.
 
     Args:
         path: the file; an old one is replaced.
@@ -37,7 +45,7 @@ class RowLog(Logger):
         self, path: str | Path, others: Sequence[Logger] = (), headline: Collection[str] = ()
     ) -> None:
         super().__init__()
-        self.file, self.others, self.headline = RowFile(path), list(others), tuple(headline)
+        self.file, self.others, self.headline = RecordFile(path), list(others), tuple(headline)
         self.opened = tuple(others)  # to be closed in the end, also those that were left out
         self._held = [0] * len(self.others)  # records that each of them has already
         self._coming: dict[str, float] = {}  # values of the next record
@@ -46,7 +54,7 @@ class RowLog(Logger):
     @property
     def name(self) -> str:
         """Name of this logger."""
-        return "rows"
+        return "records"
 
     @property
     def version(self) -> int:
@@ -62,20 +70,23 @@ class RowLog(Logger):
     def resume(self, n_bytes: int) -> None:
         """Truncate the file to `n_bytes`, as a checkpoint recorded them, and append from there.
 
-        The other loggers get the kept records that they lack. A logger without `n_rows_held` is
+        The other loggers get the kept records that they lack; one that is no `ResumableLogger` is
         taken to have every record of the file.
         """
-        n_before = len(read_rows(self.file.path))
-        rows = self.file.cut(n_bytes)
-        self._started -= rows[-1]["time_s"] if rows else 0.0
-        self._held = [getattr(other, "n_rows_held", n_before) for other in self.others]
-        for number, row in enumerate(rows):
-            kept = {key: value for key, value in row.items() if key not in ("step", "time_s")}
-            self._pass_on(number, kept, int(row["step"]))
+        n_before = len(read_records(self.file.path))
+        records = self.file.cut(n_bytes)
+        self._started -= records[-1]["time_s"] if records else 0.0
+        self._held = [
+            other.n_records_held if isinstance(other, ResumableLogger) else n_before
+            for other in self.others
+        ]
+        for number, record in enumerate(records):
+            kept = {key: value for key, value in record.items() if key not in ("step", "time_s")}
+            self._pass_on(number, kept, int(record["step"]))
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
-        """Passed on; for the file, the configuration stands in `config.yaml`."""
+        """Passed on; `config.yaml` has the configuration of the file."""
         self.each(lambda other: other.log_hyperparams(params))
 
     def join(self, values: Mapping[str, float]) -> None:
@@ -86,7 +97,7 @@ class RowLog(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one record."""
         metrics, self._coming = {**metrics, **self._coming}, {}
-        self._pass_on(self.file.n_rows, metrics, step)
+        self._pass_on(self.file.n_records, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
         self.file.append({"step": step, "time_s": seconds, **metrics})
 
@@ -149,31 +160,21 @@ def open_loggers(
                 others.append(build_logger(save_dir=str(folder), name=name))
             except Exception as error:  # whatever a third party's logger may raise
                 say(left_out(f"logger.{key}", error))
-    log = RowLog(folder / "metrics.jsonl", others, headline)
+    log = RecordLog(folder / "metrics.jsonl", others, headline)
     trainer.loggers = [log]
     log.log_hyperparams(params)
     log.resume(n_bytes)
 
 
 def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
-    """Close them all, also those that were left out: their runs are open at a service.
-
-    One with a method `close(failed)` ends its run there.
-    """
+    """Close them all, also those that were left out: their runs are open at a service."""
     for log in trainer.loggers:
         log.finalize("failed" if failed else "success")
-        for logger in getattr(log, "opened", ()):
+        for logger in log.opened if isinstance(log, RecordLog) else ():
             try:
-                _close(logger, failed)
+                if isinstance(logger, ResumableLogger):
+                    logger.close(failed)
+                elif isinstance(logger, WandbLogger):  # Lightning's own: the next run would join it
+                    logger.experiment.finish(exit_code=int(failed))
             except Exception as error:  # whatever a third party's logger may raise
                 say(left_out(type(logger).__name__, error))
-
-
-def _close(logger: Logger, failed: bool) -> None:
-    if hasattr(logger, "close"):
-        logger.close(failed)
-    elif isinstance(logger, WandbLogger):  # Lightning's own; the next run would go on in its run
-        import wandb
-
-        if wandb.run is not None:
-            wandb.run.finish(exit_code=int(failed))

@@ -6,15 +6,19 @@ from pathlib import Path
 
 from pytorch_lightning.loggers import TensorBoardLogger
 
+from isotrain.training.loggers.jsonl import ResumableLogger
 
-def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardLogger:
+
+class TensorBoardRun(ResumableLogger, TensorBoardLogger):
+    """Lightning's logger; after a resume it gets every record again."""
+
+
+def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardRun:
     """A logger into `<save_dir>/tensorboard`; `name` is shown by its folder's path already.
 
     An earlier process may have been killed before its events were flushed. Its events are
-    purged, and the records that are kept are sent again: `n_rows_held` is 0.
+    purged, and the records that are kept are sent again.
     """
-    logger = TensorBoardLogger(
+    return TensorBoardRun(
         str(save_dir), name="tensorboard", version="", default_hp_metric=False, purge_step=0
     )
-    logger.n_rows_held = 0  # type: ignore[attr-defined]
-    return logger

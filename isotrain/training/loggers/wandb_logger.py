@@ -15,11 +15,12 @@ from isotrain.arguments import Bounds, checked
 from isotrain.config.environment import has_wandb_key
 from isotrain.console import say
 from isotrain.runs.secrets import redacted
+from isotrain.training.loggers.jsonl import ResumableLogger
 
 STEP = "trainer/global_step"  # the one x-axis of all curves
 
 
-class WandbRun(WandbLogger):
+class WandbRun(ResumableLogger, WandbLogger):
     """Lightning's logger of a run that is open, which also shows and closes a finished one.
 
     Args:
@@ -31,7 +32,7 @@ class WandbRun(WandbLogger):
         super().__init__(experiment=run)
         self.timeout_s = timeout_s
         # Records that the service has got; `run.step` is 0 until the first one is logged.
-        self.n_rows_held = 0 if run.offline else run.starting_step
+        self.n_records_held = 0 if run.offline else run.starting_step
 
     def publish(
         self, summary: Mapping[str, float], media: Iterable[tuple[int, Mapping[str, Any]]]
@@ -84,8 +85,8 @@ def build_wandb_logger(
     secrets.
 
     The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
-    online from the record the service has got to (`n_rows_held`), offline in a new folder that has
-    all records, to be synced in place of the older ones.
+    online from the record the service has got to, offline in a new folder with all records, to be
+    synced in place of the older ones.
 
     Args:
         project: of W&B.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, parse_key
 from isotrain.runs.snapshots import write_snapshot
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.monitor.measurement import Measurement, site_measures
 from isotrain.training.monitor.sampling import CloudSampler, SampledCloud
 from isotrain.training.monitor.snapshot_arrays import snapshot_of
@@ -32,7 +32,7 @@ class IsotropyMonitor(pl.Callback):
     training steps whose result has an `output`, and the `step` they belong to, it measures the
     embeddings as training sees them, dropout and all, under `train_isotropy/`.
 
-    Loggers get the few scalars of `isotrain.runs.keys.few`; a `RowLog` gets every value, in the
+    Loggers get the few scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, in the
     record of the evaluation. `newest` has the values of the newest evaluation.
 
     Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, twice that where a metric
@@ -180,7 +180,7 @@ class IsotropyMonitor(pl.Callback):
 
     def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
         for logger in trainer.loggers:
-            if not isinstance(logger, RowLog):
+            if not isinstance(logger, RecordLog):
                 logger.log_metrics(few(values, self.headline), trainer.global_step)
             elif join:  # the record of this evaluation comes next
                 logger.join(values)

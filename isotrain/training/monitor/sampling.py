@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import hash_ids, places_of, row_ids
-from isotrain.model.distributed import gather_rows
+from isotrain.model.distributed import all_gather
 from isotrain.model.pooling import mean_pool
 from isotrain.runs.keys import SIDES, layer_name
 from isotrain.types import Batch, ModelOutput
@@ -86,7 +86,7 @@ class CloudSampler:
                 clouds = [hidden.flatten(0, 1) for hidden in states]
                 facts = [label_AT.flatten(), token_AT.flatten()]
                 kept.add(id_AT.flatten()[real_N], clouds, facts, real_N)
-        for site, rows in output.site_rows.items():
+        for site, rows in output.site_embeddings.items():
             if len(rows.ids) == len(batch.labels):
                 self._owned.add(site)
             facts = [rows.labels]
@@ -99,8 +99,8 @@ class CloudSampler:
         """Keep, in every process, what one process would keep."""
         for kept in (*self._views.values(), *self._sites.values()):
             kept.exchange()
-        counts, _ = gather_rows(self.frequency_V)
-        lengths, _ = gather_rows(torch.tensor([len(self.frequency_V)]))
+        counts, _ = all_gather(self.frequency_V)
+        lengths, _ = all_gather(torch.tensor([len(self.frequency_V)]))
         self.frequency_V = _sum(counts.split(lengths.tolist()))
 
     def clouds(self) -> Iterator[SampledCloud]:
@@ -179,8 +179,8 @@ class Reservoir:
 
     def exchange(self) -> None:
         """Keep the embeddings that hash lowest over all processes; afterwards each has the same."""
-        kept = gather_rows(self._columns[0])[0].argsort()[: self.budget]
-        self._columns = [gather_rows(column)[0][kept] for column in self._columns]
+        kept = all_gather(self._columns[0])[0].argsort()[: self.budget]
+        self._columns = [all_gather(column)[0][kept] for column in self._columns]
 
     @property
     def n_bytes(self) -> int:

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
@@ -56,7 +56,7 @@ def scripted(monkeypatch):
 def finished(cfg):
     run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
-    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return json.loads((folder / "result.json").read_text()), rows, state
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.tasks.pairs import PairClassification
 from isotrain.tasks.stsb import STSB
 from isotrain.training.callbacks.predictions import (
@@ -76,7 +76,7 @@ def test_the_rule(scores, said):
 def result_of(cfg):
     run(cfg, "arm", show=show_run)
     folder = run_folder(with_threads(cfg), "arm")
-    return json.loads((folder / "result.json").read_text()), read_rows(folder / "metrics.jsonl")
+    return json.loads((folder / "result.json").read_text()), read_records(folder / "metrics.jsonl")
 
 
 @pytest.fixture

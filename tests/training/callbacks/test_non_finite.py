@@ -13,11 +13,11 @@ from pytorch_lightning.loggers import Logger
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.training.loggers.jsonl import RecordLog, ResumableLogger
 from isotrain.training.module import FineTuning
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
             full()
 
     path = tmp_path / "metrics.jsonl"
-    logger = RowLog(path)
+    logger = RecordLog(path)
     logger.log_metrics({"a": 1.0}, step=0)
     opened = type(path).open
     with monkeypatch.context() as patch:
@@ -180,7 +180,7 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
             logger.log_metrics({"a": 2.0}, step=1)
     assert not path.read_text().endswith("\n")
     logger.log_metrics({"a": 3.0}, step=2)
-    assert [row["a"] for row in read_rows(path)] == [1.0, 3.0]
+    assert [row["a"] for row in read_records(path)] == [1.0, 3.0]
 
 
 class Fragile(Logger):
@@ -201,33 +201,37 @@ class Fragile(Logger):
         self.rows.append((step, metrics))
 
 
+class Resumable(ResumableLogger, Fragile):
+    """Knows how many records it has."""
+
+
 def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
     fragile, sound = Fragile(2), Fragile(99)
-    log = RowLog(tmp_path / "m.jsonl", [fragile, sound])
+    log = RecordLog(tmp_path / "m.jsonl", [fragile, sound])
     for step in range(5):
         log.log_metrics({"a": float(step)}, step)
     assert [step for step, _ in fragile.rows] == [0, 1]
     assert [step for step, _ in sound.rows] == list(range(5))
-    assert len(read_rows(log.file.path)) == 5
+    assert len(read_records(log.file.path)) == 5
     assert capsys.readouterr().out.count("is left out from here on (ConnectionError") == 1
 
 
 @pytest.mark.parametrize(("held", "wanted"), [(None, [4, 5]), (0, [0, 1, 2, 4, 5]), (2, [2, 4, 5])])
 def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, wanted):
     path = tmp_path / "m.jsonl"
-    first = RowLog(path)
+    first = RecordLog(path)
     for step in range(3):
         first.log_metrics({"a": float(step)}, step)
     kept = first.n_bytes
     first.log_metrics({"a": 3.0}, 3)  # after the checkpoint: comes again
-    other = Fragile(99)
+    other = Fragile(99) if held is None else Resumable(99)
     if held is not None:
-        other.n_rows_held = held
-    log = RowLog(path, [other])
+        other.n_records_held = held
+    log = RecordLog(path, [other])
     log.resume(kept)
     for step in (3, 4, 5):
         log.log_metrics({"a": float(step)}, step)
-    assert [row["a"] for row in read_rows(path)] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [row["a"] for row in read_records(path)] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     # Without a word of its own a logger is taken to have all four rows of the first process.
     assert [step for step, _ in other.rows if step != 3] == wanted
     assert [step for step, _ in other.rows].count(3) == (held is not None)

@@ -120,7 +120,7 @@ def test_rows_that_are_held_out_are_named(watched):
     found = [tasks[0] for moment, tasks, _ in watcher.noted if moment == "dev"]
     assert [done for _, done, _ in found] == list(range(1, n + 1))
     assert {total for *_, total in found} == {n}, "one line for both"
-    names = ["evaluating on dev"] * n_dev + ["held-out rows"] * (n_held_out - 1)
+    names = ["evaluating on dev"] * n_dev + ["held-out examples"] * (n_held_out - 1)
     assert [name for name, *_ in found] == [*names, "scores and isotropy"]
     assert n_held_out > 1
 

@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
-from isotrain.runs.files import read_rows
-from isotrain.study.progress import checkpoint_step
+from isotrain.jobs.progress import checkpoint_step
+from isotrain.run import _resume_point, run, with_threads
+from isotrain.runs.files import read_records
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
 from isotrain.training.module import FineTuning
@@ -117,7 +118,7 @@ def fail(_module):
 def finished(cfg):
     scores = run(cfg, "arm")
     folder = run_folder(with_threads(cfg), "arm")
-    rows = [{**row, "time_s": 0} for row in read_rows(folder / "metrics.jsonl")]
+    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return scores, rows, state
 
@@ -278,3 +279,16 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     saved.clear()
     run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
     assert saved == [24]  # only what is trained, for the evaluations that follow
+
+
+def test_a_damaged_checkpoint_is_renamed_by_rank_0_alone(tmp_path, capsys):
+    path = tmp_path / "resume.ckpt"
+    path.write_bytes(b"no checkpoint")
+    rank = {"path": tmp_path, "may_resume": lambda: True}
+    assert _resume_point(SimpleNamespace(**rank, is_first=False)) is None
+    assert path.is_file()
+    assert capsys.readouterr().out == ""
+    assert _resume_point(SimpleNamespace(**rank, is_first=True)) is None
+    assert [file.name for file in tmp_path.iterdir()] == ["resume.damaged"]
+    assert "starting anew" in capsys.readouterr().out
+    assert _resume_point(SimpleNamespace(**rank, is_first=False)) is None  # gone meanwhile

@@ -8,16 +8,16 @@ import math
 import pytest
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from isotrain.runs.files import read_rows
-from isotrain.training.loggers.jsonl import RowLog
+from isotrain.runs.files import read_records
+from isotrain.training.loggers.jsonl import RecordLog
 
 
 def test_rows_come_back_in_order_with_their_steps(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    logger = RowLog(path)
+    logger = RecordLog(path)
     logger.log_metrics({"a": 1.5}, step=0)
     logger.log_metrics({"a": 2.5, "b/c": -1.0}, step=10)
-    rows = read_rows(path)
+    rows = read_records(path)
     assert [(row["step"], row["a"]) for row in rows] == [(0, 1.5), (10, 2.5)]
     assert rows[1]["b/c"] == -1.0
     assert 0 <= rows[0]["time_s"] <= rows[1]["time_s"]
@@ -26,35 +26,35 @@ def test_rows_come_back_in_order_with_their_steps(tmp_path):
 
 def test_each_row_is_on_disk_at_once(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    logger = RowLog(path)
+    logger = RecordLog(path)
     for step in range(3):
         logger.log_metrics({"a": 0.0}, step=step)
-        assert len(read_rows(path)) == step + 1
+        assert len(read_records(path)) == step + 1
 
 
 def test_an_old_file_is_replaced_at_the_first_row(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    RowLog(path).log_metrics({"old": 1.0}, step=7)
-    logger = RowLog(path)
+    RecordLog(path).log_metrics({"old": 1.0}, step=7)
+    logger = RecordLog(path)
     logger.log_metrics({"new": 1.0}, step=0)
     logger.log_metrics({"new": 2.0}, step=1)
-    assert [sorted(set(row) - {"step", "time_s"}) for row in read_rows(path)] == [["new"]] * 2
+    assert [sorted(set(row) - {"step", "time_s"}) for row in read_records(path)] == [["new"]] * 2
 
 
 def test_an_unfinished_last_line_is_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a"', encoding="utf-8")
-    assert read_rows(path) == [{"step": 0, "a": 1.0}]
+    assert read_records(path) == [{"step": 0, "a": 1.0}]
     path.write_text('{"step": 0, "a": 1.0}\n{"step": 1, "a": 2.0}', encoding="utf-8")
-    assert len(read_rows(path)) == 1  # whole, but its line end never came
+    assert len(read_records(path)) == 1  # whole, but its line end never came
 
 
 def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    RowLog(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
+    RecordLog(path).log_metrics({"a": math.nan, "b": -math.inf, "c": 1.0}, step=0)
     stored = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert [stored[key] for key in "abc"] == [None, None, 1.0]
-    (row,) = read_rows(path)
+    (row,) = read_records(path)
     assert math.isnan(row["a"])
     assert math.isnan(row["b"])
     assert row["c"] == 1.0
@@ -63,12 +63,12 @@ def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
 def test_rows_of_before_with_a_bare_nan_are_read(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 0, "a": NaN}\n')
-    assert math.isnan(read_rows(path)[0]["a"])
+    assert math.isnan(read_records(path)[0]["a"])
 
 
 def test_every_line_is_json_of_its_own(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    RowLog(path).log_metrics({"task/µ": 1.0}, step=0)
+    RecordLog(path).log_metrics({"task/µ": 1.0}, step=0)
     assert json.loads(path.read_text(encoding="utf-8"))["task/µ"] == 1.0
 
 
@@ -90,12 +90,12 @@ class Held(DummyLogger):
 
 
 def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
-    log = RowLog(tmp_path / "metrics.jsonl")
+    log = RecordLog(tmp_path / "metrics.jsonl")
     log.join({"isotropy/lid/layer_00/cls": 1.0})
     log.join({"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0})
     log.log_metrics({"val/loss": 0.5}, step=4)
     log.log_metrics({"train/loss": 0.25}, step=5)
-    one, two = ({k: v for k, v in r.items() if k != "time_s"} for r in read_rows(log.file.path))
+    one, two = ({k: v for k, v in r.items() if k != "time_s"} for r in read_records(log.file.path))
     assert one == {"step": 4, "val/loss": 0.5, **LID}
     assert two == {"step": 5, "train/loss": 0.25}
 
@@ -103,19 +103,19 @@ def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
 @pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
 def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
     other = Held()
-    log = RowLog(tmp_path / "metrics.jsonl", [other], headline)
+    log = RecordLog(tmp_path / "metrics.jsonl", [other], headline)
     tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
     log.join(LID | tokens)
     log.log_metrics({"val/loss": 0.5}, step=4)
-    (row,) = read_rows(log.file.path)
+    (row,) = read_records(log.file.path)
     assert row.items() >= (LID | tokens).items()
     shown = {"isotropy/lid/layer_01/cls": 3.0} | tokens if headline == ("lid",) else {}
     assert other.rows == [(4, {"val/loss": 0.5, **shown})]
 
 
 def test_a_row_keeps_the_digits_of_float64(tmp_path):
-    log = RowLog(tmp_path / "metrics.jsonl")
+    log = RecordLog(tmp_path / "metrics.jsonl")
     value = 1.0 / 3.0 + 1e-16
     log.join({"isotropy/lid/layer_00/cls": value})
     log.log_metrics({}, step=1)
-    assert read_rows(log.file.path)[0]["isotropy/lid/layer_00/cls"] == value
+    assert read_records(log.file.path)[0]["isotropy/lid/layer_00/cls"] == value

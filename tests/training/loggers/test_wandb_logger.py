@@ -9,7 +9,7 @@ import pytest
 import wandb
 
 from isotrain.config.environment import has_wandb_key
-from isotrain.runs.files import read_rows
+from isotrain.runs.files import read_records
 from isotrain.training.loggers import wandb_logger
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.loggers.wandb_logger import WandbRun, build_wandb_logger
@@ -214,7 +214,7 @@ def test_a_logger_that_fails_costs_no_run_and_is_closed_all_the_same(
     log.each(lambda other: other.publish({}, []))
     close_loggers(trainer, failed=False)
     assert capsys.readouterr().out.count("Broken failed and is left out from here on") == 1
-    assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [0, 1]
+    assert [row["step"] for row in read_records(folder / "metrics.jsonl")] == [0, 1]
     record = wandb_record.newest(folder)
     assert len(wandb_record.scalars(record)) == (0 if place == "log_metrics" else 2)
     assert wandb_record.exit_codes(record) == [0]

@@ -49,7 +49,7 @@ def offline(experiment):
                 parts[f"layer_{layer:02d}/tokens"] = hidden[real]
                 sums = (hidden.double() * real[..., None]).sum(dim=1)
                 parts[f"layer_{layer:02d}/mean"] = (sums / real.sum(dim=1, keepdim=True)).float()
-            for site, (before, after, *_) in output.site_rows.items():
+            for site, (before, after, *_) in output.site_embeddings.items():
                 parts[f"{site}/before"], parts[f"{site}/after"] = before, after
             for place, rows in parts.items():
                 clouds.setdefault(place, []).append(rows)

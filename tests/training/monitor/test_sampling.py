@@ -14,7 +14,7 @@ import torch
 from isotrain.runs.keys import VIEWS
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.sampling import CloudSampler
-from isotrain.types import Batch, ModelOutput, SiteRows
+from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 from tests.dev_rows import NO_WORD, dev_passes, monitor_of, plain_trainer, rows_of, validated
 from tests.processes import on_ranks
 
@@ -157,7 +157,7 @@ def synthetic(first, n, n_tokens=6, width=16, n_blocks=2, seed=0):
         torch.randn(n, n_tokens, width, generator=generator) for _ in range(n_blocks + 1)
     )
     before = states[-1][:, 0]
-    site = SiteRows(before, 2.0 * before, index * (1 << 20), labels)
+    site = SiteEmbeddings(before, 2.0 * before, index * (1 << 20), labels)
     return batch, ModelOutput(states, before[:, None], before[:, :1], {"pooled": site})
 
 
@@ -222,14 +222,14 @@ def test_two_processes_watch_what_one_would(tmp_path):
                     assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
 
 
-def without_site_rows(rank):
+def without_site_embeddings(rank):
     """Each rank watches a batch; no row of rank 1 is one of the site, as with rows=no_special."""
     rows = CloudSampler(30, VIEWS)
     for number in (0, 1) if rank is None else (rank,):
         batch, output = synthetic(4 * number, 4)
         if number == 1:
-            none = SiteRows(*(x[:0] for x in output.site_rows["pooled"][:4]))
-            output = replace(output, site_rows={"pooled": none})
+            none = SiteEmbeddings(*(x[:0] for x in output.site_embeddings["pooled"][:4]))
+            output = replace(output, site_embeddings={"pooled": none})
         rows.offer(batch, output)
     if rank is not None:
         rows.exchange()
@@ -237,8 +237,10 @@ def without_site_rows(rank):
 
 
 def test_a_process_without_rows_of_a_site_takes_part(tmp_path):
-    for found in on_ranks(without_site_rows, 2, tmp_path):
-        for (name, x_ND), (of_one, expected_ND) in zip(found, without_site_rows(None), strict=True):
+    for found in on_ranks(without_site_embeddings, 2, tmp_path):
+        for (name, x_ND), (of_one, expected_ND) in zip(
+            found, without_site_embeddings(None), strict=True
+        ):
             assert name == of_one
             assert torch.equal(x_ND, expected_ND)
     assert dict(found)["pooled/after"].shape == (4, 16)
@@ -247,8 +249,8 @@ def test_a_process_without_rows_of_a_site_takes_part(tmp_path):
 def test_a_site_without_any_row_is_an_empty_cloud():
     rows = CloudSampler(30, VIEWS)
     batch, output = synthetic(0, 4)
-    none = SiteRows(*(x[:0] for x in output.site_rows["pooled"][:4]))
-    rows.offer(batch, replace(output, site_rows={"pooled": none}))
+    none = SiteEmbeddings(*(x[:0] for x in output.site_embeddings["pooled"][:4]))
+    rows.offer(batch, replace(output, site_embeddings={"pooled": none}))
     found = {cloud.name: cloud.x_ND for cloud in rows.clouds()}
     assert found["pooled/before"].shape == (0, 16)
     assert len(found["layer_00/tokens"]) == int(batch.attention_mask.sum())

@@ -158,7 +158,7 @@ def offline(experiment, site):
     model, rows = experiment.module.model.eval(), []
     with torch.no_grad():
         for batch in experiment.data.val_dataloader():
-            rows.append((*model(batch).site_rows[site][:2], batch.labels))
+            rows.append((*model(batch).site_embeddings[site][:2], batch.labels))
     return [torch.cat(parts) for parts in zip(*rows, strict=True)]
 
 
@@ -270,7 +270,7 @@ def test_a_row_of_an_evaluation_with_a_nan_is_left_out(built):
 
     def broken(stage, batch):
         found = evaluate(stage, batch)
-        found["output"].site_rows["pooled"].before[3:9] = float("nan")
+        found["output"].site_embeddings["pooled"].before[3:9] = float("nan")
         return found
 
     experiment.module._evaluate = broken

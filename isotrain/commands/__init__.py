@@ -1,0 +1,1 @@
+"""Commands: run, status, report, cancel (`plans.py`, `shown.py`), `evaluate.py`; `worker.py`."""

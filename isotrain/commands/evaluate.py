@@ -1,0 +1,78 @@
+"""`isotrain evaluate`: the scores of a finished run or of an encoder, on dev and test."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from isotrain.cli import LOADING, train_of
+from isotrain.config.command import composed_jobs
+from isotrain.config.sweep import check_sweep
+from isotrain.console import reject, say, spinner
+from isotrain.jobs.stored import stored
+
+CONFIG_DIR = "--config-dir="
+UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code of `isotrain evaluate`."""
+    parser = argparse.ArgumentParser(
+        prog="isotrain evaluate",
+        description="Evaluate on dev and test without training: a finished run with the weights in "
+        "its last.ckpt, on its own data or on what key=value names instead; without a run, what "
+        "key=value configures, as a run of its own.",
+    )
+    parser.add_argument("what", nargs="*", metavar="RUN | key=value")
+    parser.add_argument("--json", action="store_true", help="the scores of a run as JSON")
+    parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
+    given = parser.parse_intermixed_args(arguments)
+    folders = [text for text in given.what if "=" not in text]
+    overrides = [text for text in given.what if "=" in text]
+    if not folders:
+        own = [] if given.config_dir is None else [f"--config-dir={given.config_dir}"]
+        return train_of([*own, *overrides, UNTRAINED])
+    if len(folders) > 1:
+        return reject(f"evaluate takes one run, got {', '.join(folders)}")
+    folder = Path(folders[0])
+    result = stored(folder).result
+    if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
+        return reject(f"{folder} is no folder of a finished run with its last.ckpt")
+    of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
+    own = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
+    config_dir = given.config_dir or (own[-1] if own else None)
+    overrides = [f"threads={result['config']['threads']}", *of_run, *overrides, "logger=[]"]
+    _, overrides, mistakes = check_sweep(overrides, config_dir)
+    if mistakes:
+        return reject(mistakes)
+    with spinner(LOADING):
+        import pytorch_lightning as pl
+        import torch
+
+        from isotrain.build import build
+        from isotrain.run import quiet
+    cfg = composed_jobs(overrides, config_dir)[0].cfg
+    quiet()
+    torch.set_num_threads(cfg.threads)
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    with TemporaryDirectory() as place:
+        cfg.output_dir, cfg.init_from, cfg.cache_dir = place, None, None
+        try:
+            experiment = build(cfg, Path(place), None)
+            weights = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
+            experiment.module.load_state_dict(weights["state_dict"])
+        except (ValueError, RuntimeError, OSError) as error:
+            return reject(f"{folder} cannot be evaluated so: {error}")
+        module, data, trainer = experiment.module, experiment.data, experiment.trainer
+        scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
+        if data.n_rows["test"]:
+            scores |= trainer.test(module, datamodule=data, verbose=False)[0]
+    of_task = {key: value for key, value in scores.items() if not key.startswith("isotropy/")}
+    if given.json:
+        print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
+    else:
+        say(f"{folder}: " + ", ".join(f"{key} {value:.4f}" for key, value in of_task.items()))
+    return 0

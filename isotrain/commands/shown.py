@@ -1,0 +1,134 @@
+"""What `status` and `report` show of a run, study, search or sweep, and the list of all plans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
+from rich.console import Group
+
+from isotrain.config.sweep import names, text_of
+from isotrain.console import say, spinner
+from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
+from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.locks import take
+from isotrain.studies.definition import Study, load_study, question_of, study_text
+from isotrain.studies.identity import write_identity
+from isotrain.studies.search import load_search
+from isotrain.studies.search_plan import Plan
+from isotrain.studies.status import Status, status_of
+
+
+class Given(NamedTuple):
+    """What a command is about."""
+
+    kind: str  # study | search | sweep | run | folder
+    folder: Path = Path()  # of a plan or run
+    study: Study | None = None
+    jobs: Sequence[Any] = ()
+    search: Plan | None = None
+    file: str = ""
+    overrides: Sequence[str] = ()
+
+
+@contextmanager
+def open_trials(given: Given) -> Iterator[Any]:
+    """The open storage of a search; nothing for anything else."""
+    if given.search is None:
+        yield None
+        return
+    from isotrain.studies.trials import DATABASE, opened
+
+    if not (given.folder / DATABASE).is_file():
+        name = given.search.search.name
+        raise PlanError(
+            f"no trial of search {name} has been made under {given.folder}; start with "
+            f"isotrain run {name}"
+        )
+    with opened(given.search) as study:
+        yield study
+
+
+def look(given: Given, study: Any, n_jobs: int | None) -> Status:
+    """The status of anything but a folder; `study` is the open storage of a search."""
+    if given.search is not None:
+        from isotrain.studies.search_status import status_of_search
+
+        return status_of_search(given.search, study, n_jobs)
+    if given.kind == "run":
+        return _look_at_run(given.folder)
+    what = f"{given.kind} {given.folder.name}"
+    headings = ("task", "arm") if given.kind == "study" else ()
+    return status_of(what, headings, given.jobs, given.folder, n_jobs)
+
+
+def _look_at_run(folder: Path) -> Status:
+    """The status of one run."""
+    result, is_running = stored(folder).result, is_owned(folder)
+    step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
+    state = "running" if is_running else str(result.get("status", "waiting"))
+    state = "interrupted" if state == "running" and not is_running else state
+    n_steps = steps_of(OmegaConf.create(result["config"]), result) if "config" in result else None
+    line = f"{folder}: {state}" + (f", step {step} of {n_steps}" if step is not None else "")
+    content: dict[str, Any] = {
+        "what": str(folder),
+        "state": state,
+        "step": step,
+        "n_steps": n_steps,
+    }
+    content |= {"error": result.get("error", ""), "scores": result.get("scores", {})}
+    drawn = Group(*[text for text in (str(result.get("error", "")), line) if text])
+    return Status(drawn, content, not is_running, state == "failed")
+
+
+def write(given: Given) -> int:
+    """Write the page or the tables of anything; the exit code."""
+    if given.kind == "run":
+        with spinner(f"drawing {given.folder}"):
+            from isotrain.pages.report import write_report  # matplotlib takes its time
+
+            print(write_report(given.folder))
+    elif given.kind == "study":
+        assert given.study is not None
+        _report_study(given.study, given)
+    elif given.search is not None:
+        from isotrain.reporting import search_report
+        from isotrain.studies.trials import trials_of
+
+        with open_trials(given) as study:
+            search_report.write_report(given.search, trials_of(study), study)
+    else:
+        from isotrain.reporting.collect_command import main
+
+        root = given.folder if given.kind == "folder" else given.folder.parents[1]
+        return main([str(root)])
+    return 0
+
+
+def _report_study(study: Study, given: Given) -> None:
+    """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
+    from isotrain.reporting.report import write_report
+
+    if any(stored(job.folder).is_finished for job in given.jobs) and given.file:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        lock = take(given.folder / "lock")  # whoever is at work has written this
+        if lock is not None:
+            write_identity(study, given.jobs, given.folder, given.file, given.overrides)
+            os.close(lock)
+    write_report(study, given.jobs, given.overrides)
+
+
+def show_all() -> int:
+    """Every study and search of the package: how many runs, and what it asks."""
+    width = max(map(len, (*names("study"), *names("tune"))))
+    for name in names("study"):
+        n, question = load_study(name).n_runs, question_of(study_text(name))
+        say(f"{name:<{width}}  {n:>4} runs    {question}")
+    for name in names("tune"):
+        n, question = load_search(name).n_trials, question_of(text_of("tune", name))
+        say(f"{name:<{width}}  {n:>4} trials  {question}")
+    return 0

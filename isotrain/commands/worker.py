@@ -1,0 +1,62 @@
+"""A run in this process, as a command shows it: its exit code, its messages, its page.
+
+Importing this imports all that a run needs, and computes nothing: the warm server of
+`isotrain.jobs.process` forks runs from here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import transformers.models.bert.modeling_bert  # noqa: F401  # as most runs do, late
+
+from isotrain.config.compose import RunJob, parse_job, read_job
+from isotrain.console import FAILED, print_error, reject
+from isotrain.jobs.process import JOB
+from isotrain.pages.show import show_run
+from isotrain.run import run
+from isotrain.runs.record import CannotRunError, StorageError
+from isotrain.training.callbacks.non_finite import NonFiniteError
+from isotrain.training.requirements import check
+
+
+def run_file(file: Path | None) -> int:
+    """The exit code of the job of a file, or of the environment."""
+    try:
+        job = parse_job(os.environ[JOB]) if file is None else read_job(file)
+    except (ValueError, KeyError) as error:
+        return reject(str(error).splitlines())
+    return run_job(job)
+
+
+def run_job(job: RunJob) -> int:
+    """The exit code of a run: 0, 1 where it failed, 2 where it cannot run, 128 + signal."""
+    try:
+        check(job.cfg)
+    except ValueError as error:
+        return reject(str(error).splitlines())
+    codes: list[int] = []
+    with errors_printed(codes):
+        run(*job, show=show_run, is_checked=True)
+    return max(codes, default=0)
+
+
+@contextmanager
+def errors_printed(codes: list[int]) -> Iterator[None]:
+    """Print the errors of a run and append its exit code; HYDRA_FULL_ERROR=1 shows a traceback."""
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        yield
+        return
+    try:
+        yield
+    except CannotRunError as error:
+        codes.append(reject(str(error)))
+    except KeyboardInterrupt:  # before training could listen, or the second one
+        codes.append(128 + signal.SIGINT)
+    except (NonFiniteError, StorageError) as error:
+        print_error("the run stopped", [str(error)])
+        codes.append(FAILED)

@@ -1,1 +1,0 @@
-"""`isotrain doctor`: what is installed, which data and encoders are within reach."""

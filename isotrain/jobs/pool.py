@@ -1,0 +1,294 @@
+"""One engine for many runs: `Pool(folder, n).run(jobs)`, n at a time, each a process of its own.
+
+Studies, searches and sweeps are plans of jobs over it. A plan's folder has `lock` (held by the one
+call that is at work, with its process and its n), `jobs/` and `logs/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from isotrain.config.compose import RunJob
+from isotrain.console import REJECTED, duration, is_watched, say, spinner
+from isotrain.jobs.devices import cuda_devices, device_for
+from isotrain.jobs.process import (
+    Backend,
+    last_lines,
+    local,
+    start_job,
+    stop_job,
+    stop_signals,
+    warm_up,
+)
+from isotrain.jobs.progress import is_owned, newest_step
+from isotrain.jobs.stored import PlanError, put_aside, stored
+from isotrain.runs.locks import is_locked, take
+
+POLL_S = 0.05  # between two looks at a process
+LOOK_S = 2.0  # between two looks at how far the runs are
+PATIENCE_S = 1.0  # of waiting for another process, before it is told
+STOPPED = {  # exit codes of a run that was asked to stop
+    code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)
+}
+ENDED = "isotrain: exit code "  # the last line of a failed run's log
+
+
+class Job(Protocol):
+    """A run of a plan."""
+
+    @property
+    def name(self) -> str:
+        """Of its log and its job file, and in messages."""
+
+    @property
+    def folder(self) -> Path:
+        """Of its run."""
+
+    @property
+    def rerun(self) -> bool:
+        """Whether it runs again although it finished before."""
+
+    def as_run(self) -> RunJob:
+        """What its process is given."""
+
+
+class End(NamedTuple):
+    """How a job ended."""
+
+    state: str  # finished | failed | stopped
+    code: int | None = None  # of its process; None where none was started
+    log: Path = Path()
+
+
+class Pool:
+    """Runs jobs, `n` at a time; used as a context, of which a folder has one at a time.
+
+    A finished run is skipped, another goes on from its checkpoint; one whose `result.json` is
+    damaged is done again, and that file is kept. A run that another process is at is waited for,
+    whoever started it. A failure stops no other run. Where there are several CUDA devices, each run
+    at work has one of its own. SIGINT, SIGTERM and SIGHUP are passed on as SIGTERM, a second one as
+    SIGKILL. When this process is killed its runs go on.
+
+    Args:
+        folder: of the plan; made.
+        n: runs at a time.
+        what: the plan in messages, such as "study smoke".
+        backend: starts a process.
+
+    Raises:
+        PlanError: on entry: n is below 1, or nothing can be written to the folder.
+    """
+
+    def __init__(self, folder: Path, n: int, what: str, backend: Backend = local) -> None:
+        self.folder, self.n, self.what, self._backend = folder, n, what, backend
+        self.received: Sequence[int] = ()  # stop signals so far
+        self._stack, self._mutex = ExitStack(), threading.Lock()
+        self._n_told, self._at_work, self._counts = (
+            0,
+            dict[str, tuple[Path, float]](),
+            Counter[str](),
+        )
+        self._took_s, self._n_jobs, self._devices = list[float](), 0, list[str]()
+
+    def __enter__(self) -> Pool:
+        if self.n < 1:
+            raise PlanError(f"--jobs is the number of runs at a time, at least 1, got {self.n}")
+        try:
+            for part in ("jobs", "logs"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PlanError(
+                f"cannot write to {self.folder}; choose another output_dir=..."
+            ) from error
+        self.received = self._stack.enter_context(stop_signals())
+        waiting = f"{self.what}: waiting for another call to end"
+        lock = self._lock_of(self.folder / "lock", waiting)
+        if lock is not None:
+            self._stack.callback(os.close, lock)
+            os.truncate(lock, 0)
+            os.pwrite(lock, json.dumps({"pid": os.getpid(), "n": self.n}).encode(), 0)
+        self._devices = cuda_devices()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, jobs: Sequence[Job]) -> int:
+        """The number of jobs that are not finished: they failed, or were stopped."""
+        left = [job for job in jobs if job.rerun or not stored(job.folder).is_finished]
+        say(
+            f"{self.what}: {len(jobs)} runs, {len(jobs) - len(left)} finished before, "
+            f"{len(left)} to do, {self.n} at a time; {self.folder}"
+        )
+        self._n_jobs = len(left)
+        if not left:
+            return 0
+        if self._backend is local:
+            warm_up()
+        with spinner(self.what) as now, ThreadPoolExecutor(self.n) as threads:
+            ends = [threads.submit(self.one, job) for job in left]
+            try:
+                while wait(ends, LOOK_S if is_watched() else None, FIRST_EXCEPTION).not_done:
+                    for end in ends:
+                        if end.done():
+                            end.result()
+                    now(self._state())
+                return sum(end.result().state != "finished" for end in ends)
+            except BaseException:  # nobody is left to follow them
+                self.received = [*self.received, signal.SIGTERM]
+                raise
+
+    def code(self, n_unfinished: int) -> int:
+        """The exit code of the plan, and what is told of a stop."""
+        if self.received:
+            say(f"{self.what}: stopped; the same command goes on")
+            return 128 + self.received[0]
+        return int(n_unfinished > 0)
+
+    def one(self, job: Job, is_to_stop: Callable[[], bool] = lambda: False) -> End:
+        """The end of a job, which is followed until then.
+
+        `is_to_stop` is asked again and again while it is at work, and stops it with a checkpoint.
+        """
+        began_at, told, log = time.monotonic(), False, self.folder / "logs" / f"{job.name}.log"
+        while not self.received:
+            if not job.rerun and stored(job.folder).is_finished:
+                return End("finished", log=log)
+            if is_owned(job.folder) or (lock := take(log)) is None:
+                if not told and time.monotonic() > began_at + PATIENCE_S:
+                    say(f"{job.name}: waiting for another process at {job.folder}")
+                    told = True
+                time.sleep(POLL_S)
+                continue
+            try:
+                end = self._followed(job, log, lock, is_to_stop)
+            finally:
+                os.close(lock)
+            if end.code != REJECTED or not is_owned(job.folder):  # else another one was quicker
+                return end
+        return End("stopped", log=log)
+
+    def _followed(self, job: Job, log: Path, lock: int, is_to_stop: Callable[[], bool]) -> End:
+        """Start a job and wait for its end, which is told."""
+        if damage := stored(job.folder).damage:
+            aside = put_aside(*(job.folder / name for name in ("result.json", "resume.ckpt")))
+            kept = ", ".join(path.name for path in aside)
+            say(f"{job.name}: {damage}; the run is done again, and it is kept as {kept}")
+        run, file = job.as_run(), self.folder / "jobs" / f"{job.name}.json"
+        with device_for(run.cfg, self._devices, self.n > 1) as (environment, locks):
+            process = start_job(run, file, log, self._backend, environment, (lock, *locks))
+        say(f"start {job.name}")
+        self._at_work[job.name] = job.folder, (began_at := time.monotonic())
+        n_passed_on, is_asked = 0, False
+        try:
+            while (code := process.poll()) is None:
+                while n_passed_on < len(self.received):
+                    n_passed_on += 1
+                    self._tell_signal(n_passed_on)
+                    stop_job(process, at_once=n_passed_on > 1)
+                if not is_asked and (is_asked := is_to_stop()):
+                    stop_job(process)
+                time.sleep(POLL_S)
+        finally:
+            stop_job(process)  # without an error it has ended
+            del self._at_work[job.name]
+        return self._told(job, End("", code, log), time.monotonic() - began_at, is_asked)
+
+    def _told(self, job: Job, end: End, seconds: float, was_asked: bool) -> End:
+        """Say how a process ended; a run with its result is finished however it ended."""
+        was_asked = was_asked or bool(self.received) or end.code in STOPPED
+        state = "stopped" if was_asked else "failed"
+        result: dict[str, object] = {}
+        try:
+            found = stored(job.folder)
+            state, result = ("finished" if found.is_finished else state), found.result
+        except PlanError as error:  # the others go on
+            say(f"{job.name}: {error}")
+        with self._mutex:
+            self._counts[state] += 1
+            n_done = self._counts["finished"]
+            if state == "finished":
+                self._took_s.append(seconds)
+        of = f" of {self._n_jobs}" if self._n_jobs else ""
+        line = f"{job.name} ({n_done}{of} finished, {seconds:.0f} s)"
+        if state == "finished":
+            scores, monitor = result.get("scores"), str(result.get("monitor"))
+            score = scores.get(monitor) if isinstance(scores, dict) else None
+            line += f", {monitor} {score:.4f}" if score is not None else ""
+            say(f"done {line}" + (f", then exit code {end.code}; {end.log}" if end.code else ""))
+        elif state == "stopped":
+            say(f"stopped {line}")
+        else:
+            say(f"failed {line}, exit code {end.code}; {end.log} ends:")
+            for text in last_lines(end.log):
+                say(f"    {text}")
+            with end.log.open("a", encoding="utf-8") as log:
+                log.write(f"{ENDED}{end.code}\n")  # for `status`: a rejected run leaves no record
+        return end._replace(state=state)
+
+    def _tell_signal(self, number: int) -> None:
+        with self._mutex:
+            if number > self._n_told:
+                self._n_told = number
+                again = "; once more ends them at once" if number == 1 else ""
+                name = signal.Signals(self.received[number - 1]).name
+                say(f"{name}: stopping {len(self._at_work)} runs{again}")
+
+    def _lock_of(self, path: Path, waiting: str) -> int | None:
+        """The lock of a file, waited for; None where a stop signal came first."""
+        began_at, told = time.monotonic(), False
+        while (lock := take(path)) is None and not self.received:
+            if not told and time.monotonic() > began_at + PATIENCE_S:
+                say(waiting)
+                told = True
+            time.sleep(POLL_S)
+        return lock
+
+    def _state(self) -> str:
+        """How many runs have finished, how long the rest takes, the step of each at work."""
+        at_work, n_failed = dict(self._at_work), self._counts["failed"]
+        text = f"{len(self._took_s)} of {self._n_jobs} runs"
+        text += f", {n_failed} failed" if n_failed else ""
+        n_waiting = self._n_jobs - sum(self._counts.values()) - len(at_work)
+        if self._took_s:
+            mean = sum(self._took_s) / len(self._took_s)
+            shares = [
+                max(0.0, 1 - (time.monotonic() - began_at) / mean)
+                for _, began_at in at_work.values()
+            ]
+            left = seconds_left([mean * share for share in (*shares, *[1.0] * n_waiting)], self.n)
+            text += f", about {duration(left)} left"
+        steps = [(name, newest_step(f / "metrics.jsonl")) for name, (f, _) in at_work.items()]
+        at = [name if step is None else f"{name} (step {step})" for name, step in steps]
+        return f"{text}; {', '.join(at)}"
+
+
+def seconds_left(work_s: Sequence[float], n: int) -> float:
+    """How long jobs take that are left, `n` at a time: nobody helps with the longest.
+
+    >>> seconds_left([10.0, 10.0, 10.0], 2), seconds_left([30.0, 10.0], 2), seconds_left([], 2)
+    (15.0, 30.0, 0.0)
+    """
+    return max([*work_s, sum(work_s) / n], default=0.0)
+
+
+def call_at_work(folder: Path) -> tuple[int, int] | None:
+    """The process of the call at work in a plan's folder and its runs at a time, if there is one.
+
+    >>> call_at_work(Path("nowhere"))
+    """
+    try:
+        content = json.loads((folder / "lock").read_text(encoding="utf-8"))
+        return (int(content["pid"]), int(content["n"])) if is_locked(folder / "lock") else None
+    except (OSError, ValueError, KeyError):
+        return None

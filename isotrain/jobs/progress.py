@@ -1,0 +1,71 @@
+"""How far a run is, by the files of its folder; nothing is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from isotrain.config.schema import batches_of, number_asked_for, training_steps
+from isotrain.runs.locks import is_locked
+
+LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
+
+
+def newest_step(file: Path) -> int | None:
+    """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
+    try:
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - LATEST_BYTES))
+            found = re.findall(rb'^\{"step": (\d+).*\n', lines.read(), re.MULTILINE)
+    except OSError:  # nothing is logged yet
+        return None
+    return int(found[-1]) if found else None
+
+
+def n_steps(
+    trainer: Mapping[str, Any], n_rows: int, batch_size: int, n_processes: int | None = None
+) -> int | None:
+    """Optimizer steps of a whole training of `n_rows` rows, at most; None without a limit.
+
+    `n_processes` None: as many as `devices` asks for.
+
+    >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
+    8
+    """
+    world = n_processes or number_asked_for(trainer.get("devices", 1)) or 1
+    _, steps = training_steps(trainer, batches_of(n_rows, batch_size, world))
+    return None if math.isinf(steps) else int(steps)
+
+
+def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
+    """`n_steps` of a run; None, too, where its record does not have its rows yet."""
+    n_rows = (record.get("n_rows") or {}).get("train")
+    if not n_rows:
+        return None
+    return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size), record.get("n_processes"))
+
+
+def checkpoint_step(folder: Path) -> int | None:
+    """The step that an unfinished run resumes after; None where it would start anew.
+
+    It is read from `resume.json`, which is written beside each `resume.ckpt`.
+
+    >>> checkpoint_step(Path("nowhere"))
+    """
+    if not (folder / "resume.ckpt").is_file():
+        return None
+    try:
+        return int(json.loads((folder / "resume.json").read_text(encoding="utf-8"))["step"])
+    except (OSError, ValueError, KeyError):  # killed between the two files
+        return None
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process is at the run of a folder, by its lock."""
+    return is_locked(folder / ".lock")

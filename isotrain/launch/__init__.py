@@ -1,1 +1,0 @@
-"""Start the runs of a study, and show how far they are."""

@@ -1,0 +1,176 @@
+"""What the trials of a search gave: `table.md`, `trials.csv`, a study to confirm the best."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState
+
+from isotrain.console import say
+from isotrain.jobs.stored import PlanError
+from isotrain.reporting.markdown import aligned
+from isotrain.runs.files import replace_text
+from isotrain.studies.confirm import Confirmation, best_trial, confirmation
+from isotrain.studies.plan import in_force
+from isotrain.studies.preview import spelled
+from isotrain.studies.search_plan import Plan
+from isotrain.studies.trials import ASKED, BAD, NAMES, ending
+
+ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
+QUARTER = 0.25
+
+
+def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> None:
+    """Write and print the tables of a search, as far as it is; equal trials give equal bytes.
+
+    Raises:
+        PlanError: no trial has ended; nothing is written then.
+    """
+    if not any(trial.state.is_finished() for trial in trials):
+        raise PlanError(f"no trial of search {plan.search.name} has ended in {plan.folder}")
+    texts = {"trials.csv": _csv(plan, trials)}
+    lines = [*_head(plan, study, trials), *_table(plan, trials), *_importances(plan, study, trials)]
+    study_to_run = confirmation(plan, trials)
+    if isinstance(study_to_run, Confirmation):
+        texts[study_to_run.file] = study_to_run.yaml
+    lines += _best(plan, trials, study_to_run)
+    texts["table.md"] = "\n".join(lines) + "\n"
+    for name, text in texts.items():
+        replace_text(plan.folder / name, text)
+    say(texts["table.md"])
+    say(f"{plan.folder}: {', '.join(texts)}")
+
+
+def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
+    search, states = plan.search, Counter(map(ending, trials))
+    names = ("complete", *BAD, *list(NAMES.values())[1:])
+    counts = ", ".join(f"{states[name]} {name}" for name in names if states[name])
+    n_asked = study.user_attrs.get(ASKED, search.n_trials)
+    asked = f"{len(trials)} of {n_asked} trials"
+    if plan.is_grid:
+        points = {tuple(t.params.items()) for t in trials if t.state.is_finished()}
+        asked = f"{len(points)} of {n_asked} points, {len(trials)} trials"
+    side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
+    how = {
+        "tpe": f"tpe after {search.startup} trials at random",
+        "random": "random",
+        "grid": "grid, in order",
+    }
+    pruner = (
+        f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
+        f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
+    )
+    lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
+    lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
+    lines += [f"- {parameter.key}: {spelled(parameter)}" for parameter in search.space]
+    lines.append(
+        f"- score: {plan.objective}, the {end} is best"
+        + (
+            f", mean over seeds {', '.join(map(str, search.seeds))}"
+            if len(search.seeds) > 1
+            else ""
+        )
+    )
+    lines.append(f"- sampler: {how[search.sampler]}, seed {search.seed}")
+    lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
+    if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
+        lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]
+    return lines
+
+
+def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
+    """The complete trials from the best down, then the others by number."""
+    sign = -1 if plan.direction == "max" else 1
+    keys = [parameter.key for parameter in plan.search.space]
+    ordered = sorted(
+        trials, key=lambda t: (-1, sign * t.values[0]) if _is_good(t) else (0, t.number)
+    )
+    lines = [
+        (
+            str(trial.number),
+            f"{trial.values[0]:z.4f}" if _is_good(trial) else "",
+            ending(trial),
+            *(_short(trial.params.get(key, "")) for key in keys),
+            str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
+        )
+        for trial in ordered
+    ]
+    return [*aligned([("trial", plan.objective, "state", *keys, "why"), *lines]), ""]
+
+
+def _is_good(trial: FrozenTrial) -> bool:
+    return trial.state == TrialState.COMPLETE
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
+    n_complete = sum(map(_is_good, trials))
+    if n_complete < ENOUGH or len(plan.search.space) < 2:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of parameters that few trials have
+        shares = get_param_importances(
+            study, evaluator=PedAnovaImportanceEvaluator(target_quantile=QUARTER)
+        )
+    listed = ", ".join(f"{key} {share:.2f}" for key, share in shares.items())
+    return [
+        f"Share of each key in what sets the best quarter of the {n_complete} complete trials "
+        f"apart (PED-ANOVA, IJCAI 2023): {listed}.",
+        "",
+    ]
+
+
+def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation | str) -> list[str]:
+    best = best_trial(trials, plan)
+    if best is None:
+        return ["No trial is complete, so there is no best one."]
+    text = (
+        f"Trial {best.number} is the best of {sum(map(_is_good, trials))} on dev "
+        f"({best.values[0]:z.4f}) and was chosen for that: the best of several scores lies "
+        f"{'above' if plan.direction == 'max' else 'below'} what the same values reach again, so "
+        "this is no result."
+    )
+    if isinstance(study_to_run, str):
+        return [text, study_to_run]
+    config = f" --config-dir {shlex.quote(plan.config_dir)}" if plan.config_dir else ""
+    return [
+        f"{text} To compare {', '.join(study_to_run.arms)}, on dev and test, over seeds that the "
+        "search has not used:",
+        "",
+        f"    isotrain run {shlex.quote(str(plan.folder / study_to_run.file))}{config}",
+        "",
+        *(f"- {line}" for line in study_to_run.shows),
+    ]
+
+
+def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    keys = [parameter.key for parameter in plan.search.space]
+    seeds = plan.search.seeds
+    lines = [("trial", "state", plan.objective, *(f"seed_{k}" for k in seeds), *keys, "why")]
+    for trial in trials:
+        scores = [f"{score:.8g}" for score in trial.user_attrs.get("scores", ())]
+        lines.append(
+            (
+                str(trial.number),
+                ending(trial),
+                f"{trial.values[0]:.8g}" if _is_good(trial) else "",
+                *scores,
+                *[""] * (len(seeds) - len(scores)),
+                *(str(trial.params.get(key, "")) for key in keys),
+                str(trial.user_attrs.get("why", "")),
+            )
+        )
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()

@@ -1,0 +1,69 @@
+"""Locks on files, which end with the processes that hold them, however those end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def take(path: Path) -> int | None:
+    """A descriptor that holds the lock of a file until it is closed; None while another has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def taken_within(path: Path, patience_s: float) -> int | None:
+    """As `take`, tried for a while: a look by `is_locked` shares the lock for a moment."""
+    until = time.monotonic() + patience_s
+    while (lock := take(path)) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return lock
+
+
+def sign(lock: int) -> None:
+    """Write the number of this process into the file of a lock that it holds."""
+    os.truncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+
+
+def owner(path: Path) -> int | None:
+    """The process that signed a lock and holds it; None where there is none."""
+    try:
+        return int(path.read_text(encoding="utf-8")) if is_locked(path) else None
+    except (OSError, ValueError):  # it has just ended, or just begun
+        return None
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Wait for the lock of a file, and hold it while a block lasts."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file; none is made.
+
+    The look itself shares the lock for some microseconds: who wants to own it tries for longer.
+    """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed
+    except BlockingIOError:
+        return True
+    except OSError:  # there is none yet
+        return False
+    return False

@@ -1,0 +1,196 @@
+"""The study that says whether what a search found is any better, on fresh seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count, islice
+from textwrap import wrap
+from typing import NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+from optuna.trial import FrozenTrial, TrialState
+
+from isotrain.config.compose import content_hash, written
+from isotrain.config.sweep import shipped
+from isotrain.studies.search_plan import Plan, runs_of
+from isotrain.studies.space import Value, overrides_of
+
+N_SEEDS = 8  # from this number on a study judges paired differences by permutation
+NOTHING = (
+    "Its values compute what the overrides alone compute, or those cannot run without them: there "
+    "is nothing to confirm."
+)
+COMPARED = ("isotropy", "objective")  # groups that a search is about, if it has one
+WIDTH = 96
+
+
+class Confirmation(NamedTuple):
+    """A study to run."""
+
+    file: str
+    yaml: str
+    arms: Sequence[str]  # the first is the baseline
+    shows: Sequence[str]  # what each comparison can show and cannot, in sentences
+
+
+def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
+    """The complete trial with the best score, the first of equals; None where none is complete."""
+    complete = [t for t in trials if t.state == TrialState.COMPLETE]
+    sign = 1 if plan.direction == "max" else -1
+    return max(complete, key=lambda t: (sign * t.values[0], -t.number), default=None)
+
+
+def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | str:
+    """A study of the best trial of each option of a key, or of the best trial and its ablations.
+
+    In its place a sentence that says why there is none: nothing to compare, or an objective that a
+    study does not judge by.
+
+    The first where the search says which key to `compare`, or searches `isotropy` or `objective`,
+    and two of its options have a complete trial. Otherwise the baseline is the overrides alone, and
+    `without_<leaf>` the best trial with one searched key at its default. An arm that would compute
+    the same as another, or that cannot run, is left out.
+    """
+    best = best_trial(trials, plan)
+    if best is None:
+        return NOTHING
+    if plan.objective != plan.monitored:
+        score = f", {plan.monitored}" if plan.monitored else ""
+        return (
+            f"No study is written to confirm it: a study compares what the task monitors{score}, "
+            f"and the trials were chosen by {plan.objective}."
+        )
+    chosen = _best_of_each(plan, trials)
+    if len(chosen) > 1:
+        arms = _different(plan, {name: trial.params for name, trial in chosen.items()})
+        shows = _of_options(plan, trials, chosen)
+    else:
+        chosen, without = {"winner": best}, _without(plan, best.params)
+        arms = _different(plan, {"baseline": {}, "winner": best.params, **without})
+        if "winner" not in arms:
+            return NOTHING
+        shows = _of_ablations(arms)
+    if len(arms) < 2:
+        return NOTHING
+    numbers = [trial.number for trial in chosen.values()]
+    seeds = list(islice((k for k in count() if k not in plan.search.seeds), N_SEEDS))
+    name = "_".join(["confirm", plan.search.name, *map(str, numbers)])
+    task = [text for text in plan.overrides if text.startswith("task=")]
+    which = "Trial" if len(numbers) == 1 else "Trials"
+    made = (
+        f"{which} {' and '.join(map(str, numbers))} of the {len(trials)} that search "
+        f"{plan.search.name} made, chosen by {plan.objective}. The best of several scores is "
+        "better than what the same values reach again, so the runs here have other seeds."
+    )
+    lines = [
+        f"# Question: does what search {plan.search.name} found hold on seeds it has not used?",
+        *_comment("Chosen", [made]),
+        *_comment("Shows", shows),
+        f"overrides: {json.dumps([text for text in plan.overrides if text not in task])}",
+        f"tasks: {{{json.dumps(plan.task)}: {json.dumps(task)}}}",
+        "arms:",
+        *(f"  {json.dumps(arm)}: {json.dumps(own)}" for arm, own in arms.items()),
+        f"baseline: {json.dumps(next(iter(arms)))} # that each other arm is compared with",
+        f"seeds: {seeds} # none of the search",
+    ]
+    if plan.search.margin is not None:
+        lines.append(f"margin: {plan.search.margin} # of the search's file: closer counts as equal")
+    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(arms), shows)
+
+
+def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
+    """The best trial of each option of the key to compare, by a name that a study takes."""
+    key, found = _compared(plan), {}
+    for option in next((p.options for p in plan.search.space if p.key == key), ()):
+        best = best_trial([t for t in trials if t.params.get(str(key)) == option], plan)
+        if best is not None:
+            found[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = best
+    return found
+
+
+def _compared(plan: Plan) -> str | None:
+    """The key whose options are compared; None where the search has no claim about one key."""
+    with_options = [p.key for p in plan.search.space if p.options and not p.when]
+    return plan.search.compare or next((key for key in COMPARED if key in with_options), None)
+
+
+def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+    """`values` without one key each, and without what is there only beside it, by an arm's name."""
+    leaves = Counter(key.rpartition(".")[2] for key in values)
+    found = {}
+    for left_out in values:
+        kept: dict[str, Value] = {}
+        for p in plan.search.space:
+            if p.key in values and p.key != left_out and p.is_active(kept):
+                kept[p.key] = values[p.key]
+        leaf = left_out.rpartition(".")[2]
+        found[f"without_{leaf if leaves[leaf] == 1 else left_out}"] = kept
+    return found
+
+
+def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
+    """The overrides of the arms that can run and compute what no earlier one does.
+
+    An arm without any of the searched values spells out their defaults.
+    """
+    found: dict[str, list[str]] = {}
+    known = set()
+    for name, values in arms.items():
+        jobs, _ = runs_of(plan, values)
+        if jobs and (computed := content_hash(jobs[0].cfg)) not in known:
+            known.add(computed)
+            found[name] = overrides_of(values) or _defaults(plan, jobs[0].cfg)
+    return found
+
+
+def _defaults(plan: Plan, cfg: DictConfig) -> list[str]:
+    """The searched keys that a configuration has, as overrides; a group has none but its option."""
+    keys = [p.key for p in plan.search.space if not p.when and not shipped(p.key).is_dir()]
+    values = {key: OmegaConf.select(cfg, key) for key in keys}
+    plain = {k: list(v) if OmegaConf.is_list(v) else v for k, v in values.items()}
+    return [f"{k}={written(v)}" for k, v in plain.items() if not OmegaConf.is_dict(v)]
+
+
+def _of_options(
+    plan: Plan, trials: Sequence[FrozenTrial], chosen: Mapping[str, FrozenTrial]
+) -> list[str]:
+    """What arms show that are the best of each option: how hard each was searched for, too."""
+    key = str(_compared(plan))
+    parts = []
+    for name, best in chosen.items():
+        own = [trial for trial in trials if trial.params.get(key) == best.params[key]]
+        n_complete = sum(trial.state == TrialState.COMPLETE for trial in own)
+        parts.append(f"{name} {n_complete} of {len(own)}")
+    return [
+        f"Each arm is the best of its complete trials: {', '.join(parts)}.",
+        f"A difference is between options of {key} as each was tuned: the other searched keys have "
+        "the values that were best for it, and may differ between the arms.",
+    ]
+
+
+def _of_ablations(arms: Mapping[str, object]) -> list[str]:
+    """What the baseline, the winner and arms without one key show."""
+    lines = []
+    if "baseline" in arms:
+        lines.append(
+            "winner - baseline: what all values of the search do together, beside the untuned "
+            "configuration; not which of them does it."
+        )
+    if without := [name for name in arms if name.startswith("without_")]:
+        lines += [
+            f"{', '.join(without)}: the winner with that key at its default. What it lacks beside "
+            "the winner is what the key does; beside the baseline it shows what the others do.",
+            "The tables compare with the baseline. To test one key, put baseline: winner here and "
+            "give the study another --name; no run is done twice.",
+        ]
+    return lines
+
+
+def _comment(title: str, sentences: Sequence[str]) -> list[str]:
+    """Lines of a comment at the top of a study."""
+    lines = [line for text in sentences for line in wrap(text, WIDTH)]
+    head = f"# {title}:".ljust(12)
+    return [f"{head if k == 0 else '#'.ljust(12)}{line}" for k, line in enumerate(lines)]

@@ -1,0 +1,223 @@
+"""What a study is: tasks × arms × seeds in one yaml file, read and judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from isotrain.config import sweep
+from isotrain.config.signatures import nearest
+from isotrain.config.sweep import NAME
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.grid import grid_arms, grid_mistakes
+
+NEEDED = ("tasks", "arms", "baseline", "seeds")
+KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "margin_share", "published")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Every task with every arm and every seed; `tasks` and `arms` map names to overrides."""
+
+    name: str
+    overrides: tuple[str, ...]  # of every run
+    tasks: Mapping[str, tuple[str, ...]]
+    arms: Mapping[str, tuple[str, ...]]
+    baseline: str  # the arm that the others are compared with
+    seeds: tuple[int, ...]
+    margin: float | None = None  # in units of the score: smaller differences count as none
+    margin_share: float | None = None  # of the gain of fine-tuning, in place of a margin
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task and arm
+    published_source: str = ""
+
+    @property
+    def n_runs(self) -> int:
+        """Of all tasks, arms and seeds."""
+        return len(self.tasks) * len(self.arms) * len(self.seeds)
+
+
+def study_names() -> list[str]:
+    """The studies that come with the package.
+
+    >>> "smoke" in study_names()
+    True
+    """
+    return sweep.names("study")
+
+
+def load_study(name_or_path: str, name: str | None = None) -> Study:
+    """A study by its name in `conf/study`, or by the path of a yaml file.
+
+    Its arms are those of `arms`, then one for each element of the product of `grid`. `name` stands
+    in place of the file's: runs are shared by content, and the tables go to a folder of that name.
+
+    Raises:
+        PlanError: an unknown name, a file that cannot be read, or what is wrong in it.
+
+    >>> load_study("smoke").seeds
+    (0, 1)
+    """
+    if name is not None and not re.fullmatch(NAME, name):
+        raise PlanError(f"--name {name} names a folder; use letters, digits, _ and .")
+    path = Path(name_or_path)
+    try:
+        content = sweep.read("study", name_or_path)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if mistakes := _mistakes(content):
+        raise PlanError("\n".join(f"study {path.stem}: {mistake}" for mistake in mistakes))
+    assert isinstance(content, dict)
+    published = content.get("published", {})
+    return Study(
+        name=name or path.stem,
+        overrides=tuple(content.get("overrides", ())),
+        tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
+        arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}
+        | dict(grid_arms(content.get("grid", {}))),
+        baseline=content["baseline"],
+        seeds=tuple(content["seeds"]),
+        margin=content.get("margin"),
+        margin_share=content.get("margin_share"),
+        published=published.get("tasks", {}),
+        published_source=published.get("source", ""),
+    )
+
+
+def study_text(name_or_path: str) -> str:
+    """The yaml of a study.
+
+    Raises:
+        PlanError: there is none of that name, no such file, or it cannot be read.
+    """
+    try:
+        return sweep.text_of("study", name_or_path)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+
+
+def question_of(text: str) -> str:
+    r"""What a study asks: the comment at its top that begins with `Question:`; else empty.
+
+    >>> question_of("# Question: does it help,\n#           and where?\n# Command: x")
+    'does it help, and where?'
+    """
+    found = re.match(r"# Question:(.*(?:\n#(?! \w+:).*)*)", text)
+    return " ".join(found[1].replace("\n#", " ").split()) if found else ""
+
+
+def _mistakes(content: Any) -> list[str]:
+    """What is wrong in the file itself; its overrides are judged when the runs are planned."""
+    if not isinstance(content, dict):
+        return [f"a study has the keys {', '.join(KEYS)}"]
+    mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
+    needed = [key for key in NEEDED if key != "arms" or "grid" not in content]
+    mistakes += [f"{key} is missing" for key in needed if key not in content]
+    mistakes += sweep.mistakes_of_every_run(content)
+    for key in ("tasks", "arms"):
+        if key in content:
+            mistakes += _group_mistakes(key, content[key])
+    arms = content.get("arms", {})
+    if "grid" in content and isinstance(arms, dict):
+        mistakes += (found := grid_mistakes(content["grid"]))
+        made = [] if found else [name for name, _ in grid_arms(content["grid"])]
+        mistakes += [
+            f"arms.{name} is the name of an arm that grid makes, too; rename it"
+            for name in made
+            if name in arms
+        ]
+        arms = dict.fromkeys([*arms, *made])
+    if isinstance(arms, dict) and "baseline" in content and content["baseline"] not in arms:
+        hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
+        mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
+    if "margin" in content:
+        mistakes += margin_mistakes(content["margin"])
+    if "margin_share" in content:
+        mistakes += _share_mistakes(content)
+    if "published" in content:
+        tasks = content.get("tasks")
+        names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
+        mistakes += _published_mistakes(content["published"], *names)
+    return mistakes
+
+
+def margin_mistakes(margin: Any) -> list[str]:
+    """What is wrong with a margin.
+
+    >>> margin_mistakes(0.01)
+    []
+    """
+    if _is_number(margin) and margin > 0:
+        return []
+    return [
+        "margin is the largest difference that counts as none, in units of the score and above 0, "
+        f"such as 0.01 for a point of accuracy; got {margin!r}"
+    ]
+
+
+def _share_mistakes(content: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a margin that is a share of the gain of fine-tuning.
+
+    >>> _share_mistakes({"margin_share": 0.2})
+    []
+    """
+    share = content["margin_share"]
+    if "margin" in content:
+        return ["margin and margin_share state the margin twice; keep one of them"]
+    if _is_number(share) and 0 < share < 1:
+        return []
+    return [
+        "margin_share is the largest difference that counts as none, as a share of what "
+        f"fine-tuning gains (baseline − untrained), between 0 and 1, such as 0.2; got {share!r}"
+    ]
+
+
+def _group_mistakes(key: str, group: Any) -> list[str]:
+    if not isinstance(group, dict) or not group:
+        return [f"{key} must map at least one name to overrides, such as none: [isotropy=none]"]
+    mistakes = []
+    for name, overrides in group.items():
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+            values = " (yaml reads off, on, no, yes and numbers as values: put them in quotes)"
+            hint = "" if isinstance(name, str) else values
+            mistakes.append(f"{key} has the name {name!r}; use letters, digits, _ and .{hint}")
+        elif not sweep.are_overrides(overrides):
+            mistakes.append(
+                f"{key}.{name} must be a list of overrides such as [isotropy=none, "
+                f"'site=[tokens]'], got {overrides!r}"
+            )
+    return mistakes
+
+
+def _published_mistakes(content: Any, tasks: Sequence[str], arms: Sequence[str]) -> list[str]:
+    """What is wrong in scores that others have published, by task and arm."""
+    form = "published must be {tasks: {rte: {none: 0.653}}, source: who, where, when}"
+    if not isinstance(content, dict) or set(content) != {"tasks", "source"}:
+        return [f"{form}, got {content!r}"]
+    source, by_task = content["source"], content["tasks"]
+    if not isinstance(source, str) or not source.strip():
+        return [f"published.source must say whose scores they are, got {source!r}"]
+    if not isinstance(by_task, dict) or not all(isinstance(arm, dict) for arm in by_task.values()):
+        return [f"{form}, got {content!r}"]
+    mistakes = []
+    for task, scores in by_task.items():
+        if task not in tasks:
+            hint = nearest(str(task), tasks)
+            mistakes.append(f"published.tasks.{task} is not one of the tasks; {hint}")
+        for arm, score in scores.items():
+            if arm not in arms:
+                hint = nearest(str(arm), arms)
+                mistakes.append(f"published.tasks.{task}.{arm} is not one of the arms; {hint}")
+            if not _is_number(score):
+                mistakes.append(
+                    f"published.tasks.{task}.{arm} must be a score in the units of the table, such "
+                    f"as 0.653, got {score!r}"
+                )
+    return mistakes
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

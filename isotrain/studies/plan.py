@@ -1,0 +1,178 @@
+"""The runs of a study: configured, judged all together, each with its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import DictConfig
+
+from isotrain.config.command import check_command
+from isotrain.config.compose import RunJob, key_of, run_folder, written
+from isotrain.config.sweep import mistakes_of_one_of_several
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import Study
+from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+
+SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
+
+
+class Job(NamedTuple):
+    """One run of a study."""
+
+    task: str
+    arm: str
+    seed: int
+    of_pair: DictConfig  # what its task and arm have, with seed 0; never changed
+    folder: Path
+    overrides: Sequence[str]
+    rerun: bool = False
+
+    @property
+    def cfg(self) -> DictConfig:
+        """Its configuration, made when it is asked for: a study may have thousands of runs."""
+        return _seeded(self.of_pair, self.seed)
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """Its row in the status."""
+        return self.task, self.arm
+
+    @property
+    def number(self) -> int:
+        """Its number in that row."""
+        return self.seed
+
+    def as_run(self) -> RunJob:
+        """What a process of its own is given."""
+        return RunJob(self.cfg, self.arm, self.overrides)
+
+    @property
+    def name(self) -> str:
+        """`<task>-<arm>-seed<k>`, the name of its log."""
+        return f"{self.task}-{self.arm}-seed{self.seed}"
+
+
+def plan_jobs(
+    study: Study, overrides: Sequence[str] = (), config_dir: str | None = None
+) -> list[Job]:
+    """Every run, by task, arm and seed; nothing is written.
+
+    A run is configured by `threads=1`, the study's overrides, those of its task, those of its
+    arm, and `overrides`; what comes later wins. `config_dir` holds config groups of the user's.
+    Where W&B logs and no group is given, runs are grouped by the study's name.
+
+    Raises:
+        PlanError: the mistakes of all runs at once, each with the task and arm that has it; two
+            runs that would compute the same; runs with different output folders.
+
+    >>> from isotrain.studies.definition import load_study
+    >>> [job.name for job in plan_jobs(load_study("smoke"))][:2]
+    ['rte-none-seed0', 'rte-none-seed1']
+    """
+    pairs = [(task, arm) for task in study.tasks for arm in study.arms]
+    found: dict[str, list[tuple[str, str]]] = {}
+    configs: dict[tuple[str, str], tuple[DictConfig, list[str]]] = {}
+    for task, arm in pairs:
+        own = [*SHARED, *study.overrides, *study.tasks[task], *study.arms[arm], *overrides]
+        cfg, mistakes = check_command(own, config_dir)
+        if cfg is not None:
+            mistakes = [*mistakes, *mistakes_of_one_of_several(cfg, "study"), *file_mistakes(cfg)]
+            configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
+        for mistake in mistakes:
+            found.setdefault(mistake, []).append((task, arm))
+    _refuse(found, pairs)
+    jobs = []
+    for (task, arm), (cfg, own) in configs.items():
+        seeded = _seeded(cfg, cfg.seed)
+        for seed in study.seeds:
+            seeded.seed = seed
+            folder = run_folder(seeded, arm)
+            jobs.append(Job(task, arm, seed, cfg, folder, [*own, f"seed={seed}"]))
+    _refuse_equal_runs(jobs)
+    if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
+        raise PlanError(f"output_dir must be one for all runs of a study, got {folders}")
+    return jobs
+
+
+def check_parts(jobs: Sequence[Job]) -> None:
+    """Import the parts of every run, in one process of its own, and refuse those that do not fit.
+
+    `plan_jobs` judges keys alone; this is for who starts the runs: it takes seconds.
+
+    Raises:
+        PlanError: the mistakes of all runs at once, each with the task and arm that has it.
+    """
+    configs = {(job.task, job.arm): job.of_pair for job in jobs}
+    found: dict[str, list[tuple[str, str]]] = {}
+    late = late_mistakes_apart(list(configs.values()))
+    for pair, parts in zip(configs, late, strict=True):
+        for mistake in parts.mistakes:
+            found.setdefault(mistake, []).append(pair)
+    _refuse(found, list(configs))
+
+
+def in_force(overrides: Iterable[str]) -> list[str]:
+    """Each key once, with the value that counts: the last.
+
+    >>> in_force(["threads=1", "encoder=tiny", "threads=2"])
+    ['threads=2', 'encoder=tiny']
+    """
+    return list({key_of(text): text for text in overrides}.values())
+
+
+def study_folder(study: Study, jobs: Sequence[Job]) -> Path:
+    """`<output_dir>/studies/<name>`, for job files, logs and tables; it may not exist yet."""
+    return Path(str(jobs[0].of_pair.output_dir)) / "studies" / study.name
+
+
+def _seeded(cfg: DictConfig, seed: int) -> DictConfig:
+    copy = deepcopy(cfg)
+    copy.seed = seed
+    return copy
+
+
+def _grouped(cfg: DictConfig, name: str) -> list[str]:
+    """The override that shows the runs together in W&B, applied, where it logs and has no group."""
+    if "wandb" not in (cfg.logger or ()) or cfg.logger.wandb.get("group", name) is not None:
+        return []
+    cfg.logger.wandb.group = name
+    return [f"logger.wandb.group={written(name)}"]
+
+
+def _refuse(
+    found: Mapping[str, Sequence[tuple[str, str]]], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Raise the mistakes, if there are any, each with the runs that have it."""
+    if found:
+        raise PlanError(
+            "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
+        )
+
+
+def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:
+    """Which runs have a mistake, in as few words as there are."""
+    tasks, arms = {task for task, _ in wrong}, {arm for _, arm in wrong}
+    if len(wrong) == len(pairs):
+        return "all runs"
+    if wrong == [pair for pair in pairs if pair[1] in arms] and len(arms) == 1:
+        return f"arm {wrong[0][1]}"
+    if wrong == [pair for pair in pairs if pair[0] in tasks] and len(tasks) == 1:
+        return f"task {wrong[0][0]}"
+    return ", ".join(f"{task}-{arm}" for task, arm in wrong)
+
+
+def _refuse_equal_runs(jobs: Sequence[Job]) -> None:
+    first: dict[str, Job] = {}
+    mistakes = []
+    for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed
+        twin = first.setdefault(job.folder.name.rpartition("-")[2], job)  # the content hash
+        if twin is not job:
+            mistakes.append(
+                f"{twin.task}-{twin.arm} and {job.task}-{job.arm} would compute the same; a later "
+                "override may undo what makes them differ"
+            )
+    if mistakes:
+        raise PlanError("\n".join(mistakes))

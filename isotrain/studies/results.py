@@ -1,0 +1,233 @@
+"""What finished runs left: their scores, how many rows each score is of, what is missing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from isotrain.jobs.stored import PlanError
+from isotrain.runs.files import read_result
+from isotrain.runs.keys import SIDES, CurveKey, parse_key
+from isotrain.studies.plan import Job
+
+SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
+NOT_RUN = "not run"
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what a damaged file raises
+
+
+class Run(NamedTuple):
+    """The scores of one finished run."""
+
+    task: str
+    arm: str
+    seed: int
+    scores: Mapping[str, float]  # every finite one
+    shown: Mapping[str, int]  # keys that a table shows, the monitored one first; the N of each
+    degenerate: str = ""  # why it is, in words
+    folder: Path = Path()
+    code: str = ""  # commit, with + where the tree was changed
+    finished_at: str = ""
+    data: str = ""  # revision of the data set
+    sizes: Mapping[str, int] = {}  # rows of each split
+    select: str = ""  # last | best | holdout: which weights the scores are of
+    n_evaluations: int = 0  # that the weights were selected from
+
+    @property
+    def monitor(self) -> str:
+        """The key of the monitored score, which is of dev."""
+        return next(iter(self.shown), "")
+
+    @property
+    def name(self) -> str:
+        """Its folder, as it is called under any output folder.
+
+        >>> Run("rte", "none", 0, {}, {}, folder=Path("runs/rte/none-0123456789")).name
+        'rte/none-0123456789'
+        """
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    def n_rows(self, key: str) -> int | None:
+        """The rows N that a score is of; None where that is not known."""
+        if curve_key := read_key(key):
+            n = self.scores.get(counted_by(curve_key))
+            return None if n is None else int(n)
+        return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
+
+    def is_best_of(self, key: str) -> bool:
+        """Whether a score selected the weights that it is of: it is then the best of several.
+
+        >>> run = Run("rte", "none", 0, {}, {}, select="best", n_evaluations=7)
+        >>> run.is_best_of("val/accuracy"), run.is_best_of("test/accuracy")
+        (True, False)
+        """
+        return self.select == "best" and self.n_evaluations > 1 and key.startswith("val/")
+
+
+class Gap(NamedTuple):
+    """A run without scores, or without one of them."""
+
+    task: str
+    arm: str
+    seed: int
+    why: str
+    has_failed: bool = False  # by what it computes: it is not only late
+    score: str = ""  # the one that is missing; "" for all
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.arm}, seed {self.seed}: {self.why}"
+
+
+read_key = cache(parse_key)  # a thousand runs have the same thousand keys
+
+
+@cache
+def counted_by(curve_key: CurveKey) -> str:
+    """The key of the number of embeddings that a cloud was measured on."""
+    return curve_key._replace(metric="n_rows").text
+
+
+def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
+    """The finished runs in plan order, and every score that is missing.
+
+    A score that is not finite counts as missing, and so does a run whose `result.json` is damaged;
+    that file stays as it is.
+
+    Raises:
+        PlanError: a `result.json` is there and its storage fails now: it may be whole.
+    """
+    runs, gaps = [], []
+    for job in jobs:
+        of = (job.task, job.arm, job.seed)
+        try:
+            result = read_result(job.folder)
+            if not result:
+                gaps.append(Gap(*of, NOT_RUN))
+            elif result["status"] != "finished":
+                gaps.append(Gap(*of, unfinished(result), result["status"] == "failed"))
+            else:
+                run = run_of(result, job.folder, *of)
+                lost = [key for key in run.shown if key not in run.scores]
+                gaps += [Gap(*of, f"no finite {key}", True, key) for key in lost]
+                runs.append(run)
+        except OSError as error:
+            raise PlanError(
+                f"{job.folder / 'result.json'} cannot be read now ({error.strerror or error}): no "
+                "table is made without it; give the command again when it can be read"
+            ) from error
+        except DAMAGE as error:
+            gaps.append(Gap(*of, damaged(error)))
+    return runs, gaps
+
+
+def lack_of(result: Mapping[str, Any], folder: Path) -> str:
+    """What keeps the record of a finished run out of the tables; empty for any other."""
+    if result.get("status") == "finished":
+        try:
+            run_of(result, folder, "", "", 0)
+        except DAMAGE as error:
+            reason = f"{type(error).__name__}: {error}"
+            return f"{folder / 'result.json'} is of a finished run and lacks something ({reason})"
+    return ""
+
+
+def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
+    """The finished run that a `result.json` records.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it is not as a run writes it.
+    """
+    scores = {k: v for k, v in sorted(result["scores"].items()) if math.isfinite(v)}
+    sizes = {split: int(n) for split, n in result["n_rows"].items()}
+    return Run(
+        *(task, arm, seed, scores, _shown(result, scores, sizes)),
+        degenerate=str(result.get("degenerate_reason", "")),
+        folder=folder,
+        code=_code(result),
+        finished_at=str(result.get("finished_at", "")),
+        data=_without_folders(str(result.get("data", ""))),
+        sizes=sizes,
+        select=str(result.get("select", "")),
+        n_evaluations=int(result.get("n_evaluations", 0)),
+    )
+
+
+def unfinished(result: Mapping[str, Any]) -> str:
+    """How far a run is that has not finished, with the kind of its error.
+
+    >>> unfinished({"status": "failed", "error": "OSError: /home/me/runs is full"})
+    'failed (OSError)'
+    """
+    error = str(result.get("error", "")).partition(":")[0]  # the rest may hold paths
+    return f"{result['status']}{f' ({error})' if error else ''}"
+
+
+def damaged(error: Exception) -> str:
+    """What is told of a `result.json` that cannot be read, without its place.
+
+    >>> damaged(KeyError("scores"))
+    "damaged: result.json (KeyError: 'scores')"
+    """
+    reason = error.strerror if isinstance(error, OSError) else error
+    return f"damaged: result.json ({type(error).__name__}: {reason})"
+
+
+def _shown(
+    result: Mapping[str, Any], scores: Mapping[str, float], sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """The monitored score, its test twin, and the headline metric where it says most.
+
+    That is: on the last layer's tokens, and before and after the isotropy layer.
+    """
+    monitor = str(result["monitor"])
+    shown = {monitor: sizes["dev"]}
+    if (test := monitor.replace("val/", "test/")) in result["scores"]:
+        shown[test] = sizes["test"]
+    metrics = result.get("headline") or result.get("config", {}).get("metric", {})
+    metric = next(iter(metrics), "")
+    curve_keys = [p for key in result["scores"] if (p := read_key(key)) and p.metric == metric]
+    layers = sorted((p for p in curve_keys if p.view == "tokens"), key=lambda p: p.where)
+    sites = sorted(
+        (p for p in curve_keys if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
+    )
+    for curve_key in [*layers[-1:], *sites]:
+        shown[curve_key.text] = int(scores[counted_by(curve_key)])
+    return shown
+
+
+def _code(result: Mapping[str, Any]) -> str:
+    """Which code made a run: of each try that it went on from, then of the last one.
+
+    >>> now = {"git": "77aa0b1c2d3e-dirty-5e6f7a8b", "isotrain": "0.1.0"}
+    >>> _code({"environment": now, "earlier_environments": [{"git": "409ac3058d23"}]})
+    '409ac3058d23 > 77aa0b1c2d3e+5e6f7a8b'
+    """
+    environments = [*result.get("earlier_environments", []), result.get("environment", {})]
+    codes = [_version(environment) for environment in environments]
+    return " > ".join(code for code, _ in groupby(codes))
+
+
+def _version(environment: Mapping[str, Any]) -> str:
+    """The commit, + and what names the changes where there were any; without one the version.
+
+    >>> _version({"git": "409ac3058d23-dirty"}), _version({"git": None, "isotrain": "0.1.0"})
+    ('409ac3058d23+', 'isotrain 0.1.0')
+    >>> _version({})
+    ''
+    """
+    if git := environment.get("git"):
+        return re.sub(r"-dirty-?(\w*)$", r"+\1", str(git))
+    return f"isotrain {environment['isotrain']}" if "isotrain" in environment else ""
+
+
+def _without_folders(revision: str) -> str:
+    """A revision of data, which is the same wherever their files lie.
+
+    >>> _without_folders("/home/me/data/rte (sha256 0123456789ab); init_from 0a1b")
+    'sha256 0123456789ab; init_from 0a1b'
+    """
+    return re.sub(r"[^;]+ \((sha256 \w+)\)", r"\1", revision)

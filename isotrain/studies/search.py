@@ -1,0 +1,126 @@
+"""What a search is: fixed overrides, a space, and how to go through it; one yaml file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from isotrain.config import sweep
+from isotrain.config.signatures import nearest
+from isotrain.config.sweep import NAME
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import margin_mistakes
+from isotrain.studies.space import Parameter, grid, parameters, space_mistakes
+
+CHOICES = {
+    "sampler": ("tpe", "random", "grid"),
+    "pruner": ("median", "none"),
+    "direction": ("max", "min", None),
+}
+LEAST = {"n_trials": 1, "startup": 1, "warmup": 0, "seed": 0}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Trials of values from a space; fields are the keys of the yaml file, with their defaults."""
+
+    name: str
+    space: tuple[Parameter, ...]
+    n_trials: int  # in all, however they end; of a grid at most its points
+    overrides: tuple[str, ...] = ()  # of every run
+    seeds: tuple[int, ...] = (0,)  # a trial's score is the mean over these
+    objective: str | None = None  # a score of result.json; None = what the task monitors on dev
+    direction: str | None = None  # max | min; None = the task's
+    sampler: str = "tpe"
+    startup: int = (
+        8  # trials at random before tpe begins, and complete ones before the first is pruned
+    )
+    pruner: str = "median"
+    warmup: int = 1  # evaluations in training at which no trial is pruned
+    compare: str | None = None  # key whose options are the arms of the study that confirms; None =
+    # isotropy or objective, if searched
+    margin: float | None = None  # of that study; None = it has none
+    seed: int = 0  # of the sampler
+
+
+def search_names() -> list[str]:
+    """The searches that come with the package.
+
+    >>> "smoke_search" in search_names()
+    True
+    """
+    return sweep.names("tune")
+
+
+def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
+    """A search by its name in `conf/tune`, or by the path of a yaml file.
+
+    `n_trials` and `name` take the place of those of the file.
+
+    Raises:
+        PlanError: an unknown name, a file that cannot be read, or what is wrong in it.
+
+    >>> load_search("smoke_search").sampler
+    'tpe'
+    """
+    path = Path(name_or_path)
+    own = path.stem if name is None else name
+    try:
+        content = sweep.read("tune", name_or_path)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if isinstance(content, dict) and n_trials is not None:
+        content["n_trials"] = n_trials
+    found = _mistakes(content)
+    if not re.fullmatch(NAME, own):
+        found.append(f"the name {own!r} must consist of letters, digits, _ and .")
+    if found:
+        raise PlanError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
+    assert isinstance(content, dict)
+    search = _search(own, content)
+    if search.sampler == "grid":
+        if endless := [p.key for p in search.space if p.every() is None]:
+            raise PlanError(
+                f"search {path.stem}: a grid needs options or a step for {', '.join(endless)}; add "
+                "step, or use sampler: tpe"
+            )
+        search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))
+    return search
+
+
+def _search(name: str, content: Any) -> Search:
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+    own: dict[str, Any] = {**given, "name": name, "space": parameters(content["space"])}
+    return Search(**own)
+
+
+def _mistakes(content: Any) -> list[str]:
+    """What is wrong in the file itself; its overrides and values are judged by the plan."""
+    known = [key for key in Search.__dataclass_fields__ if key != "name"]
+    if not isinstance(content, dict):
+        return [f"a search has the keys {', '.join(known)}"]
+    mistakes = [f"no key {key}; {nearest(str(key), known)}" for key in content if key not in known]
+    mistakes += [f"{key} is missing" for key in ("space", "n_trials") if key not in content]
+    if "space" in content:
+        mistakes += space_mistakes(content["space"])
+    for key, options in CHOICES.items():
+        if key in content and content[key] not in options:
+            mistakes.append(
+                f"{key} must be {' or '.join(map(str, filter(None, options)))}, got {content[key]}"
+            )
+    for key, least in LEAST.items():
+        value = content.get(key, least)
+        if type(value) is not int or value < least:
+            mistakes.append(f"{key} must be a whole number from {least}, got {value}")
+    if not isinstance(content.get("objective", ""), str | None):
+        mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")
+    if (margin := content.get("margin")) is not None:
+        mistakes += margin_mistakes(margin)
+    if (compare := content.get("compare")) is not None and "space" in content and not mistakes:
+        with_options = [p.key for p in parameters(content["space"]) if p.options and not p.when]
+        if compare not in with_options:
+            hint = nearest(str(compare), with_options, "those are")
+            mistakes.append(f"compare={compare} is no key of the space with options alone; {hint}")
+    return mistakes + sweep.mistakes_of_every_run(content)

@@ -1,0 +1,334 @@
+"""A search at work: Optuna's `optimize` over the pool, one objective call a trial.
+
+`<output_dir>/tune/<name>/study.db` holds the trials. One call at a time is at work in it, the owner
+of the pool's lock: a trial that is RUNNING when a call begins was left by one that is gone. Such a
+trial, and one that a signal stopped, is told as failed and queued again with its values; its runs
+go on from their checkpoints. What replaces it takes its number wherever trials are shown
+(`trials_of`), so that a search that was stopped reads like one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from isotrain.config.compose import RunJob, run_folder
+from isotrain.console import REJECTED, say
+from isotrain.jobs.pool import End, Pool
+from isotrain.jobs.process import Backend, last_lines, local, warm_up
+from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.files import write_json
+from isotrain.runs.secrets import redacted
+from isotrain.studies.search_plan import Plan, runs_of
+from isotrain.studies.space import Value, overrides_of
+from isotrain.studies.trials import (
+    ASKED,
+    again,
+    counted,
+    ending,
+    enqueue_points,
+    n_to_come,
+    opened,
+    sampler_of,
+    suggested,
+    trials_of,
+)
+
+FILE = "search.json"  # of a search's folder: what gave it
+LOOK_S = 1.0  # between two looks at what a run has logged
+HOPELESS = 3  # failed trials, and no other, after which a call stops
+
+
+class TrialJob(NamedTuple):
+    """A run of a trial."""
+
+    name: str
+    folder: Path
+    run: RunJob
+    rerun: bool = False
+
+    def as_run(self) -> RunJob:
+        """What its process is given."""
+        return self.run
+
+
+class FailedError(Exception):
+    """A trial whose run failed, or cannot run."""
+
+
+class StoppedError(Exception):
+    """A trial whose run was stopped by a signal: it is queued again."""
+
+
+def run_search(
+    plan: Plan,
+    n_jobs: int = 1,
+    backend: Backend = local,
+    report: Callable[[Plan, Sequence[FrozenTrial], optuna.Study], None] = lambda *_: None,
+) -> int:
+    """0 when every trial has ended, 1 when one of this call failed, 128 + signal when stopped.
+
+    Trials are made one by one, `n_jobs` at a time. A finished run is read, not trained again. A run
+    that fails is tried once more, and its trial then told as failed, with the reason; a later call
+    tries the point of a grid again. After `HOPELESS` failed trials and no other a call stops. At
+    the end `report` is called.
+
+    Raises:
+        PlanError: a storage of another search, or one that fails; no run is started then.
+    """
+    with Pool(plan.folder, n_jobs, f"search {plan.search.name}", backend) as pool:
+        if pool.received:
+            return pool.code(0)
+        with opened(plan) as study:
+            write_json(plan.folder / FILE, redacted(plan.given))
+            study.set_user_attr(ASKED, plan.search.n_trials)
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                study.tell(trial.number, state=TrialState.FAIL)
+                again(study, trial)
+            if plan.is_grid:
+                enqueue_points(study, plan)
+            n_to_do = n_to_come(study, plan)
+            n_ended = sum(trial.state.is_finished() for trial in trials_of(study))
+            say(
+                f"search {plan.search.name}: {plan.search.n_trials} trials, {n_ended} ended "
+                f"before, {n_jobs} at a time; {plan.folder}"
+            )
+            call = _Call(plan, study, pool)
+            if n_to_do:
+                if backend is local:
+                    warm_up()
+                study.optimize(
+                    call.objective,
+                    n_trials=n_to_do,
+                    n_jobs=n_jobs,
+                    catch=(FailedError, StoppedError),
+                    callbacks=[call.ended],
+                )
+            if pool.received:
+                return pool.code(0)
+            if call.is_hopeless:
+                say(
+                    f"stopped: all {call.n_failed} trials of this call failed; correct the cause, "
+                    f"then give the same command again{', with more --trials' * (not plan.is_grid)}"
+                )
+            report(plan, trials_of(study), study)
+            return int(call.n_failed + call.n_left > 0)
+
+
+def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
+    """The runs of a trial, one a seed.
+
+    Raises:
+        FailedError: its values cannot run.
+    """
+    runs, mistakes = runs_of(plan, values)
+    if mistakes:
+        raise FailedError(f"cannot run: {'; '.join(mistakes)}")
+    return [
+        TrialJob(f"trial-{number}-seed{run.cfg.seed}", run_folder(run.cfg, run.arm), run)
+        for run in runs
+    ]
+
+
+class _Call:
+    """What this process does of a search."""
+
+    def __init__(self, plan: Plan, study: optuna.Study, pool: Pool) -> None:
+        self._plan, self._study, self._pool = plan, study, pool
+        self._choosing = threading.Lock()
+        self._ask = study.ask
+        study.ask = self._ask_alone  # type: ignore[method-assign]
+        self.n_good = self.n_failed = self.n_left = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nothing has worked so far."""
+        return self.n_failed >= HOPELESS and not self.n_good
+
+    def objective(self, trial: Trial) -> float:
+        """The mean score of a trial's runs."""
+        if self._pool.received:
+            raise StoppedError
+        number = self._number(trial)
+        values = self._values(trial, number)
+        say(f"start trial {number}: {' '.join(overrides_of(values))}")
+        try:
+            scores = self._scores(trial, trial_jobs(self._plan, number, values))
+        except PlanError as error:  # a record that cannot be read now
+            say(str(error))
+            raise StoppedError from error
+        except (FailedError, optuna.TrialPruned) as why:
+            trial.set_user_attr("why", str(why))
+            raise
+        return math.fsum(scores) / len(scores)
+
+    def ended(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Tell how a trial ended; stop the search where there is no use in going on."""
+        if trial.state == TrialState.FAIL and "why" not in trial.user_attrs:  # it was stopped
+            again(study, trial)
+            self.n_left += 1
+            study.stop()
+            return
+        self.n_good += trial.state != TrialState.FAIL
+        self.n_failed += trial.state == TrialState.FAIL
+        score = f"{self._plan.objective} {trial.value:.4f}" if trial.value is not None else ""
+        say(
+            f"{ending(trial)} trial {self._number(trial)}: {score}{trial.user_attrs.get('why', '')}"
+        )
+        if self.is_hopeless:
+            study.stop()
+
+    def _ask_alone(self, *given: Any, **more: Any) -> Trial:
+        """SQLite gives one queued trial to two threads that ask at a time."""
+        with self._choosing:
+            return self._ask(*given, **more)
+
+    def _number(self, trial: Trial | FrozenTrial) -> int:
+        """The number that it is shown with."""
+        return [one.number for one in counted(self._study)].index(trial.number)
+
+    def _values(self, trial: Trial, number: int) -> dict[str, Value]:
+        """The values of a trial.
+
+        They depend on the sampler's seed, the trial's number and those that have ended: with one at
+        a time a search gives the same trials however often it was stopped.
+        """
+        with self._choosing:
+            self._study.sampler = sampler_of(self._plan.search, number)
+            return suggested(trial, self._plan.search.space)
+
+    def _scores(self, trial: Trial, jobs: Sequence[TrialJob]) -> list[float]:
+        scores, code = list[float](), set[str]()
+        for k, job in enumerate(jobs):
+            watch = _Pruning(trial, job, self._plan)  # judged by its first seed, scored by all
+            end = self._pool.one(job, watch.is_to_stop if k == 0 else lambda: False)
+            if end.state == "failed" and not _is_final(job, end):
+                say(f"{job.name} is tried once more")
+                end = self._pool.one(job, watch.is_to_stop if k == 0 else lambda: False)
+            if end.state == "failed":
+                raise _failure(trial, job, end)
+            if end.state == "stopped":
+                if watch.reason and not self._pool.received:
+                    raise optuna.TrialPruned(watch.reason)
+                raise StoppedError
+            scores.append(_score(trial, job, self._plan))
+            if k == 0:
+                watch.report()  # others are compared with its whole curve
+            environment = stored(job.folder).result.get("environment", {})
+            code.add(str(environment.get("git") or environment.get("isotrain")))
+            trial.set_user_attr("scores", scores)
+            trial.set_user_attr("code", sorted(code))
+        return scores
+
+
+class _Pruning:
+    """Reports what the first run of a trial logs, and asks the pruner."""
+
+    def __init__(self, trial: Trial, job: TrialJob, plan: Plan) -> None:
+        self._trial, self._plan, self._file = trial, plan, job.folder / "metrics.jsonl"
+        self._n, self._look_at, self.reason = 0, 0.0, ""
+
+    def is_to_stop(self) -> bool:
+        """Whether the trial is unpromising; looked at once a second."""
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_S
+        return self.report(asking=True)
+
+    def report(self, asking: bool = False) -> bool:
+        """Report the new evaluations, one by one; whether the pruner says stop where asked."""
+        found = evaluations(self._file, self._plan.objective)
+        better = max if self._plan.direction == "max" else min
+        for number in range(self._n + 1, len(found) + 1):
+            self._n = number
+            if not math.isfinite(found[number - 1]):
+                continue
+            with warnings.catch_warnings():  # a trial that goes on has reported these
+                warnings.simplefilter("ignore")
+                self._trial.report(found[number - 1], number)
+            if asking and self._trial.should_prune():
+                best = better(value for value in found[:number] if math.isfinite(value))
+                side = "below" if self._plan.direction == "max" else "above"
+                self.reason = f"{side} the median at evaluation {number}: {best:.4g} at best"
+                return True
+        return False
+
+
+def evaluations(file: Path, key: str) -> list[float]:
+    """The values of a key at the evaluations after step 0, in order; NaN for what is not finite.
+
+    A step that was evaluated twice (after a resume, or with selected weights) counts once, with its
+    first value. A line that is being written is left.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:  # nothing is logged yet
+        return []
+    found: dict[int, float] = {}
+    for line in text.splitlines(keepends=True):
+        if f'"{key}"' in line and line.endswith("\n"):
+            row = json.loads(line)
+            if row["step"] > 0:
+                found.setdefault(row["step"], math.nan if row[key] is None else row[key])
+    return [found[step] for step in sorted(found)]
+
+
+def _score(trial: Trial, job: TrialJob, plan: Plan) -> float:
+    """The score of a finished run.
+
+    Raises:
+        FailedError: it has none.
+        TrialPruned: its training left the numbers, or its predictions are all alike.
+    """
+    result = stored(job.folder).result
+    scores = result.get("scores")
+    if not isinstance(scores, dict):
+        raise FailedError(f"{job.name}: {job.folder / 'result.json'} lacks scores")
+    score = scores.get(plan.objective)
+    if score is None:
+        there = ", ".join(key for key in scores if key.startswith("val/"))
+        raise FailedError(f"{job.name} has no {plan.objective}; it has {there}")
+    if not math.isfinite(score):
+        raise _bad(trial, "diverged", f"{plan.objective} of {job.name} is not finite")
+    if reason := result.get("degenerate_reason"):
+        raise _bad(trial, "degenerate", f"{job.name}: {reason}")
+    return float(score)
+
+
+def _is_final(job: TrialJob, end: End) -> bool:
+    """Whether a failed run would fail again."""
+    return end.code == REJECTED or _has_diverged(job)
+
+
+def _has_diverged(job: TrialJob) -> bool:
+    return str(stored(job.folder).result.get("error", "")).startswith("NonFiniteError")
+
+
+def _failure(trial: Trial, job: TrialJob, end: End) -> Exception:
+    """What a trial ends with whose run failed."""
+    lines = last_lines(end.log)[:-1]  # the last is the pool's own
+    why = f"{job.name}: exit code {end.code}{f'; {lines[-1].strip()}' if lines else ''}"
+    if _has_diverged(job):
+        return _bad(trial, "diverged", why)
+    again = "" if _is_final(job, end) else "; also when it was tried once more"
+    return FailedError(f"{why}{again}")
+
+
+def _bad(trial: Trial, kind: str, why: str) -> optuna.TrialPruned:
+    """The end of a trial whose values are to blame, which is no failure of the machine.
+
+    The sampler is told of it as of a pruned trial that breaks a constraint, which it takes for
+    worse than any other.
+    """
+    trial.set_user_attr("bad", kind)
+    trial.set_constraint("can be ranked", 1.0)  # broken
+    return optuna.TrialPruned(why)

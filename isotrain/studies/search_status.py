@@ -1,0 +1,101 @@
+"""The trials of a search by state, where each is, and the time left."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+from rich import box
+from rich.console import Group
+from rich.table import Table
+
+from isotrain.jobs.pool import call_at_work, seconds_left
+from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
+from isotrain.jobs.stored import stored
+from isotrain.runs.locks import is_locked
+from isotrain.studies.search_plan import Plan
+from isotrain.studies.search_run import FailedError, trial_jobs
+from isotrain.studies.status import Status, at_step, first_of, numbers_at, time_left
+from isotrain.studies.trials import ASKED, BAD, ending, trials_of
+
+STATES = ("complete", "pruned", *BAD, "failed", "running", "interrupted", "waiting")
+
+
+class At(NamedTuple):
+    """Where a trial is that has not ended."""
+
+    state: str = "waiting"  # running | interrupted | waiting
+    place: str = ""
+    share_left: float = 1.0  # of all runs of the trial; 1 where nothing is known
+
+
+def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None) -> Status:
+    """The status of a search; `n_jobs` trials at a time where no call is at work."""
+    trials, call = trials_of(study), call_at_work(plan.folder)
+    at = {t.number: where(plan, t) for t in trials if not t.state.is_finished()}
+    by_state: dict[str, dict[int, str]] = {state: {} for state in STATES}
+    for trial in trials:
+        one = at.get(trial.number)
+        by_state[one.state if one else ending(trial)][trial.number] = one.place if one else ""
+    n_asked = study.user_attrs.get(ASKED, plan.search.n_trials)
+    n_unmade = 0 if plan.is_grid else max(0, n_asked - len(trials))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in ("state", "trials"):
+        table.add_column(heading)
+    for state, own in by_state.items():
+        if own:
+            table.add_row(state, numbers_at(own))
+    counts = {state: len(own) for state, own in by_state.items()}
+    counts["waiting"] += n_unmade
+    told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
+    line, left = (
+        f"search {plan.search.name}: {sum(counts.values())} trials, {', '.join(told)}",
+        None,
+    )
+    shares = [one.share_left for one in at.values()] + [1.0] * n_unmade
+    if shares:
+        n_at_once = min(call[1] if call else n_jobs or 1, len(shares))
+        ended = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+        took = [t.duration.total_seconds() for t in ended if t.duration is not None]
+        if took:  # the median: a trial may have waited for another process
+            left = seconds_left([median(took) * share for share in shares], n_at_once)
+        line += f"; {time_left(left, n_at_once, bool(call))}"
+    failed = {t.number: t.user_attrs.get("why", "") for t in trials if ending(t) == "failed"}
+    reasons = [f"trial {number}: {why}" for number, why in failed.items()]
+    content = {
+        "what": f"search {plan.search.name}",
+        "counts": counts,
+        "seconds_left": left,
+        "is_at_work": bool(call),
+        "trials": [
+            {"number": number, "state": state, "place": place, "why": failed.get(number, "")}
+            for state, own in by_state.items()
+            for number, place in own.items()
+        ],
+    }
+    has_ended = not (call or counts["running"])
+    return Status(Group(table, *first_of(reasons), line), content, has_ended, bool(failed))
+
+
+def where(plan: Plan, trial: FrozenTrial) -> At:
+    """Where a trial is, by the folders of its runs."""
+    try:
+        jobs = trial_jobs(plan, trial.number, trial.params) if trial.params else []
+    except FailedError:
+        jobs = []
+    left = [job for job in jobs if not stored(job.folder).is_finished]
+    if not left:
+        return At(share_left=0.0 if jobs else 1.0)
+    job = left[0]
+    of_all = steps_of(job.run.cfg, stored(job.folder).result)
+    log = plan.folder / "logs" / f"{job.name}.log"
+    is_running = is_owned(job.folder) or is_locked(log)
+    newest = newest_step(job.folder / "metrics.jsonl")
+    step = newest if is_running else checkpoint_step(job.folder)
+    done = min(1.0, step / of_all) if step is not None and of_all else 0.0
+    state = "running" if is_running else "waiting" if step is None else "interrupted"
+    seed = f"seed {job.run.cfg.seed}" if len(jobs) > 1 else ""
+    place = ", ".join(filter(None, [seed, at_step(step, of_all, is_running)]))
+    return At(state, place, (len(left) - done) / len(jobs))

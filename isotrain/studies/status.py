@@ -1,0 +1,280 @@
+"""How far the runs of a study or sweep are, and how long the rest takes; nothing is started."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
+
+from omegaconf import DictConfig
+from rich import box
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from isotrain.console import duration, is_watched, say
+from isotrain.jobs.pool import ENDED, call_at_work, seconds_left
+from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
+from isotrain.jobs.stored import stored
+from isotrain.runs.locks import is_locked
+from isotrain.studies.history import listed
+from isotrain.studies.results import lack_of
+
+STATES = ("finished", "running", "interrupted", "failed", "waiting")
+REDRAW_S = 3.0  # between two looks of --watch
+MOST_REASONS = 20  # of failures, told below the table
+
+
+class Planned(Protocol):
+    """A run of a plan with its row in the table, and its number in that row."""
+
+    @property
+    def name(self) -> str:
+        """Of its log."""
+
+    @property
+    def folder(self) -> Path:
+        """Of its run."""
+
+    @property
+    def of_pair(self) -> DictConfig:
+        """Its configuration, with any seed."""
+
+    @property
+    def row(self) -> Sequence[str]:
+        """What the runs of a row have in common: task and arm of a study."""
+
+    @property
+    def number(self) -> int:
+        """Seed of a study, number of a job of a sweep."""
+
+
+class Status(NamedTuple):
+    """What `isotrain status` shows."""
+
+    drawn: Group
+    content: dict[str, Any]  # as --json gives it
+    has_ended: bool  # no process is at it
+    has_failed: bool
+
+
+class State(NamedTuple):
+    """How far one run is."""
+
+    job: Planned
+    state: str  # one of STATES
+    step: int | None = None  # the newest one, or that of the checkpoint it goes on from
+    n_steps: int | None = None  # of the whole training, at most
+    reason: str = ""  # of a failure, or which file is damaged or lacks something
+    took_s: float | None = None  # a finished run that was never stopped, with start-up and page
+    is_over: bool = False  # it failed in the call at work, which tries no run twice
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the call at work does it, or the next one."""
+        return self.state != "finished" and not self.is_over
+
+    @property
+    def share_left(self) -> float:
+        """Of the training of a run that is left, 1 where nothing is known."""
+        if self.step is None or not self.n_steps:
+            return 1.0
+        return max(0.0, 1 - self.step / self.n_steps)
+
+
+def show(look: Callable[[], Status], watch: bool, as_json: bool) -> int:
+    """Print what `look` gives; 1 where a run has failed.
+
+    With `watch` it is drawn anew until nothing is at work; on a terminal only.
+    """
+    status = look()
+    if as_json:
+        print(json.dumps(status.content, indent=2))
+        return int(status.has_failed)
+    if watch and not is_watched():
+        say("--watch redraws on a terminal, and this is none: the status once")
+    elif watch:
+        with Live(status.drawn, transient=True) as live:
+            while not status.has_ended:
+                time.sleep(REDRAW_S)
+                status = look()
+                live.update(status.drawn, refresh=True)
+    for part in status.drawn.renderables:
+        say(part)
+    return int(status.has_failed)
+
+
+def status_of(
+    what: str, headings: Sequence[str], jobs: Sequence[Planned], folder: Path, n_jobs: int | None
+) -> Status:
+    """The status of a plan in its folder.
+
+    Args:
+        what: such as "study smoke".
+        headings: of the columns that tell rows apart.
+        jobs: its runs.
+        folder: of the plan.
+        n_jobs: runs at a time where no call is at work; None = 1.
+    """
+    states = [state_of(job, folder) for job in jobs]
+    call = call_at_work(folder)
+    return status_table(what, headings, states, call[1] if call else n_jobs or 1, bool(call))
+
+
+def state_of(job: Planned, folder: Path) -> State:
+    """How far a run is, by what its folder and the plan's `folder` hold."""
+    record, damage = stored(job.folder)
+    log = folder / "logs" / f"{job.name}.log"  # locked from the first moment of a process on
+    own = record.get("status") != "finished" and (is_owned(job.folder) or is_locked(log))
+    if damage:
+        return State(job, "running" if own else "waiting", reason=f"{damage}; it is done again")
+    if not record:
+        if own or not (code := _exit_code(log)):
+            return State(job, "running" if own else "waiting")
+        why = f"exit code {code}; logs/{job.name}.log tells why"
+        return State(job, "failed", reason=why, is_over=_is_over(log, folder))
+    if record["status"] == "finished":
+        lack = lack_of(record, job.folder)
+        took = _took_s(record, folder / "jobs" / f"{job.name}.json", log)
+        return State(job, "finished", reason=f"{lack}; no table has it" * bool(lack), took_s=took)
+    of_all = steps_of(job.of_pair, record)
+    if own:
+        return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
+    step = checkpoint_step(job.folder)
+    if record["status"] == "failed":
+        reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
+        return State(job, "failed", step, of_all, reason, is_over=_is_over(log, folder))
+    return State(job, "interrupted", step, of_all)
+
+
+def status_table(
+    what: str,
+    headings: Sequence[str],
+    states: Sequence[State],
+    n_jobs: int,
+    is_at_work: bool = True,
+) -> Status:
+    """A row for each task and arm, the seeds in each state; reasons and the time left below.
+
+    `n_jobs` runs are done at a time, as long as there are so many.
+    """
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in (*headings, *STATES):
+        table.add_column(heading)
+    for row, own in groupby(states, lambda s: tuple(s.job.row)):
+        at: dict[str, dict[int, str]] = {name: {} for name in STATES}
+        for s in own:
+            at[s.state][s.job.number] = at_step(s.step, s.n_steps, s.state == "running")
+        table.add_row(*row, *map(numbers_at, at.values()))
+    reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
+    counts = {name: sum(s.state == name for s in states) for name in STATES}
+    told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
+    line, left = f"{what}: {len(states)} runs, {', '.join(told)}", None
+    n_left = sum(s.is_left for s in states)
+    if n_left:
+        left = _seconds_left(states, min(n_jobs, n_left))
+        line += f"; {time_left(left, min(n_jobs, n_left), is_at_work)}"
+    content = {
+        "what": what,
+        "counts": counts,
+        "seconds_left": left,
+        "is_at_work": is_at_work,
+        "runs": [
+            {
+                **{"name": s.job.name, "folder": str(s.job.folder), "state": s.state},
+                **{"step": s.step, "n_steps": s.n_steps, "reason": s.reason},
+            }
+            for s in states
+        ],
+    }
+    has_ended = not (is_at_work or counts["running"])
+    return Status(
+        Group(table, *first_of(reasons), line), content, has_ended, bool(counts["failed"])
+    )
+
+
+def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
+    """The end of a status.
+
+    >>> time_left(None, 2, True), time_left(60, 1, True)
+    ('time left unknown: none has ended, 2 at a time', 'about 1:00 left, 1 at a time')
+    """
+    left = "time left unknown: none has ended" if seconds is None else ""
+    left = left or f"about {duration(seconds or 0)} left"
+    stopped = "" if is_at_work else "; no process is at it, and `isotrain run` goes on"
+    return f"{left}, {n_jobs} at a time{stopped}"
+
+
+def at_step(step: int | None, of_all: int | None, is_running: bool) -> str:
+    """Where a run is; empty where there is nothing to tell.
+
+    >>> at_step(3, 9, True), at_step(3, None, False), at_step(None, 9, True)
+    ('step 3 of 9', 'step 3', 'starting')
+    """
+    if step is None:
+        return "starting" if is_running else ""
+    return f"step {step} of {of_all}" if of_all else f"step {step}"
+
+
+def numbers_at(places: Mapping[int, str]) -> str:
+    """Numbers of runs or trials, each with its place; before them those without one, in ranges."""
+    plain = [number for number, place in places.items() if not place]
+    at = [f"{number} ({place})" for number, place in places.items() if place]
+    return ", ".join([listed(plain), *at] if plain else at)
+
+
+def first_of(reasons: Sequence[str]) -> list[str]:
+    """The first `MOST_REASONS`, and how many more there are."""
+    more = len(reasons) - MOST_REASONS
+    return [*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _seconds_left(states: Sequence[State], n_jobs: int) -> float | None:
+    """By the mean of the finished runs of the same task, or of all; None without any."""
+    took: dict[str, list[float]] = {}
+    for s in states:
+        if s.took_s is not None:
+            took.setdefault(s.job.folder.parent.name, []).append(s.took_s)
+    known = [seconds for own in took.values() for seconds in own]
+    if not known:
+        return None
+    left = [s for s in states if s.is_left]
+    work = [fmean(took.get(s.job.folder.parent.name, known)) * s.share_left for s in left]
+    return seconds_left(work, n_jobs)
+
+
+def _is_over(log: Path, folder: Path) -> bool:
+    """Whether the call at work has ended this run; it wrote to its lock when it began."""
+    try:
+        lock = folder / "lock"
+        return is_locked(lock) and log.stat().st_mtime_ns >= lock.stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | None:
+    """Seconds of a finished run; None if it was resumed, or where nothing tells.
+
+    From its job file, written at the start of its process, to the last line of its log, written at
+    the end: the run itself does not count its page. A run of another plan has only what it counts.
+    """
+    if record.get("resumed_after_step") is not None:
+        return None
+    own = float((record.get("timings_s") or {}).get("total") or 0)
+    try:
+        return max(own, log.stat().st_mtime - job_file.stat().st_mtime)
+    except OSError:
+        return own or None
+
+
+def _exit_code(log: Path) -> str:
+    """Of a run that was rejected before it had a record, by the last line of its log."""
+    try:
+        last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    except OSError:
+        return ""
+    return last.removeprefix(ENDED) if last.startswith(ENDED) else ""

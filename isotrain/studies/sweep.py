@@ -1,0 +1,90 @@
+"""A sweep of `isotrain train -m`: the product of the values that a command line gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig
+
+from isotrain.config.command import composed_jobs
+from isotrain.config.compose import RunJob, key_of, run_folder
+from isotrain.config.sweep import swept_keys
+from isotrain.jobs.pool import Pool
+from isotrain.jobs.process import Backend, local
+from isotrain.runs.files import write_json
+from isotrain.runs.secrets import redacted
+from isotrain.studies.plan import SHARED
+
+FILE = "sweep.json"  # of a sweep's folder: what gave it
+MOST = 80  # letters of a name
+
+
+class SweepJob(NamedTuple):
+    """One run of a sweep."""
+
+    number: int
+    name: str
+    of_pair: DictConfig
+    arm: str
+    overrides: Sequence[str]
+    folder: Path
+    row: tuple[str, ...] = ()
+
+    @property
+    def rerun(self) -> bool:
+        """Whether it runs again although it finished before."""
+        return bool(self.of_pair.rerun)
+
+    def as_run(self) -> RunJob:
+        """What its process is given."""
+        return RunJob(self.of_pair, self.arm, self.overrides)
+
+
+def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[SweepJob]:
+    """The runs of a command line without mistakes; `threads=1` unless it says otherwise.
+
+    >>> [job.name for job in plan_sweep(["seed=0,1", "task=rte", "site=[tokens],[pooled]"])][:2]
+    ['0-seed_0-site_tokens', '1-seed_0-site_pooled']
+    """
+    swept = swept_keys(overrides)
+    jobs = []
+    for number, (cfg, arm, own) in enumerate(composed_jobs([*SHARED, *overrides], config_dir)):
+        if cfg.threads is None:
+            cfg.threads = 1
+        values = [text for text in own if key_of(text) in swept]
+        name = "-".join([str(number), *(re.sub(r"\W+", "_", v).strip("_") for v in values)])[:MOST]
+        jobs.append(SweepJob(number, name, cfg, arm, own, run_folder(cfg, arm)))
+    return jobs
+
+
+def sweep_folder(jobs: Sequence[SweepJob], overrides: Sequence[str]) -> Path:
+    """`<output_dir>/sweeps/<keys>-<hash>`: the same for the same command."""
+    keys = "-".join(key.rpartition(".")[2] for key in swept_keys(overrides)) or "one"
+    digits = hashlib.sha256(json.dumps([*overrides]).encode()).hexdigest()[:8]
+    keys = re.sub(r"\W+", "_", keys)[:MOST]
+    return Path(str(jobs[0].of_pair.output_dir)) / "sweeps" / f"{keys}-{digits}"
+
+
+def run_sweep(
+    overrides: Sequence[str],
+    n_jobs: int = 1,
+    config_dir: str | None = None,
+    backend: Backend = local,
+) -> int:
+    """0 when every run of a sweep is finished, 1 when one failed, 128 + signal when stopped.
+
+    Raises:
+        PlanError: nothing can be written to its folder.
+    """
+    jobs = plan_sweep(overrides, config_dir)
+    folder = sweep_folder(jobs, overrides)
+    with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
+        given: dict[str, Any] = {"overrides": redacted([*overrides]), "config_dir": config_dir}
+        write_json(folder / FILE, given)
+        n_failed = pool.run(jobs)
+        return pool.code(n_failed)

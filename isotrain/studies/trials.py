@@ -1,0 +1,188 @@
+"""The trials of a search in Optuna's storage: opened, counted, queued, and their values chosen."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
+
+from isotrain.console import say
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.search import Search
+from isotrain.studies.search_plan import Plan
+from isotrain.studies.space import Parameter, Value, grid
+
+DATABASE, IDENTITY = "study.db", "identity"
+ASKED = "n_trials"  # of the storage: how many trials the last call asked for
+POINT = "point"  # of a grid, that a trial was made for
+WAIT_S = 60.0  # for another process that writes to the storage
+NAMES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "not ended",
+    TrialState.WAITING: "not begun",
+}
+BAD = ("degenerate", "diverged")  # endings for which the values are to blame
+
+
+@contextmanager
+def opened(plan: Plan) -> Iterator[optuna.Study]:
+    """The trials of a plan; made where there are none.
+
+    Raises:
+        PlanError: they are of another search, or the storage cannot be read; or it fails while it
+            is open.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path = plan.folder / DATABASE
+    storage = None
+    try:
+        try:
+            storage = RDBStorage(
+                "sqlite:///" + str(path).replace("{", "{{").replace("}", "}}"),
+                engine_kwargs={"connect_args": {"timeout": WAIT_S}},
+            )
+            study = optuna.create_study(
+                storage=storage,
+                study_name=plan.search.name,
+                direction="maximize" if plan.direction == "max" else "minimize",
+                pruner=_pruner(plan),
+                load_if_exists=True,
+            )
+        except Exception as error:  # whatever a damaged file makes of it
+            raise PlanError(
+                f"{path} cannot be opened ({type(error).__name__}: "
+                f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
+            ) from error
+        _refuse_another(study, plan)
+        yield study
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise PlanError(
+            f"{path} cannot be read or written now ({type(error).__name__}: "
+            f"{str(error).splitlines()[0]}); the same command goes on when it can"
+        ) from error
+    finally:
+        if storage is not None:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def trials_of(study: optuna.Study) -> list[FrozenTrial]:
+    """The trials that count, numbered in turn: without those that another one has replaced."""
+    trials = counted(study)
+    for number, trial in enumerate(trials):
+        trial.number = number
+    return trials
+
+
+def counted(study: optuna.Study) -> list[FrozenTrial]:
+    """Those with the numbers of the storage, each in the place of the first that it replaces."""
+    trials = study.get_trials()
+    replaced = {number for trial in trials for number in _history(trial)}
+    counted = (trial for trial in trials if trial.number not in replaced)
+    return sorted(counted, key=lambda trial: min([*_history(trial), trial.number]))
+
+
+def n_to_come(study: optuna.Study, plan: Plan) -> int:
+    """How many trials are still to be made or are queued."""
+    trials = trials_of(study)
+    n_queued = sum(trial.state == TrialState.WAITING for trial in trials)
+    return (
+        n_queued if plan.is_grid else max(n_queued, plan.search.n_trials - len(trials) + n_queued)
+    )
+
+
+def ending(trial: FrozenTrial) -> str:
+    """How a trial ended, in a word."""
+    return str(trial.user_attrs.get("bad") or NAMES[trial.state])
+
+
+def again(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Queue a trial that was left, with its values and what it has reported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls it experimental
+        RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
+
+
+def _history(trial: FrozenTrial) -> list[int]:
+    """The numbers of the trials that this one replaces."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RetryHeartbeatStaleTrialCallback.retry_history(trial)
+
+
+def enqueue_points(study: optuna.Study, plan: Plan) -> None:
+    """Queue the points of a grid that have no trial, and those whose trials have all failed."""
+    good = [t for t in trials_of(study) if t.state != TrialState.FAIL]
+    known = {_point_of(trial) for trial in good}
+    failed = {_point_of(trial) for trial in trials_of(study)} - known
+    for point in grid(plan.search.space)[: plan.search.n_trials]:
+        if frozenset(point.items()) not in known:
+            study.enqueue_trial(point, user_attrs={POINT: point})
+    if failed:
+        say(f"points whose trial failed, tried again: {len(failed)}")
+
+
+def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
+    """What tells the point of a trial from others; that of one in line is in its attributes."""
+    point: Mapping[str, Value] = trial.params or trial.user_attrs.get(POINT, {})
+    return frozenset(point.items())
+
+
+def _refuse_another(study: optuna.Study, plan: Plan) -> None:
+    identity = json.loads(json.dumps(plan.identity))
+    known: dict[str, Any] | None = study.user_attrs.get(IDENTITY)
+    if known is None:
+        study.set_user_attr(IDENTITY, identity)
+    elif changed := [key for key in identity if known.get(key) != identity[key]]:
+        raise PlanError(
+            f"{plan.folder} holds {len(trials_of(study))} trials of another search "
+            f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
+            f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
+        )
+
+
+def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
+    """The values of a trial: those it has, and suggestions for what it lacks."""
+    values: dict[str, Value] = {}
+    for p in space:
+        if not p.is_active(values):
+            continue
+        if p.options:
+            values[p.key] = trial.suggest_categorical(p.key, p.options)
+        elif p.is_whole:
+            step = int(p.step or 1)
+            values[p.key] = trial.suggest_int(p.key, int(p.low), int(p.high), log=p.log, step=step)
+        else:
+            values[p.key] = trial.suggest_float(p.key, p.low, p.high, log=p.log, step=p.step)
+    return values
+
+
+def sampler_of(search: Search, number: int) -> BaseSampler:
+    """What draws the values of a trial, by its number."""
+    seed = random.Random(f"{search.seed}/{number}").getrandbits(32)
+    if search.sampler == "tpe":
+        return TPESampler(seed=seed, n_startup_trials=search.startup)
+    return RandomSampler(seed=seed)  # a point of a grid is given
+
+
+def _pruner(plan: Plan) -> optuna.pruners.BasePruner:
+    search = plan.search
+    if search.pruner == "none":
+        return optuna.pruners.NopPruner()
+    return optuna.pruners.MedianPruner(
+        n_startup_trials=search.startup,
+        n_warmup_steps=search.warmup + 1,
+        n_min_trials=search.startup,  # that have the evaluation, too
+    )

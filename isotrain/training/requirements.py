@@ -1,0 +1,181 @@
+"""What a run needs before it starts: sound keys, sound parts, and data, weights and packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from inspect import isclass
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from isotrain.config.check import mistakes_in, part_mistakes
+from isotrain.config.environment import is_on
+from isotrain.config.signatures import constant, load
+from isotrain.config.targets import OF_HYDRA
+from isotrain.console import install
+from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
+from isotrain.encoders.start import start_file
+from isotrain.runs.secrets import redacted
+from isotrain.tasks.data.sources import DataSet, Source
+
+PACKAGES = {  # that a logger needs, one of them, and what installs it
+    "build_tensorboard_logger": (("tensorboard", "tensorboardX"), install("tensorboard")),
+    "TensorBoardLogger": (("tensorboard", "tensorboardX"), install("tensorboard")),
+    "build_wandb_logger": (("wandb",), "pip install wandb"),
+    "MLFlowLogger": (("mlflow",), "pip install mlflow"),
+    "CometLogger": (("comet_ml",), "pip install comet-ml"),
+}
+
+
+def check(cfg: DictConfig) -> None:
+    """Refuse a run that cannot start here, before torch is asked for anything.
+
+    Keys, weights and packages first, all at once, which takes no import; then the classes of its
+    parts, which are imported; then its data.
+
+    Raises:
+        ValueError: the mistakes, one a line.
+    """
+    mistakes = mistakes_in(cfg) or file_mistakes(cfg) or late_mistakes(cfg)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+
+
+def late_mistakes(cfg: DictConfig) -> list[str]:
+    """What only imported parts show: keys and values that they do not take, data that is not here.
+
+    Imports torch, and Lightning where the rest is sound; `late_mistakes_apart` does it elsewhere.
+    """
+    return part_mistakes(cfg) or data_mistakes(cfg)
+
+
+class Late(NamedTuple):
+    """What the imported parts of a configuration show."""
+
+    mistakes: list[str]
+    monitor: str | None  # of its task: the score, without its stage; None = it does not tell
+    mode: str | None  # of its task: max | min
+
+
+def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
+    """`late_mistakes` of several configurations, found in one process of its own.
+
+    So that what starts runs has no torch in it. A process that has it already looks itself.
+    """
+    texts = [
+        OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # as a job is written
+        for cfg in configs
+    ]
+    if "torch" in sys.modules:
+        return _late(texts)
+    command = [sys.executable, "-m", "isotrain.training.requirements"]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
+    if done.returncode:
+        why = redacted(done.stderr.strip().rpartition("\n")[2])
+        return [Late([f"the parts cannot be imported: {why}"], None, None) for _ in configs]
+    return [Late(*found) for found in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _late(contents: Sequence[Any]) -> list[Late]:
+    known: dict[str, list[str]] = {}  # jobs of a study differ in little
+    found = []
+    for content in contents:
+        cfg = OmegaConf.create(content)
+        key = json.dumps({k: v for k, v in content.items() if k not in ("seed", "output_dir")})
+        if key not in known:
+            known[key] = late_mistakes(cfg)
+        mistakes = known[key]
+        task = None if mistakes else load(cfg.task["_target_"])
+        found.append(Late(mistakes, constant(task, "monitor"), constant(task, "mode")))
+    return found
+
+
+def file_mistakes(cfg: DictConfig) -> list[str]:
+    """Weights and packages that a configuration needs and that are not here, with ways out.
+
+    A folder is looked for in any case; the hub's cache only where the hub is switched off
+    (`HF_HUB_OFFLINE=1`). Nothing is imported and no network is asked.
+    """
+    mistakes = [*encoder_mistakes(cfg), *_peft_mistakes(cfg), *_logger_mistakes(cfg)]
+    try:
+        start_file(cfg.init_from, cfg.encoder)
+    except ValueError as error:
+        mistakes.append(str(error))
+    return mistakes
+
+
+def data_mistakes(cfg: DictConfig) -> list[str]:
+    """Data sets of the task that the source has not; nothing is read."""
+    task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
+    if not (isclass(source) and issubclass(source, Source)):
+        base = f"{Source.__module__}.{Source.__name__}"
+        return [f"source._target_={cfg.source._target_} must inherit from {base}"]
+    keys = OmegaConf.to_container(cfg.source, resolve=True)
+    assert isinstance(keys, dict)
+    try:
+        given = source(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
+    except ValueError as error:
+        return [f"source: {error}"]
+    missing = [given.missing(data_set) for data_set in data_sets_of(task)]
+    return [sentence for sentence in missing if sentence]
+
+
+def data_sets_of(task: Any) -> list[DataSet]:
+    """The data sets that the class of a task names: `data_sets`, or `data_set` where it is one."""
+    named = constant(task, "data_sets") or (constant(task, "data_set"),)
+    return [one for one in named if one is not None]
+
+
+def encoder_mistakes(cfg: DictConfig) -> list[str]:
+    """Weights that are neither on disk nor reachable, with the ways out."""
+    target = _target(cfg, "encoder")
+    name = _resolved(cfg, "encoder.name")
+    if not target.startswith("isotrain.encoders.") or not isinstance(name, str):
+        return []
+    if target == MINILM and packaged_folder() is not None:
+        return []
+    if name.startswith(("/", "./", "../", "~")) and not is_on_disk(name):
+        return [f"encoder.name={name} is no folder with a config.json; {WAYS_OUT}"]
+    revision = _resolved(cfg, "encoder.revision")
+    if is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
+        return [f"encoder {name} is not on disk and the hub is switched off; {WAYS_OUT}"]
+    return []
+
+
+def _peft_mistakes(cfg: DictConfig) -> list[str]:
+    target = _target(cfg, "peft")
+    if not target.startswith("isotrain.encoders.adapters.") or target.endswith(".no_adapters"):
+        return []
+    if find_spec("peft"):
+        return []
+    return [NO_PEFT.format(target.rpartition(".")[2])]
+
+
+def _logger_mistakes(cfg: DictConfig) -> list[str]:
+    mistakes = []
+    for name in OmegaConf.select(cfg, "logger") or ():
+        target = _target(cfg, f"logger.{name}")
+        packages, fix = PACKAGES.get(target.rpartition(".")[2], ((), ""))
+        if packages and not any(find_spec(package) for package in packages):
+            mistakes.append(
+                f"logger.{name} needs the package {packages[0]}, which is not installed; "
+                f"{fix}, or leave that logger out"
+            )
+    return mistakes
+
+
+def _target(cfg: DictConfig, group: str) -> str:
+    return str(_resolved(cfg, f"{group}._target_"))
+
+
+def _resolved(cfg: DictConfig, key: str) -> Any:
+    """A value; None where it is absent or a reference leads nowhere, which other rules tell."""
+    return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_late(json.load(sys.stdin))))

@@ -1,1 +1,0 @@
-"""Searches over hyper-parameters with Optuna, confirmed by a study on fresh seeds."""

@@ -1,0 +1,170 @@
+"""Runs in processes that are forked from a warm server: what they are, and that nothing differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrain.config.compose import RunJob, run_folder, write_job
+from isotrain.jobs.pool import Pool
+from isotrain.jobs.process import COMMAND, fresh, local, own_environment, start_job
+from isotrain.runs.locks import is_locked, take
+from isotrain.studies.search_run import TrialJob
+
+LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")
+
+
+@pytest.fixture
+def job(composed, small, tmp_path):
+    """Makes a job for a pool, with its run below a folder."""
+
+    def make(name, *overrides):
+        own = (*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}", *overrides)
+        run = RunJob(composed(*own), "arm")
+        return TrialJob(name, run_folder(run.cfg, "arm"), run)
+
+    return make
+
+
+def results(folder):
+    """What a run computed: scores, records and weights."""
+    scores = json.loads((folder / "result.json").read_text())["scores"]
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    weights = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    times = ("time_s", "train/rows_per_second")
+    return scores, [{k: v for k, v in row.items() if k not in times} for row in rows], weights
+
+
+def threads(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_forked_run_is_a_fresh_run_bit_for_bit(job, tmp_path, n_threads, eventually):
+    keys = (
+        f"threads={n_threads}",
+        "isotropy=cluster_pca",
+        "trainer.max_steps=4",
+        "data.fraction=1.0",
+    )
+    forked = job("forked", *keys)
+    with Pool(tmp_path / "pool", 1, "pool") as pool:
+        assert pool.run([forked]) == 0, (tmp_path / "pool" / "logs" / "forked.log").read_text()
+    other = job("fresh", *keys, f"output_dir={tmp_path / 'other'}")
+    write_job(other.run, tmp_path / "job.json")
+    given = own_environment() | {"OMP_NUM_THREADS": str(n_threads)}
+    subprocess.run([*COMMAND, tmp_path / "job.json"], env=given, check=True, capture_output=True)
+    (scores, rows, weights), (same, same_rows, same_weights) = map(
+        results, (forked.folder, other.folder)
+    )
+    assert scores == same
+    assert rows == same_rows
+    assert weights.keys() == same_weights.keys()
+    assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
+    server = forkserver._forkserver._forkserver_pid
+    assert threads(server) == 1, "it has computed nothing, and no import has started a thread"
+
+
+def test_a_worker_is_a_group_of_its_own_with_its_log_its_locks_and_its_device(
+    job, tmp_path, eventually
+):
+    log, own = tmp_path / "log", tmp_path / "lock"
+    lock = take(own)
+    one = job("one", *LONG)
+    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    process = start_job(one.run, tmp_path / "job.json", log, local, environment, (lock,))
+    os.close(lock)
+    try:
+        eventually(lambda: (one.folder / "resume.ckpt").exists())
+        assert os.getpgid(process.pid) == process.pid
+        assert is_locked(own), "inherited, until the worker ends"
+        given = {str(Path(f"/proc/{process.pid}/fd/{n}").resolve()) for n in (1, 2)}
+        assert given == {str(log)}
+        assert threads(forkserver._forkserver._forkserver_pid) == 1
+        os.kill(process.pid, signal.SIGTERM)
+        eventually(lambda: process.poll() is not None)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.poll() == 128 + signal.SIGTERM
+    assert "stopped; the same command goes on" in log.read_text()
+    assert not is_locked(own)
+
+
+def test_a_worker_dies_alone_and_the_next_run_goes_on(job, tmp_path, eventually):
+    one, other = job("one", *LONG), job("other", "trainer.max_steps=2")
+    log = tmp_path / "pool" / "logs" / "one.log"
+    with Pool(tmp_path / "pool", 1, "pool") as pool:
+
+        def kill():
+            if (one.folder / "resume.ckpt").exists():
+                (pid,) = [int((one.folder / ".lock").read_text())]
+                os.kill(pid, signal.SIGKILL)
+            return False
+
+        assert pool.one(one, kill).state == "failed"
+        assert pool.one(other).state == "finished"
+    assert log.read_text().endswith("isotrain: exit code -9\n")
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from isotrain.config.compose import read_job, run_folder
+from isotrain.jobs.pool import Pool
+from isotrain.studies.search_run import TrialJob
+run = read_job(Path(sys.argv[1]))
+with Pool(Path(sys.argv[2]), 1, "pool") as pool:
+    sys.exit(pool.run([TrialJob("one", run_folder(run.cfg, run.arm), run)]))
+"""
+
+
+@pytest.mark.campaign
+def test_a_run_outlives_the_kill_of_its_pool_and_a_second_call_waits_for_it(
+    job, tmp_path, eventually, capsys
+):
+    one = job("one", "trainer.max_epochs=12", "checkpoint.every_steps=1")
+    write_job(one.run, tmp_path / "job.json")
+    line = [sys.executable, "-c", PARENT, tmp_path / "job.json", tmp_path / "pool"]
+    parent = subprocess.Popen(line, env=own_environment())
+    eventually(lambda: (one.folder / "resume.ckpt").exists())
+    parent.kill()
+    parent.wait()
+    assert is_locked(one.folder / ".lock")
+    with Pool(tmp_path / "pool", 1, "pool") as pool:
+        assert pool.run([one]) == 0
+    assert "one: waiting for another process" in capsys.readouterr().out
+    assert json.loads((one.folder / "result.json").read_text())["resumed_after_step"] is None
+
+
+def test_of_two_starts_of_one_run_the_later_waits_and_reads(job, tmp_path):
+    """Plans in folders of their own that have a run in common."""
+    one = job("one", "trainer.max_steps=2")
+    pools = [Pool(tmp_path / name, 2, name) for name in "ab"]
+    with pools[0] as pool:
+        assert pool.run([one, one._replace(name="again")]) == 0
+    logs = sorted(path.name for path in (tmp_path / "a" / "logs").iterdir())
+    assert logs[:1] == ["again.log"]
+    with pools[1] as pool:
+        assert pool.run([one]) == 0
+    assert list((tmp_path / "b" / "logs").iterdir()) == []
+
+
+def test_ranks_are_fresh_processes(job, tmp_path, monkeypatch):
+    started = []
+
+    def note(command):
+        started.append(tuple(command))
+        return fresh(["true"])
+
+    monkeypatch.setattr("isotrain.jobs.process.fresh", note)
+    start_job(job("one", "trainer.devices=2").run, tmp_path / "job", tmp_path / "log").wait(30)
+    assert started == [COMMAND]

@@ -1,0 +1,134 @@
+"""The command line of a search: exit codes, what is said, and what is not imported."""
+
+from __future__ import annotations
+
+import pytest
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
+
+from isotrain.commands import plans as commands
+from isotrain.jobs.process import fresh
+from tests.stand_in import main
+
+
+@pytest.fixture
+def tune(fake, monkeypatch):
+    def call(action, *more):
+        listed = ["--list"] if action == "list" else []
+        action = "run" if action == "list" else action
+        return main([action, str(fake.file), f"output_dir={fake.runs}", *more, *listed])
+
+    run = commands.run_search
+    backend = fresh(fake.command)
+    monkeypatch.setattr(commands, "run_search", lambda plan, n: run(plan, n, backend))
+    return call
+
+
+def test_run_then_report(fake, tune, capsys):
+    assert tune("run", "--trials", "2", "--jobs", "2", "--name", "other") == 0
+    folder = fake.runs / "tune" / "other"
+    first = (folder / "table.md").read_bytes()
+    assert b"2 of 2 trials: 2 complete." in first
+    (folder / "table.md").unlink()
+    capsys.readouterr()
+    assert tune("report", "--name", "other") == 0
+    assert (folder / "table.md").read_bytes() == first
+    assert first.decode() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report"], "no trial of search few has been made"),
+        (["status"], "no trial of search few has been made"),
+        (["run", "sede=1"], "no key sede; did you mean seed?"),
+        (["run", "--jobs", "0"], "--jobs is the number of runs at a time, at least 1, got 0"),
+        (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
+        (["list", "--config-dir", "/nope"], "--config-dir /nope is not a folder"),
+        (["list", "--name", ""], "the name '' must consist of letters"),
+    ],
+)
+def test_what_cannot_run_is_told_and_writes_nothing(fake, tune, capsys, arguments, said):
+    assert tune(*arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("isotrain: this cannot run\n  ")
+    assert said in printed
+    assert not fake.runs.exists()
+
+
+def test_a_table_that_cannot_be_written_is_told(fake, tune, capsys):
+    assert tune("run", "--trials", "1") == 0
+    (fake.folder / "table.md").unlink()
+    (fake.folder / "table.md").mkdir()
+    capsys.readouterr()
+    assert tune("report") == 2
+    assert "table.md" in capsys.readouterr().err
+
+
+def test_without_optuna_the_way_to_install_it_is_told(tune, monkeypatch, capsys):
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    assert tune("run") == 2
+    assert "pip install -e '.[tune]' in the clone" in capsys.readouterr().err
+
+
+def test_a_file_is_shown_before_it_is_run(fake, tune, capsys, monkeypatch):
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    fake.says(
+        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 4, log: true, "
+        "when: {isotropy: clip}}}",
+        seeds="[0, 1, 2]",
+    )
+    fake.file.write_text("# Question: which layer?\n" + fake.file.read_text())
+    assert tune("list", "data.batch_size=8", "encoder=tiny", "--trials", "5", "--name", "it") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "search it: 5 trials × 3 seeds = 15 runs; which layer?",
+        f"every run: threads=1 task=rte encoder=tiny source=demo output_dir={fake.runs} "
+        "data.batch_size=8",
+        "isotropy: none, clip",
+        "isotropy.n_components: 1 to 4, log, where isotropy=clip",
+        "seeds: 0-2",
+        "sampler: tpe, pruner: none",
+    ]
+    assert tune("list", "sede=1") == 2  # shown, and that it could not run
+    told = capsys.readouterr()
+    assert "= 12 runs" in told.out
+    assert "no key sede" in told.err
+    assert not fake.runs.exists()
+
+
+@pytest.mark.parametrize("action", ["run", "report", "status", "list"])
+def test_ctrl_c_while_a_search_is_judged_leaves_no_traceback(tune, monkeypatch, capsys, action):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "plan_search", interrupted)
+    assert tune(action) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "error", [StorageInternalError("disk full\nmore"), OperationalError("x", {}, OSError("gone"))]
+)
+def test_storage_that_fails_is_one_sentence(fake, tune, monkeypatch, capsys, error):
+    def fails(*_):
+        raise error
+
+    assert tune("run", "--trials", "1") == 0
+    capsys.readouterr()
+    monkeypatch.setattr("isotrain.reporting.search_report.write_report", fails)
+    assert tune("report") == 2
+    told = capsys.readouterr().err
+    assert f"{fake.folder / 'study.db'} cannot be read or written now (" in told
+    assert f"{type(error).__name__}: {str(error).splitlines()[0]}); the same command goes" in told
+    assert "more" not in told
+
+
+def test_its_folder_says_what_it_is_and_cancel_finds_nothing_at_work(fake, tune, capsys):
+    assert tune("run", "--trials", "1") == 0
+    capsys.readouterr()
+    assert main(["status", str(fake.folder), "--json"]) == 0
+    assert '"complete": 1' in capsys.readouterr().out
+    assert main(["report", str(fake.folder)]) == 0
+    assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
+    assert main(["cancel", str(fake.folder)]) == 0
+    assert "nothing is at work" in capsys.readouterr().out

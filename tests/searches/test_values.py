@@ -1,0 +1,114 @@
+"""Trials of a storage: how values are found, and when one is pruned."""
+
+from __future__ import annotations
+
+import math
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from isotrain.studies.search import Search
+from isotrain.studies.trials import sampler_of
+from tests.searches.trials import next_trial, opened
+
+
+def ended(study, plan, n):
+    """Values of n trials, each told as it is asked for."""
+    found = []
+    for _ in range(n):
+        taken = next_trial(study, plan)
+        study.tell(taken.trial, 0.5)
+        found.append(taken.values)
+    return found
+
+
+def bowl(values):
+    return -((math.log10(values["optimizer.lr"]) + 3) ** 2)
+
+
+def test_tpe_comes_closer_to_the_optimum_than_chance():
+    """After its trials at random, in the mean over trials and seeds."""
+
+    def later(sampler, seed):
+        search = Search("any", (), 28, sampler=sampler, startup=8, seed=seed)
+        study, scores = optuna.create_study(direction="maximize"), []
+        for number in range(search.n_trials):
+            study.sampler = sampler_of(search, number)
+            trial = study.ask()
+            scores.append(bowl({"optimizer.lr": trial.suggest_float("lr", 1e-5, 1e-1, log=True)}))
+            study.tell(trial, scores[-1])
+        return sum(scores[8:]) / 20
+
+    # A uniform exponent in [-5, -1] is 4/3 from -3 in the mean of squares.
+    assert sum(later("random", seed) for seed in range(6)) / 6 == pytest.approx(-4 / 3, abs=0.3)
+    assert sum(later("tpe", seed) for seed in range(6)) / 6 > -0.9
+
+
+def test_tpe_leaves_a_region_whose_trials_are_told_as_bad():
+    """Of failed ones it hears nothing and goes on with them, as the score rises up to there."""
+
+    def n_bad(seed, is_told):
+        search, found = Search("any", (), 30, startup=8, seed=seed), []
+        study = optuna.create_study(direction="maximize")
+        for number in range(search.n_trials):
+            study.sampler = sampler_of(search, number)
+            trial = study.ask()
+            lr = trial.suggest_float("lr", 1e-5, 1e-1, log=True)
+            found.append(lr > 1e-3)
+            if not found[-1]:
+                study.tell(trial, math.log10(lr))
+            elif is_told:
+                trial.set_constraint("can be ranked", 1.0)
+                study.tell(trial, state=TrialState.PRUNED)
+            else:
+                study.tell(trial, state=TrialState.FAIL)
+        return sum(found[8:])
+
+    left, gone_on = (sum(n_bad(seed, told) for seed in range(4)) for told in (True, False))
+    assert left < 0.65 * gone_on, (left, gone_on)
+
+
+def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluation(fake):
+    fake.says(pruner="median", startup=2, warmup=0)
+    plan = fake.plan()
+    with opened(plan) as study:
+        for values in ([0.5], [0.5, 0.9]):
+            taken = next_trial(study, plan)
+            for number, value in enumerate(values, start=1):
+                taken.trial.report(value, number)
+            study.tell(taken.trial, values[-1])
+        taken = next_trial(study, plan)
+        taken.trial.report(0.6, 1)
+        taken.trial.report(0.6, 2)
+        assert not taken.trial.should_prune(), "one complete trial has evaluation 2"
+
+
+def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):
+    def values(name, seed):
+        fake.says(sampler="random", seed=seed, n_trials=3)
+        plan = fake.plan(name=name)
+        with opened(plan) as study:
+            return [v["optimizer.lr"] for v in ended(study, plan, 3)]
+
+    first = values("a", 0)
+    assert len(set(first)) == 3
+    assert values("b", 0) == first
+    assert values("c", 1) != first
+
+
+def test_a_grid_is_gone_through_in_order(fake):
+    fake.says(
+        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 3, step: 2, "
+        "when: {isotropy: clip}}}",
+        sampler="grid",
+        n_trials=9,
+    )
+    plan = fake.plan()
+    with opened(plan) as study:
+        found = ended(study, plan, 3)
+    assert found == [
+        {"isotropy": "none"},
+        {"isotropy": "clip", "isotropy.n_components": 1},
+        {"isotropy": "clip", "isotropy.n_components": 3},
+    ]

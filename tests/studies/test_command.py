@@ -1,0 +1,221 @@
+"""`isotrain run | status | report | cancel` of a study, as it is typed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from isotrain.commands import plans as commands
+from isotrain.commands.plans import run_study
+from isotrain.config.sweep import names
+from tests.stand_in import main
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The arguments that reach `run_study`."""
+    calls = []
+
+    def note(*arguments, config_dir, name):
+        assert (config_dir, name) == (None, None)
+        calls.append(arguments)
+        return 0
+
+    monkeypatch.setattr(commands, "run_study", note)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["run smoke --jobs 2 a=1 b=2", "run --jobs 2 smoke a=1 b=2", "run smoke a=1 b=2 --jobs=2"],
+)
+def test_options_stand_anywhere(called, line):
+    assert main(line.split()) == 0
+    assert called == [("smoke", ["a=1", "b=2"], 2)]
+
+
+def test_one_at_a_time_is_the_default(called):
+    assert main(["run", "smoke"]) == 0
+    assert called == [("smoke", [], 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run smok", "did you mean smoke"),
+        ("report smok", "did you mean smoke"),
+        ("run smoke sede=1 task=rt", "no key sede"),
+        ("run smoke --jobs 0", "at least 1"),
+    ],
+)
+def test_what_cannot_run_is_told_with_exit_code_2(line, said, capsys):
+    assert main(line.split()) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("isotrain: this cannot run\n  ")
+    assert said in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("action", ["run", "report", "status"])
+def test_ctrl_c_while_a_study_is_planned_leaves_no_traceback(action, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "load_study", interrupted)
+    assert main([action, "smoke"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_storage_that_fails_is_one_sentence(fake, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "table.md")
+
+    monkeypatch.setattr("isotrain.reporting.report.write_report", full)
+    assert main(["report", str(fake.file), *fake.overrides]) == 2
+    told = capsys.readouterr().err
+    assert "No space left on device" in told
+    assert "table.md" in told
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK"])
+def test_a_process_of_a_launcher_starts_no_study(called, monkeypatch, capsys, name):
+    monkeypatch.setenv(name, "1")
+    assert main(["run", "smoke"]) == 2
+    assert "start it once, without them" in capsys.readouterr().err
+    assert called == []
+
+
+def test_a_report_beside_a_call_at_work_tabulates_what_is_finished(
+    fake, monkeypatch, capsys, eventually
+):
+    monkeypatch.setenv("HOLD", "rte-mean-seed1")
+    parent = fake.parent()
+    eventually(lambda: len(fake.noted("start")) == 4)
+    assert main(["report", str(fake.file), *fake.overrides]) == 0
+    assert "3 of 6 runs finished" in capsys.readouterr().out
+    fake.release()
+    parent.communicate(timeout=60)
+    assert main(["report", str(fake.folder)]) == 0, "its folder says what it is"
+    assert "6 of 6 runs finished" in capsys.readouterr().out
+    assert main(["report", str(fake.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["what"] == "study"
+    assert main(["status", str(fake.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["finished"] == 6
+
+
+def test_two_calls_for_one_study_work_one_after_the_other(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", "rte-none-seed0")
+    first = fake.parent()
+    eventually(lambda: fake.noted("start"))
+    second = fake.parent()
+    line = next(iter(second.stdout.readline, ""))
+    assert line == "study three: waiting for another call to end\n"
+    fake.release()
+    assert "6 of 6 finished" in first.communicate(timeout=60)[0]
+    assert "6 finished before, 0 to do" in second.communicate(timeout=60)[0]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert len(fake.noted("start")) == 6
+
+
+def test_cancel_stops_a_study_with_checkpoints(fake, monkeypatch, capsys, eventually):
+    monkeypatch.setenv("HOLD", "rte-none-seed0")
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start"))
+    assert main(["cancel", str(fake.file), *fake.overrides]) == 0
+    told = capsys.readouterr().out
+    assert f"stopping process {parent.pid}\n" in told
+    assert told.endswith("stopped\n")
+    parent.communicate(timeout=60)
+    assert parent.returncode == 128 + signal.SIGTERM
+    assert fake.noted("stop") == ["rte-none-seed0"]
+    assert main(["cancel", str(fake.folder)]) == 0
+    assert "nothing is at work" in capsys.readouterr().out
+    assert run_study(str(fake.file), fake.overrides, 3, fake.release().backend) == 0
+
+
+def test_a_report_of_nothing_writes_nothing(fake, capsys):
+    assert main(["report", str(fake.file), *fake.overrides]) == 2
+    assert "no run of study three has finished" in capsys.readouterr().err
+    assert not fake.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run smoke --jobs two", "invalid int"),
+        ("report smoke --jobs 2", "unrecognized arguments: --jobs"),
+        ("run smoke --watch", "unrecognized arguments: --watch"),
+        ("status", "required: NAME"),
+    ],
+)
+def test_usage_errors(line, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_names_tell_studies_from_searches_and_are_all_listed_with_their_questions(capsys):
+    assert not {*names("study")} & {*names("tune")}
+    assert main(["run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*names("study"), *names("tune")]
+    assert all(re.match(r"\w+ +[1-9]\d* (runs  |trials) +\w+ ", line) for line in lines)
+    smoke = next(line for line in lines if line.startswith("smoke "))
+    assert re.search(r"  4 runs    does a study run, resume and tabulate here\?", smoke)
+
+
+def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        "# Question: where?\noverrides: [encoder=tiny, source=demo]\n"
+        "tasks: {rte: [task=rte], wic: [task=wic]}\narms: {none: [isotropy=none]}\n"
+        "grid: {isotropy: [clip, mean], site: [[pooled], [tokens]]}\n"
+        "baseline: none\nseeds: [0, 1, 2, 5]\nmargin: 0.02\n"
+    )
+    line = ["run", "mine.yaml", "--list", "data.batch_size=8", "encoder=tiny"]
+    assert main(line) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "study mine: 2 tasks × 5 arms × 4 seeds = 40 runs; where?",
+        "every run: threads=1 encoder=tiny source=demo data.batch_size=8",
+        "task rte: task=rte",
+        "task wic: task=wic",
+        "arm none: isotropy=none; the baseline",
+        "arm clip_pooled: isotropy=clip 'site=[pooled]'",
+        "arm clip_tokens: isotropy=clip 'site=[tokens]'",
+        "arm mean_pooled: isotropy=mean 'site=[pooled]'",
+        "arm mean_tokens: isotropy=mean 'site=[tokens]'",
+        "seeds: 0-2, 5",
+        "margin: 0.02",
+    ]
+    assert main([*line, "sede=1"]) == 2  # shown, and that it could not run
+    told = capsys.readouterr()
+    assert "= 40 runs" in told.out
+    assert "no key sede" in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_help_lists_studies_and_searches(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--help"])
+    assert ended.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(part in text for part in ("smoke", "smoke_search", "--jobs", "--list"))
+
+
+def test_the_parent_process_imports_nothing_heavy():
+    heavy = "('torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'matplotlib')"
+    code = (
+        "import sys; from isotrain.commands.plans import *; from isotrain.studies.plan import *\n"
+        "from isotrain.studies.search_run import *\n"
+        "plan_jobs(load_study('smoke'))\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

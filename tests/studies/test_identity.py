@@ -1,0 +1,248 @@
+"""`study.json`: one folder is one study, whatever is added to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from isotrain.commands.plans import run_study
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import Study
+from isotrain.studies.identity import arms_on_record, changes, check_identity, write_identity
+from isotrain.studies.plan import plan_jobs
+from tests.stand_in import main
+
+STUDY = Study(
+    name="one",
+    overrides=("encoder=tiny", "source=demo"),
+    tasks={"rte": ("task=rte",), "wic": ("task=wic",)},
+    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    baseline="none",
+    seeds=(0, 1),
+)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    """The runs of the study, planned once."""
+    return plan_jobs(STUDY)
+
+
+@pytest.fixture
+def written(tmp_path, jobs):
+    """The folder of the study, with its `study.json`, and the function that checks another one."""
+    folder = tmp_path / "studies" / "one"
+    folder.mkdir(parents=True)
+    write_identity(STUDY, jobs, folder, "one.yaml", [])
+
+    def check(study=STUDY, more=()):
+        planned = jobs if study is STUDY and not more else plan_jobs(study, more)
+        check_identity(study, planned, folder, more)
+        return planned
+
+    return folder, check
+
+
+def test_what_is_kept(written):
+    folder, _ = written
+    content = json.loads((folder / "study.json").read_text())
+    assert (content["name"], content["file"]) == ("one", "one.yaml")
+    assert list(content["runs"]) == ["rte-none", "rte-mean", "wic-none", "wic-mean"]
+    assert content["shared"]["encoder.width"] == 64
+    assert content["runs"]["wic-mean"]["keys"]["isotropy.n_components"] == 0
+    everywhere = {*content["shared"], *content["runs"]["wic-mean"]["keys"]}
+    assert not everywhere & {"seed", "output_dir", "logger", "checkpoint.final"}
+    assert len({run["hash"] for run in content["runs"].values()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, ()),
+        ({"seeds": (0, 1, 2)}, ()),
+        ({"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}, ()),
+        ({"tasks": {"rte": ("task=rte",)}}, ()),
+        ({}, ("checkpoint.every_steps=7", "report=false", "monitor.map_rows=0")),
+    ],
+)
+def test_what_is_added_or_computes_the_same_is_welcome(written, changes, more):
+    _, check = written
+    check(replace(STUDY, **changes), more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "said"),
+    [
+        ({}, ["data.batch_size=8"], "rte-none, rte-mean, wic-none, and 1 more: data.batch_size"),
+        ({}, ["data.batch_size=8"], "data.batch_size was 32 and is 8\n"),
+        ({"arms": {**STUDY.arms, "mean": ("isotropy=clip",)}}, [], "rte-mean, wic-mean: isotropy."),
+        ({"tasks": {**STUDY.tasks, "wic": ("task=wic", "task.form=bi")}}, [], "cross and is bi"),
+        ({"baseline": "mean"}, [], "baseline was none and is mean\n"),
+        (
+            {"tasks": {"sentences": STUDY.tasks["rte"]}},
+            [],
+            "none of sentences-none, sentences-mean is on record there, which has rte-none, rte-m",
+        ),
+    ],
+)
+def test_another_content_is_refused_with_the_keys_that_differ(written, changes, more, said):
+    folder, check = written
+    before = (folder / "study.json").read_bytes()
+    with pytest.raises(PlanError) as told:
+        check(replace(STUDY, **changes), more)
+    assert said in str(told.value)
+    assert f"the folder {folder} belongs to another study one; take another name" in str(told.value)
+    assert (folder / "study.json").read_bytes() == before
+
+
+def test_that_the_overrides_must_be_the_same_is_said_first(written, monkeypatch):
+    folder, check = written
+    monkeypatch.setenv("MY_TOKEN", "a-secret-word")
+    given = ["data.batch_size=8", "site=[pooled]", "logger.wandb.entity=a-secret-word"]
+    (folder / "study.json").unlink()
+    write_identity(STUDY, plan_jobs(STUDY, given[:2]), folder, "one.yaml", given)
+    with pytest.raises(PlanError) as told:
+        check()
+    first, second, *_ = str(told.value).splitlines()
+    assert "had the overrides data.batch_size=8 'site=[pooled]' 'logger.wandb.entity=<r" in first
+    assert "and this one has none; run, report and status of a study need the same ones" in first
+    assert "data.batch_size was 8 and is 32" in second
+    assert "a-secret-word" not in str(told.value)
+    with pytest.raises(PlanError) as told:  # the file has changed, not the command
+        check_identity(STUDY, plan_jobs(STUDY), folder, given)
+    assert str(told.value).startswith("rte-none, rte-mean")
+
+
+def test_what_was_there_is_kept_when_a_part_is_run(written):
+    folder, check = written
+    part = replace(STUDY, tasks={"rte": ("task=rte",)})
+    before = json.loads((folder / "study.json").read_text())
+    write_identity(part, check(part), folder, "one.yaml", [])
+    after = json.loads((folder / "study.json").read_text())
+    assert after["runs"] == before["runs"]
+    with pytest.raises(PlanError, match="wic-none"):
+        check(more=["task.max_length=64"])
+
+
+def test_secrets_are_not_kept(written, monkeypatch):
+    folder, check = written
+    monkeypatch.setenv("MY_TOKEN", "a-secret-word")
+    more = ["logger=[]", "init_from=https://me:a-secret-word@host/x"]
+    write_identity(STUDY, check(), folder, "one", more)
+    assert "a-secret-word" not in (folder / "study.json").read_text()
+    assert "init_from=https" in (folder / "study.json").read_text()
+
+
+@pytest.mark.parametrize("text", ["", '{"runs": {"rte-none"', "[]", '{"runs": {"a": 1}}'])
+def test_a_damaged_file_is_told_and_refuses_nothing(written, capsys, text):
+    folder, check = written
+    (folder / "study.json").write_text(text)
+    jobs = check(more=["data.batch_size=8"])
+    assert f"{folder / 'study.json'} is damaged" in capsys.readouterr().out
+    write_identity(STUDY, jobs, folder, "one", [])
+    assert (folder / "study.json.damaged").read_text() == text
+    assert changes(folder, STUDY) == [
+        "study.json was damaged: what was changed before that is not known"
+    ]
+    with pytest.raises(PlanError, match="batch_size was 8 and is 32"):
+        check()
+
+
+def test_a_study_that_was_never_run_has_no_changes(tmp_path):
+    assert changes(tmp_path, STUDY) == arms_on_record(tmp_path, "rte") == []
+
+
+@pytest.fixture
+def finish(written):
+    """Finish the runs of a definition, as the study is called with it; what has changed then."""
+    folder, _ = written
+    (folder / "study.json").unlink()
+
+    def call(status="finished", **changed):
+        study = replace(STUDY, **changed)
+        jobs = [
+            job._replace(folder=folder.parents[1] / "rte" / f"{job.task}-{job.arm}-{job.seed}")
+            for job in plan_jobs(study)
+        ]
+        check_identity(study, jobs, folder, [])
+        before = changes(folder, study)
+        write_identity(study, jobs, folder, "one.yaml", [])
+        told = changes(folder, study)
+        assert before in ([], told), "what a report would say before it writes is what it says then"
+        for job in jobs if status else ():
+            job.folder.mkdir(parents=True, exist_ok=True)
+            if not (job.folder / "result.json").exists():
+                (job.folder / "result.json").write_text(json.dumps({"status": status}))
+        return told
+
+    return call
+
+
+RTE = {"tasks": {"rte": ("task=rte",)}}
+CLIP = {"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}
+
+
+def test_a_margin_that_is_chosen_after_the_results_shows(written, finish):
+    folder, _ = written
+    assert finish(status="", margin=0.5, **RTE) == []  # nothing was begun: no choice by results
+    assert finish(status="", margin=0.005, **RTE) == []
+    assert finish(margin=0.005, **RTE) == []
+    assert finish(margin=0.005, **RTE) == []
+    first = ["margin was 0.005 when the first run started, and became 0.01 when"]
+    assert finish(margin=0.01, **RTE) == [f"{first[0]} 4 of 4 runs had finished"]
+    assert finish(**RTE) == [
+        f"{first[0]} 4 of 4 runs had finished, then became not stated when 4 of 4 runs had finished"
+    ]
+    kept = json.loads((folder / "study.json").read_text())["history"]
+    assert [(d["margin"], d["n_finished"]) for d in kept] == [(0.005, 0), (0.01, 4), (None, 4)]
+    assert kept[0].items() >= {"baseline": "none", "tasks": ["rte"], "seeds": [0, 1]}.items()
+
+
+def test_what_is_added_after_the_results_and_what_is_left_out_shows(written, finish):
+    folder, _ = written
+    assert finish(seeds=(0, 1, 2), **RTE, **CLIP) == []
+    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert arms_on_record(folder, "wic") == []
+    assert finish(seeds=(0, 1, 2, 3), **RTE) == [
+        "arms finished earlier and left out now: clip",
+        "seeds 3 were added to 0-2 when 9 of 9 runs had finished",
+    ]
+    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert finish("running", seeds=(0, 1, 2), **CLIP) == [
+        "tasks wic were added to rte when 11 of 11 runs had finished",
+        "seeds finished earlier and left out now: 3",
+    ]
+    back = {"seeds": (0, 1, 2, 3), **RTE, **CLIP}
+    assert finish(**back)[0] == "tasks planned earlier, never finished, left out: wic"
+    assert finish(**{**back, "seeds": (3, 2, 1, 0)}) == finish(**back)  # an order is no choice
+
+
+def test_runs_that_finished_before_the_first_call_show(written, finish):
+    folder, _ = written
+    assert finish(**RTE) == []
+    (folder / "study.json").unlink()
+    said = ["4 of 4 runs had finished before the first call on record"]
+    assert finish(**RTE) == said
+    assert finish(margin=0.01, **RTE) == [
+        *said,
+        "margin was not stated at the first call on record, and became 0.01 when 4 of 4 runs had "
+        "finished",
+    ]
+
+
+def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
+    other = [*fake.overrides, "data.batch_size=8"]
+    for action in ("run", "report", "status"):
+        capsys.readouterr()
+        assert main([action, str(fake.file), *other]) == 2
+        assert "data.batch_size was 32 and is 8" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()} == before
+    assert run_study(str(fake.file), other, 3, fake.backend, name="small") == 0
+    assert (fake.runs / "studies" / "small" / "table.md").is_file()
+    assert main(["status", str(fake.file), "--name", "small", *other]) == 0
+    assert "study small: 6 runs, 6 finished" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in before} == before

@@ -1,0 +1,112 @@
+"""The runs of a study before anything runs: configurations, folders, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotrain.config.compose import compose_run, plain, run_folder
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import Study
+from isotrain.studies.plan import check_parts, plan_jobs, study_folder
+
+STUDY = Study(
+    name="one",
+    overrides=("encoder=tiny", "source=demo"),
+    tasks={"rte": ("task=rte",), "wic": ("task=wic", "data.batch_size=16")},
+    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    baseline="none",
+    seeds=(3, 4),
+)
+
+
+def test_order_names_and_configurations():
+    jobs = plan_jobs(STUDY, ["trainer.max_steps=7"])
+    assert [job.name for job in jobs][:3] == ["rte-none-seed3", "rte-none-seed4", "rte-mean-seed3"]
+    assert len(jobs) == 8
+    last = jobs[-1]
+    line = "threads=1 encoder=tiny source=demo task=wic data.batch_size=16 isotropy=mean seed=4"
+    alone = compose_run([*line.split(" "), "trainer.max_steps=7"])
+    assert plain(last.cfg) == plain(alone)  # isotropy.seed follows the seed too
+    assert last.folder == run_folder(alone, "mean")
+    assert len({job.folder for job in jobs}) == 8
+
+
+def test_the_command_line_comes_last():
+    jobs = plan_jobs(STUDY, ["threads=2", "data.batch_size=8", "output_dir=elsewhere"])
+    assert {(job.cfg.threads, job.cfg.data.batch_size) for job in jobs} == {(2, 8)}
+    assert str(study_folder(STUDY, jobs)) == "elsewhere/studies/one"
+
+
+@pytest.mark.parametrize(
+    ("more", "group", "told"),
+    [
+        (["logger=[wandb]"], "one", True),
+        (["logger=[wandb]", "logger.wandb.group=mine"], "mine", False),
+        ([], None, False),
+        (["logger=[tensorboard]"], None, False),
+    ],
+)
+def test_runs_that_wandb_logs_are_grouped_by_the_study(more, group, told):
+    pytest.importorskip("wandb")
+    pytest.importorskip("tensorboard")
+    for job, plain_job in zip(plan_jobs(STUDY, more), plan_jobs(STUDY), strict=True):
+        wandb = (job.cfg.logger or {}).get("wandb") or {}
+        assert wandb.get("group") == group
+        assert ("logger.wandb.group=one" in job.overrides) == told
+        assert job.folder == plain_job.folder  # a logger is no content
+
+
+def test_a_configuration_is_made_when_it_is_asked_for_and_shares_nothing():
+    first, second = plan_jobs(STUDY)[:2]
+    assert first.of_pair is second.of_pair
+    first.cfg.data.batch_size = 1
+    assert (first.cfg.seed, second.cfg.seed, first.of_pair.seed) == (3, 4, 0)
+    assert second.cfg.data.batch_size == first.cfg.data.batch_size == 32
+    assert first.as_run().cfg.seed == 3
+    assert first.as_run().overrides[-1] == "seed=3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"overrides": ("encodr=tiny",)}, "all runs: no key encodr"),
+        ({"tasks": {**STUDY.tasks, "wic": ("task=wicc",)}}, "task wic: task=wicc does not exist"),
+        ({"arms": {**STUDY.arms, "mean": ("isotropy=men",)}}, "arm mean: isotropy=men does not"),
+        ({"overrides": ("threads=null",)}, "all runs: threads must be a number in a study"),
+        ({"overrides": ("seed=5",)}, "all runs: seed=5 is for a single run"),
+        ({"arms": {"none": ("isotropy=none",), "off": ()}}, "rte-none and rte-off would compute"),
+        (
+            {"arms": {"none": (), "mean": ("isotropy=mean", "output_dir=b")}},
+            "output_dir must be one for all runs of a study, got ['b', 'runs']",
+        ),
+    ],
+)
+def test_refusals_say_which_runs(changes, said):
+    with pytest.raises(PlanError) as told:
+        plan_jobs(Study(**{**vars(STUDY), **changes}))
+    assert said in str(told.value)
+
+
+def test_mistakes_of_all_runs_are_told_at_once_and_once():
+    wrong = Study(**{**vars(STUDY), "overrides": ("sede=1",), "tasks": {"rte": ("task=rt",)}})
+    with pytest.raises(PlanError) as told:
+        plan_jobs(wrong, ["threads=null", "isotropy.removal.rho=2.5e"])
+    lines = str(told.value).splitlines()
+    assert len(lines) == len(set(lines)) >= 4
+    assert sum("no key sede" in line for line in lines) == 1
+
+
+def test_an_override_that_undoes_the_arms_is_refused():
+    with pytest.raises(PlanError, match="rte-none and rte-mean would compute the same"):
+        plan_jobs(STUDY, ["isotropy=mean"])
+
+
+def test_one_mistake_in_one_pair_names_the_pair():
+    study = Study(**{**vars(STUDY), "tasks": {"rte": ("task=rte",), "stsb": ("task=stsb",)}})
+    arms = {"none": ("pooling=cls",), "spans": ("pooling=spans",)}
+    study = Study(**{**vars(study), "tasks": {**study.tasks, "wic": ("task=wic",)}, "arms": arms})
+    jobs = plan_jobs(study)
+    with pytest.raises(PlanError) as told:
+        check_parts(jobs)
+    lines = sorted(str(told.value).splitlines())
+    assert [line.partition(":")[0] for line in lines] == ["rte-spans", "stsb-spans"]

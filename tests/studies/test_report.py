@@ -1,0 +1,223 @@
+"""What a study leaves beside its runs: every table and the page, from start to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from isotrain.commands.plans import run_study
+from isotrain.reporting.report import write_report
+from isotrain.reporting.result import cautions
+from isotrain.reporting.words import notes_of
+from isotrain.runs.files import write_json
+from isotrain.studies.definition import load_study
+from isotrain.studies.identity import write_identity
+from isotrain.studies.plan import plan_jobs
+
+TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
+
+
+@pytest.fixture
+def without_page():
+    """Here pages are drawn, unless a test has `no_page`."""
+
+
+@pytest.fixture
+def no_page(monkeypatch):
+    """Reports without their page, which takes a second to draw."""
+    monkeypatch.setattr("isotrain.pages.study_page.write_study_page", lambda folder, _: folder)
+
+
+def planned(fake):
+    return plan_jobs(load_study(str(fake.file)), fake.overrides)
+
+
+def leave(job, **more):
+    """A finished run, as little of one as there may be."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}}
+    scores = {"val/accuracy": 0.5 + 0.1 * job.seed + 0.001 * job.seed**2 * (job.arm == "mean")}
+    write_json(job.folder / "result.json", {**whole, "scores": scores, **more})
+
+
+def written(fake, jobs):
+    folder = write_report(load_study(str(fake.file)), jobs, fake.overrides)
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+def test_a_report_states_what_it_is_of(fake, capsys):
+    overrides = [*fake.overrides, "data.batch_size=4", "logger=[]", "checkpoint.every_steps=3"]
+    overrides += ["threads=1", "data.batch_size=8"]  # each is told once, with what counts
+    assert run_study(str(fake.file), overrides, 3, fake.backend) == 0
+    text = (fake.folder / "table.md").read_text()
+    assert "`threads=1 encoder=tiny source=demo data.batch_size=8`" in text
+    assert "6 of 6 runs finished" in text
+    assert "seeds: 0, 1, 2" in text
+    lines = list(csv.DictReader((fake.folder / "table.csv").read_text().splitlines()))
+    assert list(dict.fromkeys(line["score"] for line in lines)) == [
+        "test/accuracy",
+        "val/accuracy",
+        "isotropy/isoscore/layer_02/tokens",
+        "isotropy/isoscore/pooled/before",
+        "isotropy/isoscore/pooled/after",
+    ]
+    assert [line["both_examples"] != "" for line in lines if line["method"] == "mean"] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert lines[-1]["p"] == ""  # the methods have equal isotropy: nothing to test
+    per_run = list(csv.DictReader((fake.folder / "runs.csv").read_text().splitlines()))
+    assert [(run["method"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
+    assert float(per_run[1]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
+    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 6 * 18
+    page = (fake.folder / "study.html").read_text()
+    assert f"isotrain run {fake.file}" in page
+    assert "data.batch_size=8" in page
+    for name in TABLES[:-1]:
+        assert str(fake.runs) not in (fake.folder / name).read_text()
+    assert "could not be drawn" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_page")
+def test_the_same_tables_whenever_runs_finished_and_wherever_they_lie(fake, tmp_path):
+    jobs = planned(fake)
+    for job in jobs:
+        leave(job, finished_at="2026-01-01")
+    first = written(fake, jobs)
+    for job in jobs[::-1]:
+        result = json.loads((job.folder / "result.json").read_text())
+        turned = {key: result[key] for key in sorted(result, reverse=True)}
+        write_json(job.folder / "result.json", {**turned, "finished_at": "2030-01-01"})
+    assert written(fake, jobs) == first
+    fake.runs.rename(tmp_path / "moved")
+    moved = fake._replace(runs=tmp_path / "moved")
+    assert written(moved, planned(moved)) == first
+
+
+@pytest.mark.usefixtures("no_page")
+def test_sound_runs_and_those_of_before_give_the_same_tables_and_one_degenerate_another(fake):
+    found, jobs = [], planned(fake)[:4]
+    for reason in (None, "", "100 % of the predictions on dev are one class"):
+        for job in jobs:
+            told = job.arm == "none" and job.seed == 1 and reason is not None
+            leave(job, **({"degenerate_reason": reason} if told else {}))
+        found.append(written(fake, jobs))
+    before, sound, degenerate = found
+    assert before == sound
+    lines = degenerate["table.md"].decode()
+    assert "- rte, none, seeds 1: 100 % of the predictions on dev are one class" in lines
+    main = re.findall(r"^\| none .*$", lines, re.MULTILINE)
+    assert "none †" in main[0]
+    assert [line.split("|")[2].strip() for line in main] == ["3", "2"]
+    cells = [re.split(r"\s*\|\s*", line.replace(" †", "")) for line in main]
+    assert "|".join(cells[0]) in re.sub(r"\s*\|\s*", "|", before["table.md"].decode())
+
+
+@pytest.mark.usefixtures("no_page")
+def test_code_that_changed_between_runs_is_told(fake):
+    jobs = planned(fake)
+    for job in jobs:
+        leave(job, environment={"git": "0a1b"})
+    assert b"Mixed" not in written(fake, jobs)["table.md"]
+    leave(jobs[-1], environment={"git": "77aa-dirty"})
+    text = written(fake, jobs)["table.md"].decode()
+    assert "- 77aa+: rte mean 2\n" in text
+    assert "- 0a1b: rte none 0–2; rte mean 0, 1\n" in text
+
+
+def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
+    jobs = planned(fake)
+    leave(jobs[0])
+
+    def explode(folder, result):
+        raise RuntimeError("no ink")
+
+    written(fake, jobs)  # of a run that measured nothing
+    assert "could not be drawn" not in capsys.readouterr().out
+    assert (fake.folder / "study.html").is_file()
+    leave(jobs[1])
+    monkeypatch.setattr("isotrain.pages.study_page.write_study_page", explode)
+    assert b"2 of 6 runs finished" in written(fake, jobs)["table.md"]
+    told = capsys.readouterr().out
+    assert "could not be drawn (RuntimeError: no ink); the tables are complete" in told
+    assert not (fake.folder / "study.html").exists(), "it would be of fewer runs than the tables"
+
+
+@pytest.mark.parametrize(
+    ("kept", "command"),
+    [(None, "three"), ("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
+)
+def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, command):
+    pages = []
+    monkeypatch.setattr(
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
+    )
+    jobs = planned(fake)
+    leave(jobs[0])
+    if kept:
+        fake.folder.mkdir(parents=True)
+        write_json(fake.folder / "study.json", {"file": kept})
+    written(fake, jobs)
+    (page,) = pages
+    assert page.command == f"isotrain run {command} output_dir={fake.runs}"
+    assert (page.question != "") == (kept == "smoke")
+
+
+def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypatch):
+    pages = []
+    monkeypatch.setattr(
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
+    )
+    jobs = planned(fake)
+    for job in jobs[:5]:
+        leave(job, environment={"git": "0a1b"}, select="best", n_evaluations=4)
+    leave(jobs[1], environment={"git": "2c3d"}, select="best", n_evaluations=4)
+    jobs[5].folder.mkdir(parents=True)
+    record = {"status": "failed", "error": "NonFiniteError: at step 3"}
+    write_json(jobs[5].folder / "result.json", record)
+    monkeypatch.setattr("isotrain.reporting.result.changes", lambda *_: ["seeds 1-2 were added"])
+    written(fake, jobs)
+    (page,) = pages
+    assert cautions(page) == [
+        "Failed, so that the numbers are of the other seeds: rte, mean: 1 of 3 seeds failed "
+        "(NonFiniteError)",
+        "Mixed code (+ = with changes not committed): 0a1b: rte none 0, 2; rte mean 0, 1 | "
+        "2c3d: rte none 1",
+        "Changed since the first run started: seeds 1-2 were added",
+    ]
+    assert [row.failed for row in page.rows] == [0, 1]
+    assert {row.best_of for row in page.rows} == {"4"}
+    assert notes_of(page.rows[1], 3)[0] == "1 of 3 seeds failed; these numbers are of the others"
+
+
+@pytest.mark.usefixtures("no_page")
+def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
+    """Two arms are run; then one of them is struck out of the study's file."""
+    fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
+    jobs = planned(fake)
+    fake.folder.mkdir(parents=True)
+    write_identity(load_study(str(fake.file)), jobs, fake.folder, str(fake.file), [])
+    for job in jobs:
+        leave(job)
+    both = csv_lines(written(fake, jobs))
+    fake.file.write_text(fake.file.read_text().replace("zca: [isotropy=zca], ", ""))
+    later = written(fake, planned(fake))
+    (alone,) = (line for line in csv_lines(later) if line["method"] == "mean")
+    (among,) = (line for line in both if line["method"] == "mean")
+    assert among["comparisons"] == "1"  # zca equals the baseline on every seed: no p
+    assert alone["comparisons"] == "2"
+    assert float(alone["p_holm"]) == pytest.approx(min(1, 2 * float(alone["p"])))
+    text = " ".join(later["table.md"].decode().split())
+    assert "Changed since the first run started" in text[: text.index("## rte")]
+    assert "zca" in text
+
+
+def csv_lines(files):
+    return list(csv.DictReader(files["table.csv"].decode().splitlines()))

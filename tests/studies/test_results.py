@@ -1,0 +1,145 @@
+"""What finished runs left, and what is told of runs that are not there or damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from isotrain.jobs.stored import PlanError
+from isotrain.reporting.report import write_report
+from isotrain.reporting.result import mixtures
+from isotrain.runs.files import write_json
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+from isotrain.studies.results import Run, collect
+
+WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}
+
+
+@pytest.fixture
+def jobs(fake):
+    return plan_jobs(load_study(str(fake.file)), fake.overrides)
+
+
+def leave(job, **result):
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_json(job.folder / "result.json", {**WHOLE, "scores": {"val/accuracy": 0.5}, **result})
+
+
+def test_gaps_are_listed_with_their_reason(fake, jobs):
+    results = [
+        {"status": "failed", "error": "OSError: /secret/place is full"},
+        {"status": "running"},
+        {"scores": {"val/accuracy": math.nan}},
+        {"scores": {"val/accuracy": 0.5, "test/accuracy": 0.4}},
+    ]
+    for job, result in zip(jobs, results, strict=False):
+        leave(job, **result)
+    found, missing = collect(jobs)
+    assert [(run.arm, run.seed, run.shown) for run in found] == [
+        ("none", 2, {"val/accuracy": 9}),
+        ("mean", 0, {"val/accuracy": 9, "test/accuracy": 8}),
+    ]
+    assert [str(gap) for gap in missing] == [
+        "rte, none, seed 0: failed (OSError)",
+        "rte, none, seed 1: running",
+        "rte, none, seed 2: no finite val/accuracy",
+        "rte, mean, seed 1: not run",
+        "rte, mean, seed 2: not run",
+    ]
+    assert [gap.has_failed for gap in missing] == [True, False, True, False, False]
+    folder = write_report(load_study(str(fake.file)), jobs, fake.overrides)
+    assert "nan" not in (folder / "table.csv").read_text() + (folder / "runs.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[1]", '{"status": "finished"}', '{"scores": 3, "status": "finished"}', "\xff"),
+        json.dumps({**WHOLE, "scores": {"val/accuracy": "high"}}),
+    ],
+)
+def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
+    leave(jobs[1])
+    jobs[0].folder.mkdir(parents=True)
+    file = jobs[0].folder / "result.json"
+    file.write_bytes(text.encode("latin1"))
+    found, missing = collect(jobs)
+    assert [run.seed for run in found] == [1]
+    assert str(missing[0]).startswith("rte, none, seed 0: damaged: result.json (")
+    assert str(file.parent) not in str(missing[0])
+    assert file.read_bytes() == text.encode("latin1")
+
+
+def test_a_result_whose_storage_fails_is_no_damage(jobs, monkeypatch):
+    leave(jobs[0])
+
+    def fail(folder):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("isotrain.studies.results.read_result", fail)
+    with pytest.raises(PlanError, match=r"result\.json cannot be read now \(Input/output error\)"):
+        collect(jobs)
+
+
+def test_nothing_finished_is_told_with_what_is_damaged(fake, jobs):
+    jobs[0].folder.mkdir(parents=True)
+    (jobs[0].folder / "result.json").write_text("{")
+    with pytest.raises(PlanError, match=r"no run of study three has finished(.|\n)*damaged"):
+        write_report(load_study(str(fake.file)), jobs, fake.overrides)
+
+
+def test_what_made_a_run(jobs):
+    leave(
+        jobs[0],
+        environment={"git": "0a1b2c-dirty", "isotrain": "0.1.0"},
+        data="/home/me/rte (sha256 77aa)",
+        finished_at="2026-01-02T03:04:05+00:00",
+        degenerate_reason="one class",
+        scores={"val/accuracy": 0.5, "isotropy/isoscore/pooled/after": 0.1}
+        | {"isotropy/n_rows/pooled/after": 7.0, "holdout/loss": 1.0},
+        headline=["isoscore"],
+        select="best",
+        n_evaluations=7,
+    )
+    (run,) = collect(jobs)[0]
+    assert (run.code, run.data, run.degenerate) == ("0a1b2c+", "sha256 77aa", "one class")
+    assert (run.finished_at[:4], run.folder, run.name) == (
+        *("2026", jobs[0].folder),
+        f"rte/{jobs[0].folder.name}",
+    )
+    assert (run.monitor, run.select, run.n_evaluations) == ("val/accuracy", "best", 7)
+    keys = ("val/accuracy", "test/loss", "isotropy/isoscore/pooled/after", "holdout/loss")
+    assert [run.n_rows(key) for key in keys] == [9, 8, 7, None]
+
+
+def test_mixed_code_and_data_are_told_with_their_runs():
+    runs = [Run("rte", "none", seed, {}, {}, code="a", data="x") for seed in range(5)]
+    assert mixtures(runs) == mixtures([]) == {}
+    runs += [runs[0]._replace(task="wic", data="y")]  # another task has other data
+    assert mixtures(runs) == {}
+    runs += [runs[0]._replace(arm="mean", seed=seed, code="b+", data="z") for seed in (0, 1, 3)]
+    assert mixtures(runs) == {
+        "Mixed code (+ = with changes not committed)": [
+            *("a: rte none 0–4; wic none 0", "b+: rte mean 0, 1, 3"),
+        ],
+        "Mixed revisions of the data of rte": ["x: rte none 0–4", "z: rte mean 0, 1, 3"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "titles"),
+    [
+        ("0a1b", []),
+        ("0a1b+77aa", ["Code with changes not committed (+)"]),
+        ("0a1b > 2c3d", ["Mixed code (+ = with changes not committed)"]),
+    ],
+)
+def test_one_version_is_told_where_nobody_can_get_it_back(code, titles):
+    runs = [Run("rte", "none", seed, {}, {}, code=code) for seed in range(3)]
+    assert list(mixtures(runs)) == titles
+    assert [line for own in mixtures(runs).values() for line in own] == [
+        f"{code}: rte none 0–2" for _ in titles
+    ]

@@ -1,0 +1,221 @@
+"""Missing runs, n at a time: failures, signals, kills, and calls at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain.commands.plans import run_study
+from isotrain.config.compose import plain, run_folder
+from isotrain.jobs import pool
+from isotrain.jobs.devices import device_for
+from isotrain.jobs.process import fresh
+from isotrain.jobs.stored import PlanError
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+
+ORDER = [f"rte-{arm}-seed{seed}" for seed in (0, 1, 2) for arm in ("none", "mean")]
+TABLES = ("table.md", "table.csv", "runs.csv")
+
+
+def start(fake, n_jobs=1, more=()):
+    return run_study(str(fake.file), [*fake.overrides, *more], n_jobs, fake.backend)
+
+
+def tables(fake):
+    return [(fake.folder / name).read_bytes() for name in TABLES]
+
+
+def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
+    assert start(fake) == 0
+    events = [line.split()[:2] for line in fake.journal.read_text().splitlines()]
+    assert events == [[what, name] for name in ORDER for what in ("start", "end")]
+    printed = capsys.readouterr().out
+    assert "6 runs, 0 finished before, 6 to do, 1 at a time" in printed
+    assert "done rte-mean-seed2 (6 of 6 finished, " in printed
+    assert (fake.folder / "table.md").read_text() in printed
+    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    left = {
+        path.parent: json.loads(path.read_text()) for path in fake.runs.glob("rte/*/result.json")
+    }
+    assert {folder: result["config"] for folder, result in left.items()} == {
+        run_folder(job.cfg, job.arm): plain(job.cfg) for job in jobs
+    }
+    first = tables(fake)
+    assert start(fake, 2) == 0
+    assert "6 runs, 6 finished before, 0 to do" in capsys.readouterr().out
+    assert len(fake.noted("start")) == 6
+    assert tables(fake) == first
+
+
+def test_at_most_n_at_a_time_and_as_many_as_that(fake, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEET", "yes")  # every run waits for a second one beside it
+    assert start(fake, 2) == 0
+    at_work, most = set(), 0
+    for line in fake.journal.read_text().splitlines():
+        _what, name, _pid = line.split()
+        at_work ^= {name}
+        most = max(most, len(at_work))
+    assert most == 2
+    two_at_a_time = tables(fake)
+    monkeypatch.delenv("MEET")
+    other = fake._replace(runs=tmp_path / "elsewhere")
+    assert start(other) == 0
+    assert tables(other) == two_at_a_time
+
+
+def test_a_failure_stops_nothing_is_told_and_is_done_again(fake, monkeypatch, capsys):
+    monkeypatch.setenv("FAIL", "rte-none-seed2")
+    assert start(fake, 2) == 1
+    printed = capsys.readouterr().out
+    log = fake.folder / "logs" / "rte-none-seed2.log"
+    assert f"exit code 3; {log} ends:\n    first line\n    the reason\n" in printed
+    assert "failed rte-none-seed2 (4 of 6 finished, " in printed
+    assert "(5 of 6 finished, " in printed
+    assert "(6 of 6" not in printed
+    assert "5 of 6 runs finished" in printed
+    assert "- rte, none, seed 2: not run" in (fake.folder / "table.md").read_text()
+    monkeypatch.delenv("FAIL")
+    assert start(fake) == 0
+    assert sorted(fake.noted("start")) == sorted([*ORDER, "rte-none-seed2"])
+    assert "Missing" not in (fake.folder / "table.md").read_text()
+
+
+def test_exit_code_0_without_a_result_is_a_failure(fake, capsys):
+    assert run_study(str(fake.file), fake.overrides, 2, fresh(["true"])) == 1
+    assert capsys.readouterr().out.count("failed rte-") == 6
+    assert not (fake.folder / "table.md").exists()
+
+
+def test_a_result_that_cannot_be_read_stops_no_other_run(fake, monkeypatch, capsys):
+    found = pool.stored
+
+    def fails_once(folder):
+        if "mean-" in folder.name and fake.noted("end") == ORDER[:2]:
+            raise PlanError("result.json cannot be read now")
+        return found(folder)
+
+    monkeypatch.setattr(pool, "stored", fails_once)
+    assert start(fake) == 1
+    printed = capsys.readouterr().out
+    assert "rte-mean-seed0: result.json cannot be read now" in printed
+    assert "failed rte-mean-seed0 (1 of 6 finished, " in printed
+    assert fake.noted("end") == ORDER
+    assert start(fake) == 0
+    assert "0 to do" in capsys.readouterr().out
+
+
+def test_rerun_would_forget_what_is_done_and_is_refused(fake):
+    assert start(fake, 3) == 0
+    with pytest.raises(PlanError, match="rerun=true would forget"):
+        start(fake, 3, ["rerun=true"])
+    assert len(fake.noted("start")) == 6
+
+
+def test_threads_reach_the_environment_of_a_run(fake):
+    assert start(fake, 3, ["threads=2"]) == 0  # the script compares OMP_NUM_THREADS with it
+
+
+@pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
+def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, accelerator, seen):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where devices are locked
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    monkeypatch.setenv("MEET", "yes")  # two and two are at work together
+    noted = tmp_path / "devices"
+    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
+    command = ["sh", "-c", note, *fake.command]
+    overrides = [*fake.overrides, f"trainer.accelerator={accelerator}"]
+    assert run_study(str(fake.file), overrides, 2, fresh(command)) == 0
+    assert sorted(noted.read_text().split()) == sorted(seen * (6 // len(seen)))
+
+
+def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    noted = tmp_path / "devices"
+    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
+    cfg, command = OmegaConf.create({"trainer": {}}), ["sh", "-c", note, *fake.command]
+    with device_for(cfg, ["5", "6"], side_by_side=False):
+        assert run_study(str(fake.file), fake.overrides, 1, fresh(command)) == 0
+    assert noted.read_text().split() == ["6"] * 6
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(["sede=1"], "no key sede"), (["threads=null"], "threads must")]
+)
+def test_a_refusal_writes_nothing(fake, more, said):
+    with pytest.raises(PlanError, match=said):
+        start(fake, more=more)
+    assert not fake.runs.exists()
+    assert not fake.journal.exists()
+
+
+def test_a_place_that_cannot_be_written_to(fake):
+    fake.runs.write_text("a file")
+    with pytest.raises(PlanError, match=r"cannot write to .*output_dir"):
+        start(fake)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(
+    fake, monkeypatch, eventually, number
+):
+    monkeypatch.setenv("HOLD", f"{ORDER[1]},{ORDER[2]}")
+    parent = fake.parent(n_jobs=2)
+    eventually(lambda: len(fake.noted("start")) == 3 and len(fake.noted("end")) == 1)
+    os.killpg(parent.pid, number)  # as a terminal does
+    printed, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 128 + number
+    assert sorted(fake.noted("stop")) == ORDER[1:3]
+    assert "stopping 2 runs" in printed
+    assert "failed" not in printed
+    assert start(fake.release(), 2) == 0
+    assert fake.noted("start").count(ORDER[0]) == 1
+    assert len(fake.noted("end")) == 6
+
+
+def test_a_second_signal_kills(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[0])
+    monkeypatch.setenv("STUBBORN", "yes")
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start"))
+    parent.send_signal(signal.SIGTERM)
+    assert any("SIGTERM: stopping 1 runs" in line for line in iter(parent.stdout.readline, ""))
+    assert parent.poll() is None
+    parent.send_signal(signal.SIGTERM)
+    parent.communicate(timeout=60)
+    assert parent.returncode == 128 + signal.SIGTERM
+    assert fake.noted("end") == []
+
+
+def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[1])
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start") == ORDER[:2])
+    parent.kill()
+    os.kill(fake.pids()[ORDER[1]], signal.SIGKILL)
+    parent.communicate()
+    assert start(fake.release()) == 0
+    assert fake.noted("start") == [*ORDER[:2], *ORDER[1:]]
+
+
+@pytest.mark.campaign
+def test_after_a_kill_runs_still_at_work_are_waited_for_not_doubled(fake, monkeypatch, eventually):
+    monkeypatch.setenv("HOLD", ORDER[1])
+    parent = fake.parent()
+    eventually(lambda: fake.noted("start") == ORDER[:2])
+    parent.kill()
+    parent.communicate()
+    again = fake.parent()
+    lines = iter(again.stdout.readline, "")
+    assert any(line.startswith(f"{ORDER[1]}: waiting for another process") for line in lines)
+    fake.release()
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert fake.noted("start") == ORDER

@@ -1,0 +1,91 @@
+"""The studies of the package, planned for encoders and data that they were not written for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy.stats import t
+
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+
+CONF = Path(__file__).parents[2] / "conf" / "study"
+N_RUNS = {  # tasks × arms × seeds
+    "does_isotropy_help": 2 * 4 * 8,
+    "where": 1 * 15 * 3,
+    "how_strong": 1 * 19 * 3,
+    "freezing": 7 * 3 * 3,
+    "small_data": 4 * 4 * 5,
+    "published_fine_tuning": 2 * 2 * 10,
+}
+
+
+@pytest.fixture(params=sorted(N_RUNS))
+def study(request):
+    """A study with one of its seeds."""
+    whole = load_study(request.param)
+    assert len(whole.tasks) * len(whole.arms) * len(whole.seeds) == N_RUNS[request.param]
+    return replace(whole, seeds=whole.seeds[:1])
+
+
+@pytest.mark.slow
+def test_it_plans_for_a_small_encoder_and_local_data(study, data_dir):
+    jobs = plan_jobs(study, ["encoder=minilm", "source=local", f"source.root={data_dir}"])
+    assert len(jobs) == len(study.tasks) * len(study.arms)
+    assert len({job.folder for job in jobs}) == len(jobs)
+
+
+@pytest.mark.slow
+def test_it_plans_for_a_base_encoder_and_the_hub(study, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
+    jobs = plan_jobs(study, ["encoder=bert_base"])
+    assert {job.cfg.encoder.name for job in jobs} == {"google-bert/bert-base-uncased"}
+
+
+def test_every_arm_is_compared_with_no_layer(study):
+    assert study.arms[study.baseline] == ("isotropy=none",)
+    assert len(study.arms) >= 2
+
+
+@pytest.mark.parametrize("name", sorted(N_RUNS))
+def test_the_estimate_counts_the_runs(name):
+    opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text("utf-8"))[0]
+    assert re.search(rf"\b{N_RUNS[name]} runs", opening)
+
+
+@pytest.mark.parametrize("name", sorted(N_RUNS))
+def test_what_it_compares_can_be_shown_or_it_says_that_it_explores(name):
+    """At Holm's first step: by the smallest p value of n flips, or below 8 by what t asks for."""
+    study = load_study(name)
+    n, m = len(study.seeds), len(study.arms) - 1
+    in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
+    can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
+    assert can_show != ("Exploratory" in (CONF / f"{name}.yaml").read_text("utf-8"))
+
+
+def test_the_published_scores_are_those_of_the_published_rows():
+    study = load_study("published_fine_tuning")
+    assert study.published == {
+        "rte": {"none": 0.653, "layer": 0.628},
+        "wic": {"none": 0.6404, "layer": 0.621},
+    }
+    assert "Rajaei and Sheikhi 2020" in study.published_source
+    # Seven of RTE's 277 and twelve of WiC's 638 rows are between them.
+    assert round(0.653 * 277) - round(0.628 * 277) == 7
+    jobs = plan_jobs(study, ["encoder=tiny", "source=demo"])
+    layers = {(job.cfg.isotropy.stats, job.cfg.data.batching.value) for job in jobs[10:20]}
+    assert layers == {("batch", "random")}
+
+
+def test_small_sets_are_trained_for_as_many_steps():
+    study = load_study("small_data")
+    steps = 320
+    jobs = plan_jobs(replace(study, seeds=(0,)), ["encoder=tiny", "source=demo"])
+    assert {job.cfg.trainer.max_steps for job in jobs} == {steps}
+    sizes = [job.cfg.data.n_train for job in jobs if job.arm == "none"]
+    assert sizes == [100, 300, 1000, None]
+    for n_train in sizes[:3]:  # the epochs suffice
+        assert -(-n_train // 32) * jobs[0].cfg.trainer.max_epochs >= steps

@@ -1,0 +1,165 @@
+"""Damaged results: told by name, put aside, never deleted, done again."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from isotrain.commands.plans import run_study
+from isotrain.jobs.stored import PlanError, put_aside, stored
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+from isotrain.studies.results import lack_of
+from tests.stand_in import main
+
+WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
+DAMAGED = [
+    "",
+    json.dumps(WHOLE)[:-20],
+    "not JSON",
+    "[1, 2]",
+    "{}",
+    '{"status": "done"}',
+]
+LACKING = [
+    json.dumps({**WHOLE, "scores": None}),
+    json.dumps({**WHOLE, "scores": {"val/a": "high"}}),
+    json.dumps({k: v for k, v in WHOLE.items() if k != "n_rows"}),
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_what_is_no_result_is_named(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    found = stored(tmp_path)
+    assert found.result == {}
+    assert not found.is_finished
+    assert found.damage.startswith(f"{tmp_path / 'result.json'} is damaged (")
+
+
+@pytest.mark.parametrize("text", LACKING)
+def test_what_a_finished_run_lacks_is_named_and_it_stays_finished(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    found = stored(tmp_path)
+    assert (found.is_finished, found.damage) == (True, "")
+    lack = lack_of(found.result, tmp_path)
+    assert lack.startswith(f"{tmp_path / 'result.json'} is of a finished run and lacks")
+
+
+@pytest.fixture
+def storage(monkeypatch):
+    """Makes a file of some name fail to be read, in any folder."""
+    read = Path.read_text
+
+    def fail(name, number):
+        def text_of(path, *given, **more):
+            if path.name == name:
+                raise OSError(number, "of the storage", str(path))
+            return read(path, *given, **more)
+
+        monkeypatch.setattr(Path, "read_text", text_of)
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.EMFILE, errno.EACCES])
+def test_storage_that_fails_is_no_damage(tmp_path, storage, number):
+    (tmp_path / "result.json").write_text(json.dumps(WHOLE))
+    storage("result.json", number)
+    with pytest.raises(PlanError, match=rf"{tmp_path}/result\.json cannot be read now"):
+        stored(tmp_path)
+
+
+def kept(folder):
+    """Every file but that of the lock, which says how many jobs the last call had."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("name", ["result.json", "study.json"])
+def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys, monkeypatch, name):
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    before = kept(fake.runs)
+    storage(name, errno.ESTALE)
+    for action in ("run", "status", "report"):
+        capsys.readouterr()
+        assert main([action, str(fake.file), *fake.overrides]) == 2
+        assert f"{name} cannot be read now (of the storage)" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert kept(fake.runs) == before
+
+
+def test_a_finished_run_that_lacks_something_is_told_and_not_trained_again(
+    fake, capsys, monkeypatch
+):
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    path = plan_jobs(load_study(str(fake.file)), fake.overrides)[4].folder / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "n_rows": None}))
+    lacking = path.read_bytes()
+    capsys.readouterr()
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    assert "0 to do" in capsys.readouterr().out
+    assert (path.read_bytes(), len(fake.noted("start"))) == (lacking, 6)
+    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    told = capsys.readouterr().out
+    assert f"rte-mean-seed1: finished; {path} is of a finished run and lacks something" in told
+    assert "6 runs, 6 finished" in told
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "interrupted", "finished"])
+def test_whole_records_are_not(tmp_path, status):
+    (tmp_path / "result.json").write_text(json.dumps({**WHOLE, "status": status}))
+    found = stored(tmp_path)
+    assert (found.damage, found.is_finished) == ("", status == "finished")
+    assert found.result["status"] == status
+
+
+def test_aside_nothing_is_lost(tmp_path):
+    for text in ("first", "second", "third"):
+        (tmp_path / "result.json").write_text(text)
+        (tmp_path / "resume.ckpt").write_text(text)
+        (tmp_path / "metrics.jsonl").write_text("rows")
+        put_aside(*(tmp_path / name for name in ("result.json", "resume.ckpt", "absent")))
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert kept == {
+        "metrics.jsonl": "rows",
+        **{
+            f"{name}.damaged{k or ''}": text
+            for name in ("result.json", "resume.ckpt")
+            for k, text in enumerate(("first", "second", "third"))
+        },
+    }
+
+
+def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
+    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    results = [job.folder / "result.json" for job in jobs]
+    stamps = [path.stat().st_mtime_ns for path in results]
+    half = results[4].read_text()[:50]
+    results[4].write_text(half)
+    capsys.readouterr()
+    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    told = capsys.readouterr().out
+    assert f"{results[4]} is damaged" in told
+    assert "6 runs, 5 finished, 1 waiting" in told
+    assert main(["report", str(fake.file), *fake.overrides]) == 0
+    assert "rte, mean, seed 1: damaged: result.json" in capsys.readouterr().out
+    assert results[4].read_text() == half
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    told = capsys.readouterr().out
+    assert f"rte-mean-seed1: {results[4]} is damaged" in told
+    assert "the run is done again, and it is kept as result.json.damaged" in told
+    assert "6 runs, 5 finished before, 1 to do" in told
+    assert fake.noted("start").count("rte-mean-seed1") == 2
+    assert len(fake.noted("start")) == 7
+    assert results[4].with_name("result.json.damaged").read_text() == half
+    untouched = [path.stat().st_mtime_ns for path in results]
+    assert [now == then for now, then in zip(untouched, stamps, strict=True)] == [
+        k != 4 for k in range(6)
+    ]
+    assert {path: path.read_bytes() for path in fake.folder.glob("*.csv")} == tables

@@ -1,0 +1,87 @@
+"""Sweeps of `train -m`: the jobs of a command line, and that they run and are found again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isotrain.cli import train_of
+from isotrain.config.sweep import check_sweep
+from isotrain.jobs.process import fresh
+from isotrain.studies.sweep import plan_sweep, run_sweep, sweep_folder
+from tests.stand_in import main
+
+
+@pytest.fixture
+def overrides(fake):
+    return ["task=rte", "encoder=tiny", "source=demo", *fake.overrides, "seed=0,1"]
+
+
+def test_jobs_are_the_product_with_names_arms_and_one_thread():
+    given = ["task=rte", "isotropy=none,clip", "objective=[cosreg]", "site=[tokens],[pooled]"]
+    jobs = plan_sweep(given)
+    assert [job.name for job in jobs][1:3] == [
+        "1-isotropy_none-site_pooled",
+        "2-isotropy_clip-site_tokens",
+    ]
+    assert [job.arm for job in jobs] == ["cosreg"] * 2 + ["clip-cosreg"] * 2
+    assert {job.of_pair.threads for job in jobs} == {1}
+    assert plan_sweep([*given, "threads=3"])[0].of_pair.threads == 3
+    assert len({job.folder for job in jobs}) == 4
+    assert sweep_folder(jobs, given) != sweep_folder(jobs, [*given, "threads=3"])
+
+
+def test_a_sweep_runs_is_found_again_and_shown_by_its_folder(fake, overrides, capsys):
+    backend = fresh(fake.command)
+    assert run_sweep(overrides, 2, None, backend) == 0
+    assert "2 runs, 0 finished before, 2 to do, 2 at a time" in capsys.readouterr().out
+    assert run_sweep(overrides, 2, None, backend) == 0
+    assert "2 finished before, 0 to do" in capsys.readouterr().out
+    assert len(fake.noted("start")) == 2
+    (folder,) = fake.runs.glob("sweeps/seed-*")
+    assert main(["status", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["finished"] == 2
+    assert main(["cancel", str(folder)]) == 0
+
+
+def test_a_failure_stops_no_other_job(fake, overrides, monkeypatch, capsys):
+    monkeypatch.setenv("FAIL", "0-seed_0")
+    assert run_sweep(overrides, 1, None, fresh(fake.command)) == 1
+    told = capsys.readouterr().out
+    assert "failed 0-seed_0 (0 of 2 finished" in told
+    assert "done 1-seed_1 (1 of 2 finished" in told
+
+
+def test_rerun_trains_again(fake, overrides):
+    for _ in range(2):
+        assert run_sweep([*overrides, "rerun=true"], 1, None, fresh(fake.command)) == 0
+    assert len(fake.noted("start")) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["hydra/launcher=joblib", "hydra.sweep.dir=x", "hydra/sweeper=optuna", "+hydra.a=1"]
+)
+def test_hydra_starts_no_jobs(text):
+    found = check_sweep(["task=rte", "seed=0,1", text], multirun=True)[2]
+    assert any(m.startswith(f"{text}: isotrain starts the jobs of -m itself") for m in found)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--jobs", "2", "seed=1"], "--jobs 2 is the number of runs at a time of -m"),
+        (["-m", "--jobs", "0", "seed=0,1"], "--jobs 0 is the number"),
+        (["seed=0,1"], "add -m to run them in turn"),
+        (["-m", "seed=interval(0,1)"], "a sweep needs values"),
+    ],
+)
+def test_what_cannot_run_is_told(more, said, capsys):
+    assert train_of(["task=rte", "encoder=tiny", "source=demo", *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_process_of_a_launcher_starts_no_sweep(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    assert train_of(["-m", "task=rte", "source=demo", "encoder=tiny", "seed=0,1"]) == 2
+    assert "start it once" in capsys.readouterr().err

@@ -1,0 +1,424 @@
+"""Bad inputs of `isotrain train`: exit code 2, the words of the case, no trace, nothing written.
+
+All in one process; one case is given to the program in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import huggingface_hub.constants
+import pytest
+
+from isotrain import cli
+
+ROOT = Path(__file__).parents[1]
+GLOBAL = "# @package _global_\n"  # first line of a file that sets keys of the whole run
+SHARED = ("encoder=tiny", "source=demo")  # so that only the intended mistake shows
+UNSET = (  # of the environment: what would change an answer
+    *("ISOTRAIN_DATA_DIR", "ISOTRAIN_ALLOW", "HYDRA_FULL_ERROR", "HF_HOME", "HF_HUB_CACHE"),
+    *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "TRANSFORMERS_OFFLINE"),
+)
+
+
+class Case(NamedTuple):
+    """One bad input; `{files}` in arguments and environment is the folder of its files."""
+
+    given: tuple[str, ...]  # arguments after `isotrain train`, besides SHARED
+    said: tuple[str, ...]  # what the answer must contain
+    environment: Mapping[str, str] = {}
+    files: Mapping[str, str | bytes] = {}
+    about: str = ""  # what is wrong with the files
+
+
+def rows(n: int, last: dict[str, object] | str | None = None) -> str:
+    """`n` good rows of WiC, and a last line."""
+    good: dict[str, object] = {
+        **{"word": "bank", "sentence1": "The bank.", "start1": 4, "end1": 8},
+        **{"sentence2": "A bank too.", "start2": 2, "end2": 6, "label": True},
+    }
+    lines = [json.dumps(good)] * n
+    if isinstance(last, dict):
+        lines.append(json.dumps({k: v for k, v in {**good, **last}.items() if v is not None}))
+    elif last is not None:
+        lines.append(last)
+    return "\n".join(lines) + "\n"
+
+
+def local(about: str, *said: str, train: str | bytes, dev: str | None = None) -> Case:
+    """A case of local WiC rows."""
+    return Case(
+        ("source=local",),
+        said,
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {"wic/train.jsonl": train, "wic/dev.jsonl": rows(2) if dev is None else dev},
+        about=about,
+    )
+
+
+def from_file(name: str, text: str, *said: str) -> Case:
+    """A case of a config file of the user's own; `name` is `<group>/<option>`."""
+    group, option = name.split("/")
+    about = ", ".join(text.removeprefix(GLOBAL).splitlines())
+    given = ("--config-dir", "{files}", f"{group}={option}")
+    return Case(given, said, files={f"{name}.yaml": text}, about=about)
+
+
+CASES: tuple[Case, ...] = (
+    # Names of keys and options
+    Case(("sede=1",), ("no key sede; did you mean seed?",)),
+    Case(("+sede=1",), ("no key sede; did you mean seed?",)),
+    Case(("data.bach_size=8",), ("no key data.bach_size; did you mean batch_size?",)),
+    Case(("+data.bach_size=8",), ("no key bach_size; did you mean batch_size?",)),
+    Case(("learning_rate=1e-4",), ("no key learning_rate", "optimizer")),
+    Case(("optimizer.learning_rate=1e-4",), ("no key optimizer.learning_rate", "it has lr")),
+    Case(("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
+    Case(("task=mnli",), ("task=mnli does not exist; did you mean snli?",)),
+    Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
+    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean n_clusters?",)),
+    Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
+    Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
+    Case(("trainer=null",), ("trainer",)),
+    # Values
+    Case(("seed=one",), ("seed=one", "could not be converted to Integer")),
+    Case(("data.batch_size=8.5",), ("data.batch_size=8.5", "Integer")),
+    Case(("data.batch_size=0",), ("data.batch_size must be at least 1, got 0",)),
+    Case(("trainer.max_steps=ten",), ("trainer.max_steps must be int, got 'ten'",)),
+    Case(("trainer.max_epochs=true",), ("trainer.max_epochs must be", "int", "got True")),
+    Case(("optimizer.lr=fast",), ("optimizer.lr must be float", "got 'fast'")),
+    Case(("optimizer.fused=1",), ("optimizer.fused must be bool", "got 1")),
+    Case(("data.batching=sorted",), ("data.batching=sorted", "length, random")),
+    Case(("task.form=pair",), ("task.form must be cross or bi, got 'pair'",)),
+    Case(("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",)),
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=running"),
+        ("isotropy.stats must be batch or queue or start, got 'running'",),
+    ),
+    Case(("site=pooled",), ("site is a list; write 'site=[pooled]'",)),
+    Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),
+    Case(("training.warmup_fraction=1.5",), ("training.warmup_fraction", "at most 1")),
+    Case(("encoder=huggingface",), ("encoder.name has no value",)),
+    # Commands
+    Case(("seed",), ("seed cannot be read", "EQUAL")),
+    Case(("site=[pooled",), ("site=[pooled cannot be read",)),
+    Case(("seed=0,1",), ("several values; add -m", "seed=[...]")),
+    Case(("-m", "seed=interval(0,1)"), ("a sweep needs values",)),
+    Case(("-m", "task=rte,wicc", "seed=0,1"), ("task=wicc does not exist",)),
+    Case(("-m", "seed=0,x,2"), ("seed=x", "could not be converted to Integer")),
+    Case(
+        ("-m", "isotropy=published", "data.batch_size=4,64"),
+        ("data.batch_size=4", "isotropy.removal.min_rows=4"),
+    ),
+    Case(("~seed",), ("seed",)),
+    # Several at once
+    Case(
+        ("sede=1", "task=wicc", "optimizer.lr=-1", "data.batch_size=0", "+modle=bert"),
+        (
+            *("did you mean seed?", "did you mean wic?", "optimizer.lr must be at least 0"),
+            *("data.batch_size must be at least 1", "a run has no key modle"),
+        ),
+    ),
+    Case(
+        ("site=[pooled,pooled]", "rows=none", "monitor.headline=[isoscor]", "threads=0"),
+        (
+            *("site must name each place once", "expected one of [all, no_special]"),
+            *("monitor.headline=isoscor is not measured", "threads must be at least 1"),
+        ),
+    ),
+    # Parts that do not go together
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=16"),
+        ("data.batch_size=16 over isotropy.n_clusters=8 leaves 2 rows a cluster", "queue"),
+    ),
+    Case(
+        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=32"),
+        ("floor(0.25·3) = 0 directions", "use data.batch_size=40 or more"),
+    ),
+    Case(
+        ("task=rte", "pooling=spans"),
+        ("pooling=spans needs target words, and task RTE",),
+    ),
+    Case(("rows=no_special",), ("site=['pooled'] has none; add tokens or layer_k",)),
+    Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean")),
+    Case(
+        ("metric=[partition]", "monitor.headline=[isoscore]"),
+        ("monitor.headline=isoscore is not measured; choose among partition",),
+    ),
+    Case(("monitor.headline=isoscore",), ("a list; write 'monitor.headline=[isoscore]'",)),
+    Case(("monitor.views=[cls,words]",), ("monitor.views", "words", "cls, tokens, mean")),
+    Case(("monitor.every_steps=-1",), ("monitor.every_steps must be at least 0, got -1",)),
+    Case(
+        ("metric=[self_similarity]", "monitor.views=[cls,mean]"),
+        ("metric=self_similarity needs groups of tokens", "add tokens to monitor.views"),
+    ),
+    Case(
+        ("metric=[alignment]",),
+        ("metric=alignment does not exist; there are alpha_req",),
+    ),
+    Case(
+        ("metric=[isoscore]", "+metric.isoscore.groups=words"),
+        ("metric.isoscore.groups: a metric has one key, function",),
+    ),
+    Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
+    Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),
+    Case(("site=[layer_9]",), ("layer_1 to layer_2 for this encoder, got 'layer_9'",)),
+    Case(
+        ("freezing=first_n", "freezing.n_blocks=9"),
+        ("freezing.n_blocks must lie in 0 to 2 for this encoder, got 9",),
+    ),
+    # Objectives
+    Case(("objective=[simsce]",), ("objective=simsce does not exist; did you mean simcse?",)),
+    Case(
+        ("objective=[simcse]", "objective.simcse.reads=[layer_1]"),
+        ("objective.simcse.reads: a read point is pooled, before, or layer_k", "got 'layer_1'"),
+    ),
+    Case(
+        ("objective=[simcse]", "objective.simcse.reads=[layer_99/cls]"),
+        ("objective=simcse: reads=layer_99/cls", "layer_0 (embeddings) to layer_2"),
+    ),
+    Case(
+        ("objective=[istar]", "objective.istar.reads=[pooled]", "objective.istar.shrinkage=1.5"),
+        ("objective.istar.shrinkage must be at most 1, got 1.5",),
+    ),
+    Case(
+        ("objective=[istar]", "objective.istar.weight=nan"),
+        ("objective.istar.weight must be a finite number, got nan",),
+    ),
+    Case(
+        ("task=text", "objective=[istar]", "objective.istar.weight=0"),
+        ("task=text has nothing to learn from without an objective of a weight other than 0",),
+    ),
+    Case(
+        ("task=stsb", "objective=[supcon]"),
+        ("objective=supcon compares classes, and labels of task=stsb are scores", "leave it out"),
+    ),
+    Case(
+        ("task=text",),
+        ("nothing to learn from without an objective; add objective=[simcse]",),
+    ),
+    # What trains
+    Case(
+        ("freezing=only", "freezing.patterns=[*.atention.*]"),
+        ("freezing.patterns: no parameter of this encoder matches *.atention.*", "attention"),
+    ),
+    Case(
+        (
+            *("encoder.n_blocks=6", "freezing=first_n", "freezing.n_blocks=6"),
+            "training.reinit_blocks=2",
+        ),
+        (
+            "training.reinit_blocks=2 gives blocks 5 to 6 random weights",
+            "freezing leaves weights of block 5, 6 untrained; use training.reinit_blocks=0",
+        ),
+    ),
+    Case(
+        (*("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),),
+        ("training.reinit_blocks=2", "optimizer steps freezing leaves", "block 1 untrained"),
+    ),
+    Case(
+        ("peft=lora", "freezing=bitfit"),
+        ("peft trains its adapters", "leave freezing=none, or use peft=none"),
+    ),
+    Case(("training.layer_decay=0",), ("training.layer_decay must be above 0, got 0",)),
+    # Selection, and changes of the training rows
+    Case(
+        ("training.select=best", "+trainer.limit_val_batches=0"),
+        ("training.select=best goes by evaluations", "trainer.limit_val_batches=0 makes none"),
+    ),
+    Case(
+        ("data.n_train=100", "data.fraction=0.5"),
+        ("data.fraction=0.5 and data.n_train=100 both say", "give one of them"),
+    ),
+    Case(
+        ("task=snli", "data.label_skew=maybe"),
+        ("data.label_skew=maybe", "could not be converted to Float"),
+    ),
+    Case(
+        ("task=stsb", "data.label_skew=0.5"),
+        ("data.label_skew keeps less of some classes", "task=stsb has none", "data.fraction"),
+    ),
+    # What no signature tells: the libraries refuse these with errors of their own
+    Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu")),
+    Case(("trainer.precision=18",), ("precision", "18")),
+    Case(("schedule.name=linaer",), ("schedule.name", "linaer", "linear")),
+    Case(("optimizer.lr=-1",), ("optimizer.lr", "-1")),
+    # What must never run
+    Case(("encoder._target_=os.system",), ("encoder._target_=os.system is not allowed",)),
+    Case(
+        ("encoder._target_=isotrain.run.subprocess.run",),
+        ("encoder._target_=isotrain.run.subprocess.run is not allowed",),
+    ),
+    from_file(
+        "pooling/mine",
+        "_target_: subprocess.getoutput\ncmd: touch taken\n",
+        *("pooling._target_=subprocess.getoutput is not allowed", "ISOTRAIN_ALLOW"),
+    ),
+    from_file(
+        "experiment/mine",
+        GLOBAL + "hydra: {callbacks: {x: {_target_: os.mkdir, path: taken}}}\n",
+        "hydra.callbacks",
+    ),
+    from_file("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "did you mean form?"),
+    from_file("experiment/mine", GLOBAL + "sede: 3\n", "sede", "did you mean seed?"),
+    from_file("experiment/mine", GLOBAL + "site: [pooled\n", "experiment/mine", "line"),
+    Case(("--config-dir", "{files}/none"), ("/none is not a folder",)),
+    # What a run reads
+    Case(("source=local",), ("ISOTRAIN_DATA_DIR", "is not set; export", "source=demo")),
+    Case(
+        ("source=local",),
+        ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+    ),
+    Case(
+        ("source=local", "task=rte"),
+        ("looked for {files}/rte/dev.jsonl", "rte/dev.jsonl"),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {"rte/train.jsonl": "{}\n"},
+    ),
+    Case(
+        ("source=hub", "task=stsb"),
+        ("mteb/stsbenchmark-sts is not in {files}", "source=local (ISOTRAIN_DATA_DIR)"),
+        {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+    ),
+    Case(
+        ("encoder=bert_base",),
+        ("google-bert/bert-base-uncased is not on disk", "run once with network access"),
+        {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
+    ),
+    Case(
+        ("init_from={files}",),
+        ("init_from={files}: there is no result.json in {files}", "the folder of a finished run"),
+        files={"metrics.jsonl": ""},
+        about="a folder that is no run",
+    ),
+    Case(
+        ("encoder=huggingface", "encoder.name={files}/bert"),
+        ("encoder.name={files}/bert is no folder with a config.json", "encoder=tiny"),
+    ),
+    local(
+        "half a row",
+        *("{files}/wic/train.jsonl:3: not JSON",),
+        train=rows(2, '{"word": "bank", '),
+    ),
+    local(
+        "no start2",
+        *("{files}/wic/train.jsonl:2: lacks start2",),
+        train=rows(1, {"start2": None}),
+    ),
+    local(
+        "span behind the end",
+        *("{files}/wic/train.jsonl:2: start1 and end1", "got 4 and 80"),
+        train=rows(1, {"end1": 80}),
+    ),
+    local(
+        "wrong label",
+        *("{files}/wic/train.jsonl:4: label must be one of False, True", "got 'maybe'"),
+        train=rows(3, {"label": "maybe"}),
+    ),
+    local(
+        "tabs in a jsonl file",
+        *("{files}/wic/dev.jsonl:1: not JSON",),
+        train=rows(2),
+        dev="word\tlabel\n",
+    ),
+    local("no rows", "wic/train has no rows", train=""),
+    local("bytes", "{files}/wic/train.jsonl:1: not UTF-8", train=b"\xff\xfe\n"),
+    Case(
+        ("source=local", "task=stsb"),
+        ("{files}/stsb/train.tsv:3: 2 columns between tabs, the header has 3",),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+        {
+            "stsb/train.tsv": "sentence1\tsentence2\tscore\na b\tc d\t2.5\na b\tc d\n",
+            "stsb/dev.tsv": "sentence1\tsentence2\tscore\na b\tc d\t2.5\n",
+        },
+        about="a row of two columns",
+    ),
+    # Where a run writes
+    Case(
+        ("output_dir={files}/taken",),
+        ("cannot write to {files}/taken; give another folder with output_dir=",),
+        files={"taken": "a file, not a folder"},
+        about="a file stands there",
+    ),
+)
+
+
+def shown(case: Case) -> str:
+    """The name of a case."""
+    changes = [f"{name}={value}" for name, value in case.environment.items()]
+    words = " ".join([*changes, *map(shlex.quote, case.given)])
+    return f"{words} ({case.about})" if case.about else words
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Tokenised data are no record of a run, and are shared."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch, cache):
+    """`asked(case)`: the arguments, in an empty folder with files and environment of the case."""
+    files, place = tmp_path / "files", tmp_path / "place"
+    files.mkdir()
+    place.mkdir()
+    monkeypatch.chdir(place)
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
+
+    def prepare(case):
+        for name, content in case.files.items():
+            path = files / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        for name, value in case.environment.items():
+            monkeypatch.setenv(name, value.replace("{files}", str(files)))
+        own = {text.partition("=")[0] for text in case.given}
+        shared = [
+            text for text in (*SHARED, f"cache_dir={cache}") if text.partition("=")[0] not in own
+        ]
+        return [*shared, *(text.replace("{files}", str(files)) for text in case.given)]
+
+    return prepare
+
+
+def contents(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=shown)
+def test_a_bad_input_is_rejected_in_words(case, asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(cli, "failures", [])
+    monkeypatch.setattr(sys, "argv", ["isotrain", "train", *asked(case)])
+    before = contents(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    told = printed.out + printed.err
+    assert ended.value.code == 2, told
+    assert "Traceback" not in told
+    for words in case.said:
+        assert words.replace("{files}", str(tmp_path / "files")) in told
+    assert contents(tmp_path) == before
+
+
+def test_a_process_ends_with_code_2_and_all_mistakes(asked, tmp_path):
+    (case,) = [case for case in CASES if case.given[:2] == ("sede=1", "task=wicc")]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "isotrain", "train", *asked(case)]
+    before = contents(tmp_path)
+    found = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert found.returncode == 2, found.stderr
+    assert found.stderr.startswith("isotrain: this cannot run\n  ")
+    assert all(words in found.stderr for words in case.said)
+    assert contents(tmp_path) == before
