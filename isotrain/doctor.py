@@ -37,7 +37,6 @@ EXTRAS = {  # the module that each brings, and what it is for
     "tensorboard": ("tensorboard", "logger=[tensorboard]"),
     "peft": ("peft", "peft=lora, peft=ia3"),
     "tune": ("optuna", "searches"),
-    "sweep": ("submitit", "jobs of train -m side by side, and on Slurm"),
     "plugins": ("accelerate", "the Trainers of transformers and sentence-transformers"),
     "export": ("sentence_transformers", "isotrain export for sentence-transformers"),
 }
