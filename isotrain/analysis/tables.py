@@ -1,0 +1,174 @@
+"""Tables as data, and the one renderer that makes them of records.
+
+A standard error `<column>_error` is shown as the half width of a 95 % CI, everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+Cell = str | float | int | None
+Record = Mapping[str, Cell]
+"""One measurement: flat, so that it is a line of a CSV file and a row of a table."""
+
+Z = 1.959963984540054  # half a 95 % CI in standard errors
+
+
+class Table(NamedTuple):
+    """Records as people read them."""
+
+    name: str  # of its file
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()  # method, N, how to read it
+
+
+class Frames:
+    """Records as data frames, one for each kind, columns of objects: 3 stays 3.
+
+    >>> Frames([{"kind": "layer", "layer": 3}, {"kind": "layer", "n": None}]).of("layer")["layer"]
+    0       3
+    1    None
+    Name: layer, dtype: object
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    def of(self, kind: str) -> pd.DataFrame:
+        """The records of a kind; what one of them lacks is None."""
+        own = [record for record in self.records if record["kind"] == kind]
+        frame = pd.DataFrame(own, dtype=object)
+        return frame.where(frame.notna(), None)
+
+    @property
+    def weights(self) -> list[Cell]:
+        """The weights that were measured: `as given`, or `before` and `after`."""
+        return list(dict.fromkeys(record["weights"] for record in self.records))
+
+
+Rows = str | Callable[[Frames], pd.DataFrame]
+Note = str | Callable[[Frames], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table as data.
+
+    A value with a column `<value>_error` reads `value ± 1.96 · error`; one with `<value>_low` and
+    `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the first column
+    of the index. Rows are in the order in which their index first occurs.
+
+    Args:
+        name: of the table's file.
+        title: with fields, as notes.
+        of: a kind of record, or a function of all of them.
+        index: columns that a row is named by.
+        values: columns and their headings; those that no record has are left out.
+        across: a column whose values stand side by side, each with all of `values`.
+        notes: with fields `{n_rows:,}` of the first record and the analysis; or a function.
+        each: a column: one table for each of its values.
+        digits: decimals of a value with an error or a CI.
+        always: an empty table is shown, too.
+    """
+
+    name: str
+    title: str
+    of: Rows
+    index: Mapping[str, str]
+    values: Mapping[str, str]
+    across: str | None = None
+    notes: Sequence[Note] = ()
+    each: str | None = None
+    digits: int = 3
+    always: bool = False
+
+
+def render(spec: TableSpec, frames: Frames, settings: Mapping[str, Any]) -> Iterator[Table]:
+    """The table of a specification, or one for each value of `each`; `settings` fill notes."""
+    for fields, own in groups_of(spec.of, spec.each, frames, settings):
+        if len(own) or spec.always:
+            notes: list[str] = []
+            for note in spec.notes:
+                notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
+            name, title = (text.format_map(fields) for text in (spec.name, spec.title))
+            yield Table(name, title, *_columns_and_rows(spec, own), notes)
+
+
+def groups_of(
+    of: Rows, each: str | None, frames: Frames, settings: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of a table or a picture, in groups, with the fields that fill its texts."""
+    frame = frames.of(of) if isinstance(of, str) else of(frames)
+    values = [None] if each is None or frame.empty else list(dict.fromkeys(frame[each]))
+    for value in values:
+        own = frame if value is None else frame[frame[each] == value]
+        first = {} if own.empty else own.iloc[0].to_dict()
+        yield {**settings, **first}, own
+
+
+def interval(low: Cell, high: Cell, digits: int = 3) -> str | None:
+    """A 95 % CI to read.
+
+    >>> interval(0.25, 0.5), interval(None, None)
+    ('0.250 to 0.500', None)
+    """
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return None
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def with_error(value: Cell, error: Cell, digits: int = 3) -> str | None:
+    """A value and the half width of its 95 % CI, to read; the error may be unknown.
+
+    >>> with_error(0.12345, 0.001), with_error(0.5, None), with_error(None, 0.1)
+    ('0.123 ± 0.002', '0.500', None)
+    """
+    if not isinstance(value, int | float) or math.isnan(value):
+        return None
+    known = isinstance(error, int | float) and math.isfinite(error)
+    return f"{value:.{digits}f}" + (f" ± {Z * float(error):.{digits}f}" if known else "")  # type: ignore[arg-type]
+
+
+def _columns_and_rows(spec: TableSpec, own: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
+    first, *rest = spec.index
+    several = len(own) > 0 and own["weights"].nunique() > 1
+    keys = [first, *["weights"] * several, *rest]
+    headings = [spec.index.get(key, key) for key in keys]
+    lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
+    columns: dict[str, None] = {}
+    for record in own.to_dict("records"):
+        side = "" if spec.across is None else f"{record[spec.across]} "
+        cells = {(side + name).strip(): cell for name, cell in _cells(spec, own, record)}
+        lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
+        columns |= dict.fromkeys(cells)
+    if not lines:
+        columns = dict.fromkeys(spec.values.values())
+    at = keys.index("weights") if several else len(keys)
+    place = {key: key[:at] + key[at + 1 :] for key in lines}
+    order = {key: number for number, key in enumerate(dict.fromkeys(place.values()))}
+    ordered = sorted(lines, key=lambda key: order[place[key]])
+    rows = [[*key, *(lines[key].get(column) for column in columns)] for key in ordered]
+    return [*headings, *columns], rows
+
+
+def _cells(
+    spec: TableSpec, own: pd.DataFrame, record: Mapping[Any, Any]
+) -> Iterator[tuple[str, Cell]]:
+    """The cells of a record, each with its heading."""
+    for key, name in spec.values.items():
+        if key not in own:
+            continue
+        if f"{key}_error" in own:
+            yield name, with_error(record[key], record[f"{key}_error"], spec.digits)
+            continue
+        yield name, record[key]
+        if f"{key}_low" in own:
+            ends = record[f"{key}_low"], record[f"{key}_high"]
+            yield f"{name} 95 % CI".strip(), interval(*ends, spec.digits)
