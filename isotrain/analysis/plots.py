@@ -93,7 +93,7 @@ def draw(spec: LinePlot, frames: Frames, settings: Mapping[str, Any]) -> Iterato
         texts = (spec.name, spec.title, spec.description)
         name, title, description = (text.format_map(fields) for text in texts)
         figure = _figure(spec, own, title, fields)
-        yield Picture(name, title[0].upper() + title[1:], figure, description)
+        yield Picture(name.replace(" ", "_"), title[0].upper() + title[1:], figure, description)
 
 
 def _figure(spec: LinePlot, own: pd.DataFrame, title: str, fields: Mapping[str, Any]) -> Figure:
@@ -118,10 +118,15 @@ def _figure(spec: LinePlot, own: pd.DataFrame, title: str, fields: Mapping[str, 
     few = f" (the first {MOST} of {n_lines})" if n_lines > MOST else ""
     figure.suptitle(title + few, fontsize=9, parse_math=False)
     if len(shown) > 1:
-        where: dict[str, Any] = {"loc": "outside lower center", "ncols": 4}
-        if len(panels) == 1:
-            where = {"loc": "outside right center"}
-        legend = figure.legend(shown.values(), shown, fontsize=7, frameon=False, **where)
+        legend = figure.legend(
+            shown.values(),
+            shown,
+            loc="outside lower center",
+            ncols=min(4, 1 + wide),
+            fontsize=7,
+            frameon=False,
+            handlelength=3,
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
     return figure
@@ -173,12 +178,12 @@ def _draw(axis: Axes, line: _Line, spec: LinePlot) -> Any:
 
 def _ends(points: pd.DataFrame, column: str, y: pd.Series) -> tuple[pd.Series, pd.Series]:
     """The ends of the 95 % CIs; without one, the values themselves."""
-    if f"{column}_error" in points:
-        half = Z * _numbers(points[f"{column}_error"]).fillna(0.0)
-        return y - half, y + half
     if f"{column}_low" in points:
         low, high = (_numbers(points[f"{column}_{end}"]).fillna(y) for end in ("low", "high"))
         return low, high
+    if f"{column}_error" in points:
+        half = Z * _numbers(points[f"{column}_error"]).fillna(0.0)
+        return y - half, y + half
     return y, y
 
 

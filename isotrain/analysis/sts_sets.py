@@ -107,7 +107,7 @@ def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
         if name == SST2:
             continue
         try:
-            pairs[name] = read_pairs(source, *PLACES[name])
+            pairs[name] = sts_pairs(source, *PLACES[name])
         except NoGoldError as error:
             if sets != AVAILABLE:
                 raise
@@ -117,7 +117,7 @@ def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
     return Readable([name for name in names if name not in absent], pairs, absent)
 
 
-def read_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
+def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
     """The pairs of a split that have gold; rows of some sources name the subset they are of.
 
     Raises:

@@ -75,6 +75,7 @@ class TableSpec:
         notes: with fields `{n_rows:,}` of the first record and the analysis; or a function.
         each: a column: one table for each of its values.
         digits: decimals of a value with an error or a CI.
+        bare: values alone, without errors and CIs.
         always: an empty table is shown, too.
     """
 
@@ -87,6 +88,7 @@ class TableSpec:
     notes: Sequence[Note] = ()
     each: str | None = None
     digits: int = 3
+    bare: bool = False
     always: bool = False
 
 
@@ -98,7 +100,8 @@ def render(spec: TableSpec, frames: Frames, settings: Mapping[str, Any]) -> Iter
             for note in spec.notes:
                 notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
             name, title = (text.format_map(fields) for text in (spec.name, spec.title))
-            yield Table(name, title, *_columns_and_rows(spec, own), notes)
+            several = len(frames.weights) > 1
+            yield Table(name, title, *_columns_and_rows(spec, own, several), notes)
 
 
 def groups_of(
@@ -136,9 +139,10 @@ def with_error(value: Cell, error: Cell, digits: int = 3) -> str | None:
     return f"{value:.{digits}f}" + (f" ± {Z * float(error):.{digits}f}" if known else "")  # type: ignore[arg-type]
 
 
-def _columns_and_rows(spec: TableSpec, own: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
+def _columns_and_rows(
+    spec: TableSpec, own: pd.DataFrame, several: bool
+) -> tuple[list[str], list[list[Cell]]]:
     first, *rest = spec.index
-    several = len(own) > 0 and own["weights"].nunique() > 1
     keys = [first, *["weights"] * several, *rest]
     headings = [spec.index.get(key, key) for key in keys]
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
@@ -165,10 +169,11 @@ def _cells(
     for key, name in spec.values.items():
         if key not in own:
             continue
-        if f"{key}_error" in own:
-            yield name, with_error(record[key], record[f"{key}_error"], spec.digits)
-            continue
-        yield name, record[key]
-        if f"{key}_low" in own:
+        if f"{key}_low" in own and not spec.bare:
             ends = record[f"{key}_low"], record[f"{key}_high"]
+            yield name, record[key]
             yield f"{name} 95 % CI".strip(), interval(*ends, spec.digits)
+        elif f"{key}_error" in own and not spec.bare:
+            yield name, with_error(record[key], record[f"{key}_error"], spec.digits)
+        else:
+            yield name, record[key]

@@ -24,7 +24,7 @@ class Targets(NamedTuple):
     n_left_out: int  # pairs with a target that was cut off
 
 
-def read_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
+def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
     """The pairs of a split that have gold, or `most` of them, drawn by a hash of the seed.
 
     Raises:

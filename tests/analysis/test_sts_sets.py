@@ -8,7 +8,7 @@ import pytest
 
 from isotrain.analysis import sts_data_sets as sts
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.sts_sets import check_sets, chosen_sets, read_pairs, readable_sets
+from isotrain.analysis.sts_sets import check_sets, chosen_sets, sts_pairs, readable_sets
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
@@ -75,7 +75,7 @@ def test_sets_that_name_nothing(sets):
 
 
 def test_rows_of_a_set(root):
-    pairs = read_pairs(LocalSource(str(root)), sts.STS["stsb"], "test")
+    pairs = sts_pairs(LocalSource(str(root)), sts.STS["stsb"], "test")
     rows = [json.loads(line) for line in (root / "stsb" / "test.jsonl").read_text().splitlines()]
     for row, first, second in zip(rows, pairs.first_P, pairs.second_P, strict=True):
         assert pairs.sentences[first] == row["sentence1"]
@@ -91,12 +91,12 @@ def test_rows_without_gold_and_without_subset(tmp_path):
     del rows[5]["file"]
     for split in ("train", "dev", "test"):
         write(tmp_path, "stsb", split, rows if split == "test" else pair_rows(1, 3))
-    pairs = read_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
+    pairs = sts_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
     assert len(pairs.gold_P) == 11
     assert pairs.subset_P is None
     write(tmp_path, "stsb", "test", [row | {"score": None} for row in rows])
     with pytest.raises(ValueError, match="stsb/test has no row with gold"):
-        read_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
+        sts_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
 
 
 @pytest.mark.parametrize("gold", ["hidden", "no file"])

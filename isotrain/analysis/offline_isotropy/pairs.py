@@ -20,7 +20,7 @@ from isotrain.analysis.offline_isotropy.scores import (
     subset_names,
 )
 from isotrain.analysis.offline_isotropy.transforms import NONE, OWN_POOLING, Fitting, shapes
-from isotrain.analysis.sts_sets import PLACES, Pairs, read_pairs
+from isotrain.analysis.sts_sets import PLACES, Pairs, sts_pairs
 from isotrain.analysis.types import Cell, Found, Record
 from isotrain.types import Source
 
@@ -91,7 +91,7 @@ def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
         ValueError: nothing is left.
     """
     scored = set(pairs.sentences)
-    train = read_pairs(source, PLACES[TRAIN].data_set, "train").sentences
+    train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
     left = [text for text in train if text not in scored]
     if not left:
         raise ValueError(

@@ -12,26 +12,32 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from isotrain.analysis.corpora import check_splits, data_set_of, missing, read_corpus
+from isotrain.analysis.corpora import check_splits, data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.sts_sets import PLACES
 from isotrain.analysis.tails.origin import origin_records
-from isotrain.analysis.tails.pictures import tail_pictures
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
-from isotrain.analysis.tails.sts import sts_records, sts_sets
-from isotrain.analysis.tails.tables import tail_tables
-from isotrain.analysis.tails.treatments import CUT, NONE, TREATMENTS, treatments
-from isotrain.analysis.tails.wic import wic_records
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.tails.show import PLOTS, TABLES
+from isotrain.analysis.tails.treated import (
+    CUT,
+    NONE,
+    TREATMENTS,
+    sts_records,
+    sts_sets,
+    treatments,
+    wic_records,
+)
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.word_samples import Sample
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
 from isotrain.types import Source
 
 
-class Tails:
+@analysis
+class Tails(Analysis):
     """Outlier dimensions of every layer, their origin, and rows with them cut, or whitened.
 
     A dimension is an outlier where its entry of the mean vector lies more than `threshold`
@@ -64,39 +70,32 @@ class Tails:
     name = "tails"
     question = "Which dimensions dominate, where do they come from, and what does cutting them do?"
 
-    @checked
-    def __init__(
-        self,
-        corpus: str = "wikitext-2",
-        fit_split: str = "train",
-        split: str = "dev",
-        max_rows: Annotated[int, Bounds(100)] = 20_000,
-        threshold: Annotated[float, Bounds(above=0)] = 3.0,
-        layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5,
-        min_count: Annotated[int, Bounds(2)] = 5,
-        epsilon: Annotated[float, Bounds(0)] = 1e-6,
-        max_pairs: Annotated[int | None, Bounds(10)] = None,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        if fit_split == split:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    corpus: str = "wikitext-2"
+    fit_split: str = "train"
+    split: str = "dev"
+    max_rows: Annotated[int, Bounds(100)] = 20_000
+    threshold: Annotated[float, Bounds(above=0)] = 3.0
+    layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5
+    min_count: Annotated[int, Bounds(2)] = 5
+    epsilon: Annotated[float, Bounds(0)] = 1e-6
+    max_pairs: Annotated[int | None, Bounds(10)] = None
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        if self.fit_split == self.split:
             raise ValueError(
-                f"split must differ from fit_split, got {split} for both: whitening looks too "
+                f"split must differ from fit_split, got {self.split} for both: whitening looks too "
                 "good on the rows it was fitted on; take fit_split=train split=dev"
             )
-        self.corpus = corpus
-        self.fit_split, self.split = check_splits((fit_split, split))
-        self.data_set = data_set_of(corpus)
-        self.max_rows, self.rule = max_rows, Rule(threshold, layers_share)
-        self.min_count, self.epsilon, self.max_pairs = min_count, epsilon, max_pairs
-        self.published = published
-
-    def missing(self, source: Source) -> Sequence[str]:
-        """The corpus, where the source lacks it."""
-        return missing(source, [self.data_set])
+        check_splits((self.fit_split, self.split))
+        data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The corpus, and of WiC and the STS sets those that the source has."""
-        found = [self.data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
+        found = [data_set_of(self.corpus), *([] if source.missing(wic.DATA) else [wic.DATA])]
         return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
@@ -112,25 +111,15 @@ class Tails:
                 "sts", lambda: Found(sts_records(subject, sets, search().dims, epsilon, most))
             )
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Extremes, layers, outliers, their origin, and the treatments."""
-        rule = (
-            f"|score| > {self.rule.threshold:g} in at least {self.rule.layers_share:.0%} of the "
-            "layers above the embeddings"
-        )
-        yield from tail_tables(outcome.records, f"{self.corpus} ({self.fit_split})", rule)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Mean vectors, gains, and each measure over layers by treatment."""
-        yield from tail_pictures(outcome)
-
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
         return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:
         sentences = self._sentences(subject, self.fit_split)
-        return find_tails(subject, sentences, self.max_rows, self.rule)
+        return find_tails(
+            subject, sentences, self.max_rows, Rule(self.threshold, self.layers_share)
+        )
 
     def _layers(self, subject: Subject, tails: Search) -> Found:
         records = search_records(tails)

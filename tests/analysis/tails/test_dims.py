@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from isotrain.analysis.tails.dims import (
+from isotrain.analysis.tails.search import (
     extreme_shares,
     mean_scores,
     outlier_dimensions,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from isotrain.analysis.tails.treatments import pair_cosines, treatments
+from isotrain.analysis.tails.treated import pair_cosines, treatments
 from isotrain.geometry import whitening
 from isotrain.geometry.linalg import leading_directions
 from isotrain.metrics.mean_cosine import mean_cosine

@@ -1,21 +1,70 @@
-"""WiC by a threshold on the cosine of the target words. L layers, N pairs, D dimensions."""
+"""Embeddings as they are, cut or whitened: WiC by a threshold on cosines, and STS.
+
+L layers, N rows or pairs, P pairs of a set, D dimensions.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from isotrain.analysis.encode import encode_rows
-from isotrain.analysis.tails.treatments import TREATMENTS, pair_cosines, treatments
+from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
+from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.sts_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
 from isotrain.analysis.types import Cell, Record, Subject
-from isotrain.analysis.wic_targets import find_targets, read_pairs
+from isotrain.analysis.wic_targets import find_targets, wic_pairs
+from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
+from isotrain.geometry.whitening import apply_whitening
 from isotrain.pages.verdict import wilson
+from isotrain.transforms.cut_tails import apply_cut_tails, fit_cut_tails
+from isotrain.transforms.whitening import fit_whitening
+from isotrain.types import Source
+
+NONE, CUT, WHITENED = "none", "cut", "whitened"
+TREATMENTS = (NONE, CUT, WHITENED)
+
+Treatment = Callable[[Tensor], Tensor]
+
+
+def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[str, Treatment]:
+    """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
+
+    `cut` sets `dims` to zero (with no `dims` it changes nothing). `whitened` is
+    (x − μ)·U diag((λ + ε·λ̄)^−1/2), its mean and directions those of the rows `fit` alone: whoever
+    measures gives rows of train here and others to the maps. Float32 rows that a norm made have a
+    direction whose variance is rounding: ε = 1e-6 keeps it small and leaves all others as they
+    are. Cosines do not see the arbitrary signs of the directions.
+
+    Luo 2020 (both); Su 2021 (whitening, ε = 0).
+
+    >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
+    >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
+    [[3.0, 0.0]]
+    """
+    fit_ND = fit_ND.double()
+    cut = fit_cut_tails(fit_ND, dims=list(dims), mode="zero")
+    whitening = fit_whitening(fit_ND, epsilon, keep_scale=False)
+    return {
+        NONE: lambda x_ND: x_ND.double(),
+        CUT: lambda x_ND: apply_cut_tails(x_ND.double(), cut),
+        WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
+    }
+
+
+def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
+    """Cosine of each row of `u` with that of `v` `[N]`, in [−1, 1]; 0 where one is zero.
+
+    >>> pair_cosines(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])).tolist()
+    [1.0]
+    """
+    return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
+
 
 SPLITS = ("train", "dev", "test")
 FIT = "fit"  # the half of train that whitening is fitted on
@@ -81,7 +130,7 @@ def wic_records(
     Raises:
         ValueError: not two training pairs keep both their targets.
     """
-    rows = {split: read_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
+    rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     given = [row for split in SPLITS for row in rows[split]]
     found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
     split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
@@ -163,3 +212,75 @@ def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) 
     chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
     best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
     return [*records, {**chosen, **best, "kind": "wic chosen"}]
+
+
+STS_FIT = "stsb"  # whose train split whitening is fitted on
+
+
+def sts_sets(source: Source) -> list[str]:
+    """The STS sets that a source has; none where it lacks the one whitening is fitted on.
+
+    >>> from isotrain.tasks.data.demo_generator import DemoSource
+    >>> sts_sets(DemoSource())
+    ['stsb']
+    """
+    found = [name for name in TEST_SETS if not source.missing(PLACES[name].data_set)]
+    return found if STS_FIT in found else []
+
+
+def sts_records(
+    subject: Subject, sets: Sequence[str], dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """Spearman × 100 of cosine and gold, for each set, treatment and layer.
+
+    Sentences are means over all their tokens, CLS and SEP among them. All pairs of the test split
+    of a set are ranked together. Whitening is fitted on the sentences of STS-B's train split that
+    are in none of the sets. A set without gold has a record that says so. `most` pairs of each set,
+    drawn from the seed; None = all.
+    """
+    records: list[Record] = []
+    texts: dict[str, int] = {}
+    pairs = {}
+    for name in sets:
+        try:
+            found = sts_pairs(subject.source, PLACES[name].data_set, "test")
+        except NoGoldError as error:
+            records.append({"kind": "sts left out", "set": name, "why": str(error)})
+            continue
+        n = len(found.gold_P)
+        own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
+        at = [
+            [texts.setdefault(found.sentences[i], len(texts)) for i in side_P[own]]
+            for side_P in (found.first_P, found.second_P)
+        ]
+        pairs[name] = (torch.tensor(at), found.gold_P[own])
+    train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
+    order = hashed_order(len(train), subject.seed).tolist()
+    fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
+    tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
+    rows = encode_rows(subject, "sts", tokens, whole_sentences(tokens))
+    for layer, x_ND in enumerate(rows):
+        subject.tell(f"STS, layer {layer} of {len(rows) - 1}")
+        x = torch.from_numpy(x_ND)
+        maps = treatments(x[len(texts) :], dims, epsilon)
+        for treatment in TREATMENTS:
+            treated_ND = maps[treatment](x[: len(texts)])
+            for name, (at_2P, gold_P) in pairs.items():
+                cosine_P = pair_cosines(treated_ND[at_2P[0]], treated_ND[at_2P[1]])
+                score = spearman(cosine_P.numpy(), gold_P)
+                percent = (None if part is None else 100 * part for part in score)
+                value, low, high = percent
+                records.append(
+                    {
+                        "kind": "sts",
+                        "set": name,
+                        "treatment": treatment,
+                        "layer": layer,
+                        "n_pairs": len(gold_P),
+                        "n_fit": len(fit),
+                        "spearman": value,
+                        "low": low,
+                        "high": high,
+                    }
+                )
+    return records
