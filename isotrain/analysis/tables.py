@@ -63,7 +63,7 @@ class TableSpec:
 
     A value with a column `<value>_error` reads `value ± 1.96 · error`; one with `<value>_low` and
     `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the first column
-    of the index. Rows are in the order in which their index first occurs.
+    of the index. Rows are grouped by the index, left to right, each group where it first occurs.
 
     Args:
         name: of the table's file.
@@ -156,8 +156,15 @@ def _columns_and_rows(
         columns = dict.fromkeys(spec.values.values())
     at = keys.index("weights") if several else len(keys)
     place = {key: key[:at] + key[at + 1 :] for key in lines}
-    order = {key: number for number, key in enumerate(dict.fromkeys(place.values()))}
-    ordered = sorted(lines, key=lambda key: order[place[key]])
+    first_of: dict[tuple[Cell, ...], int] = {}  # of the beginnings of places, level by level
+    for whole in place.values():
+        for depth in range(1, len(whole) + 1):
+            first_of.setdefault(whole[:depth], len(first_of))
+
+    def order(key: tuple[Cell, ...]) -> list[int]:
+        return [first_of[place[key][:depth]] for depth in range(1, len(place[key]) + 1)]
+
+    ordered = sorted(lines, key=order)
     rows = [[*key, *(lines[key].get(column) for column in columns)] for key in ordered]
     return [*headings, *columns], rows
 

@@ -8,7 +8,7 @@ import pytest
 
 from isotrain.analysis import sts_data_sets as sts
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.sts_sets import check_sets, chosen_sets, sts_pairs, readable_sets
+from isotrain.analysis.sts_sets import check_sets, chosen_sets, readable_sets, sts_pairs
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (

@@ -20,9 +20,9 @@ from isotrain.analysis.clusters.measures import (
     cosines,
     dimensions,
     fixed_signs,
+    measure_layer,
     principal_map,
 )
-from isotrain.analysis.clusters.records import measure_layer
 from isotrain.analysis.clusters.rows import Sample
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
