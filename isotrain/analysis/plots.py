@@ -85,9 +85,9 @@ class _Line:
     look: dict[str, Any] = field(default_factory=dict)
 
 
-def draw(spec: LinePlot, frames: Frames, settings: Mapping[str, Any]) -> Iterator[Picture]:
+def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
     """The picture of a specification, or one for each value of `each`; none without a value."""
-    for fields, own in groups_of(spec.of, spec.each, frames, settings):
+    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
         if own.empty or not any(y in own and own[y].notna().any() for y in spec.y):
             continue
         texts = (spec.name, spec.title, spec.description)
@@ -105,17 +105,18 @@ def _figure(spec: LinePlot, own: pd.DataFrame, title: str, fields: Mapping[str, 
     axes = figure.subplots(high, wide, sharey=share, squeeze=False).ravel()
     looks: dict[tuple[Any, str], int] = {}
     shown: dict[str, Any] = {}
-    n_lines = 0
+    few = ""
     for axis, panel in zip(axes, panels, strict=False):
         lines = _lines(spec, own if panel is None else own[own[spec.panel] == panel], looks)
-        n_lines = max(n_lines, len(lines))
-        for line in lines[:MOST]:
+        n_weights = len(dict.fromkeys(own["weights"]))
+        if len(lines) > MOST * n_weights:
+            few = f" (the first {MOST} of {len(lines) // n_weights})"
+        for line in lines[: MOST * n_weights]:
             shown.setdefault(line.name, _draw(axis, line, spec))
         _dress(axis, spec, {**fields, str(spec.panel): panel})
         axis.set_title("" if panel is None else str(panel), fontsize=9, parse_math=False)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    few = f" (the first {MOST} of {n_lines})" if n_lines > MOST else ""
     figure.suptitle(title + few, fontsize=9, parse_math=False)
     if len(shown) > 1:
         legend = figure.legend(

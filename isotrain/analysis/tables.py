@@ -62,8 +62,8 @@ class TableSpec:
     """A table as data.
 
     A value with a column `<value>_error` reads `value ± 1.96 · error`; one with `<value>_low` and
-    `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the first column
-    of the index. Rows are grouped by the index, left to right, each group where it first occurs.
+    `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the index. Rows
+    are grouped by the index, left to right, each group where it first occurs.
 
     Args:
         name: of the table's file.
@@ -72,9 +72,9 @@ class TableSpec:
         index: columns that a row is named by.
         values: columns and their headings; those that no record has are left out.
         across: a column whose values stand side by side, each with all of `values`.
-        notes: with fields `{n_rows:,}` of the first record and the analysis; or a function.
+        notes: with fields `{n_rows:,}` of the first record, `{analysis.seeds}`; or a function.
         each: a column: one table for each of its values.
-        digits: decimals of a value with an error or a CI.
+        form: of a value with an error or a CI, such as `.3f`.
         bare: values alone, without errors and CIs.
         always: an empty table is shown, too.
     """
@@ -87,14 +87,14 @@ class TableSpec:
     across: str | None = None
     notes: Sequence[Note] = ()
     each: str | None = None
-    digits: int = 3
+    form: str = ".3f"
     bare: bool = False
     always: bool = False
 
 
-def render(spec: TableSpec, frames: Frames, settings: Mapping[str, Any]) -> Iterator[Table]:
-    """The table of a specification, or one for each value of `each`; `settings` fill notes."""
-    for fields, own in groups_of(spec.of, spec.each, frames, settings):
+def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]:
+    """The table of a specification, or one for each value of `each`; its texts filled."""
+    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
         if len(own) or spec.always:
             notes: list[str] = []
             for note in spec.notes:
@@ -105,7 +105,7 @@ def render(spec: TableSpec, frames: Frames, settings: Mapping[str, Any]) -> Iter
 
 
 def groups_of(
-    of: Rows, each: str | None, frames: Frames, settings: Mapping[str, Any]
+    of: Rows, each: str | None, frames: Frames, analysis: object
 ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """The rows of a table or a picture, in groups, with the fields that fill its texts."""
     frame = frames.of(of) if isinstance(of, str) else of(frames)
@@ -113,10 +113,10 @@ def groups_of(
     for value in values:
         own = frame if value is None else frame[frame[each] == value]
         first = {} if own.empty else own.iloc[0].to_dict()
-        yield {**settings, **first}, own
+        yield {"analysis": analysis, **first}, own
 
 
-def interval(low: Cell, high: Cell, digits: int = 3) -> str | None:
+def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
     """A 95 % CI to read.
 
     >>> interval(0.25, 0.5), interval(None, None)
@@ -124,10 +124,10 @@ def interval(low: Cell, high: Cell, digits: int = 3) -> str | None:
     """
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return None
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+    return f"{low:{form}} to {high:{form}}"
 
 
-def with_error(value: Cell, error: Cell, digits: int = 3) -> str | None:
+def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
     """A value and the half width of its 95 % CI, to read; the error may be unknown.
 
     >>> with_error(0.12345, 0.001), with_error(0.5, None), with_error(None, 0.1)
@@ -136,14 +136,13 @@ def with_error(value: Cell, error: Cell, digits: int = 3) -> str | None:
     if not isinstance(value, int | float) or math.isnan(value):
         return None
     known = isinstance(error, int | float) and math.isfinite(error)
-    return f"{value:.{digits}f}" + (f" ± {Z * float(error):.{digits}f}" if known else "")  # type: ignore[arg-type]
+    return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if known else "")  # type: ignore[arg-type]
 
 
 def _columns_and_rows(
     spec: TableSpec, own: pd.DataFrame, several: bool
 ) -> tuple[list[str], list[list[Cell]]]:
-    first, *rest = spec.index
-    keys = [first, *["weights"] * several, *rest]
+    keys = [*spec.index, *["weights"] * several]
     headings = [spec.index.get(key, key) for key in keys]
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
     columns: dict[str, None] = {}
@@ -154,8 +153,7 @@ def _columns_and_rows(
         columns |= dict.fromkeys(cells)
     if not lines:
         columns = dict.fromkeys(spec.values.values())
-    at = keys.index("weights") if several else len(keys)
-    place = {key: key[:at] + key[at + 1 :] for key in lines}
+    place = {key: key[: len(spec.index)] for key in lines}
     first_of: dict[tuple[Cell, ...], int] = {}  # of the beginnings of places, level by level
     for whole in place.values():
         for depth in range(1, len(whole) + 1):
@@ -179,8 +177,8 @@ def _cells(
         if f"{key}_low" in own and not spec.bare:
             ends = record[f"{key}_low"], record[f"{key}_high"]
             yield name, record[key]
-            yield f"{name} 95 % CI".strip(), interval(*ends, spec.digits)
+            yield f"{name} 95 % CI".strip(), interval(*ends, spec.form)
         elif f"{key}_error" in own and not spec.bare:
-            yield name, with_error(record[key], record[f"{key}_error"], spec.digits)
+            yield name, with_error(record[key], record[f"{key}_error"], spec.form)
         else:
             yield name, record[key]

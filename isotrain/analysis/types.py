@@ -103,12 +103,10 @@ class Analysis:
         """What was found, to read."""
         frames = Frames(outcome.records)
         for spec in self.TABLES:
-            yield from render(spec, frames, vars(self))
+            yield from render(spec, frames, self)
 
     def pictures(self, outcome: Outcome) -> Iterator[Picture]:
         """What was found, to look at."""
         frames = Frames(outcome.records)
         for plot in self.PLOTS:
-            yield from (
-                draw(plot, frames, vars(self)) if isinstance(plot, LinePlot) else plot(outcome)
-            )
+            yield from (draw(plot, frames, self) if isinstance(plot, LinePlot) else plot(outcome))

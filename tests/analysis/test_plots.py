@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from matplotlib.colors import to_hex
 
@@ -19,8 +21,8 @@ def record(layer, value, weights="as given", **more):
 
 def drawn(records, **options):
     given = {"of": "score", "y": {"value": "a $b_c$"}, **options}
-    plot = LinePlot("p", given.pop("title", "t_1 $x$ of {n}"), "Of {n}.", **given)
-    return list(draw(plot, Frames(records), {"n": 3}))
+    plot = LinePlot("p", given.pop("title", "t_1 $x$ of {analysis.n}"), "Of {analysis.n}.", **given)
+    return list(draw(plot, Frames(records), SimpleNamespace(n=3)))
 
 
 def looks(axis):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 from isotrain.analysis.tables import Frames, TableSpec, render
 
@@ -12,7 +13,7 @@ SPEC = TableSpec(
     of="score",
     index={"layer": "layer"},
     values={"a": "first", "share": "share", "absent": "absent", "n": "n"},
-    notes=("{n:,} of {corpus}", lambda frames: [f"{len(frames.records)} records"]),
+    notes=("{n:,} of {analysis.corpus}", lambda frames: [f"{len(frames.records)} records"]),
 )
 
 
@@ -21,7 +22,7 @@ def record(layer, weights="as given", **values):
 
 
 def tables(spec, records):
-    return list(render(spec, Frames(records), {"corpus": "snli"}))
+    return list(render(spec, Frames(records), SimpleNamespace(corpus="snli")))
 
 
 def test_errors_are_half_widths_of_95_percent_and_intervals_have_a_column():
@@ -64,13 +65,13 @@ def test_values_side_by_side_and_a_table_for_each():
     ]
     spec = TableSpec(
         "of_{task}", "t", of="score", index={"task": "task", "layer": "l"}, across="split",
-        values={"a": "", "n": "n"}, each="task", digits=1,
+        values={"a": "", "n": "n"}, each="task", form="+.1f",
     )  # fmt: skip
     rte, wic = tables(spec, records)
     assert rte.columns == ["task", "l", "dev", "dev n", "test", "test n"]
-    assert rte.rows == [["rte", 0, "1.0 ± 2.0", 7, "1.0 ± 2.0", 7], ["rte", 1, None, None, "2.0 ± 2.0", 7]]  # fmt: skip  # noqa: E501
+    assert rte.rows == [["rte", 0, "+1.0 ± 2.0", 7, "+1.0 ± 2.0", 7], ["rte", 1, None, None, "+2.0 ± 2.0", 7]]  # fmt: skip  # noqa: E501
     assert wic.name == "of_wic"
-    assert wic.rows[1] == ["wic", 1, "2.0 ± 2.0", 7, "2.0 ± 2.0", 7]
+    assert wic.rows[1] == ["wic", 1, "+2.0 ± 2.0", 7, "+2.0 ± 2.0", 7]
 
 
 def test_rows_may_be_made_of_several_kinds():

@@ -167,7 +167,7 @@ TABLES = (
         of=lids,
         index={"layer": "layer"},
         values={"n_rows": "rows", **LID},
-        digits=2,
+        form=".2f",
         notes=(
             partial(
                 method,

@@ -7,13 +7,16 @@ from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from isotrain.analysis.encode import drop_rows
-from isotrain.analysis.offline_isotropy.cloud import token_clouds
-from isotrain.analysis.offline_isotropy.figures import score_pictures
-from isotrain.analysis.offline_isotropy.maps import map_pictures
-from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pairs, train_sentences
-from isotrain.analysis.offline_isotropy.sst2 import measure_sst2, read_examples
-from isotrain.analysis.offline_isotropy.tables import MEANINGS, result_tables
-from isotrain.analysis.offline_isotropy.transforms import NONE, RECIPES, Fitting, Numbers
+from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
+from isotrain.analysis.offline_isotropy.scores import (
+    TRAIN,
+    Scoring,
+    measure_pairs,
+    measure_sst2,
+    read_examples,
+    train_sentences,
+)
+from isotrain.analysis.offline_isotropy.show import MEANINGS, PLOTS, TABLES
 from isotrain.analysis.sts_sets import (
     PLACES,
     SST2,
@@ -22,8 +25,8 @@ from isotrain.analysis.sts_sets import (
     chosen_sets,
     readable_sets,
 )
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
-from isotrain.arguments import Bounds, checked
+from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
+from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
 from isotrain.types import Source
 
@@ -31,7 +34,8 @@ FitOn = Literal["train", "test"]
 ALL = "all"
 
 
-class OfflineIsotropy:
+@analysis
+class OfflineIsotropy(Analysis):
     """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
     Each layer is transformed and scored on its own; a set's sentences are encoded once for all.
@@ -73,46 +77,41 @@ class OfflineIsotropy:
     name = "offline_isotropy"
     question = "What do transforms of frozen token embeddings do to STS scores and isotropy?"
 
-    @checked
-    def __init__(
-        self,
-        sets: str | Sequence[str] = "available",
-        transforms: Sequence[str] = (
-            "own_pooling",
-            "none",
-            "mean",
-            "mean_pca",
-            "kmeans_mean",
-            "kmeans_mean_pca",
-            "gmm_mean_pca",
-        ),
-        layers: str | Sequence[int] = ALL,
-        n_clusters: Annotated[int, Bounds(2)] = 27,
-        n_components: Annotated[int, Bounds(1)] = 12,
-        n_directions: Annotated[int, Bounds(1)] = 12,
-        n_iterations: Annotated[int, Bounds(1)] = 10,
-        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
-        fit_on: FitOn = "train",
-        max_rows: Annotated[int, Bounds(100)] = 50_000,
-        aggregates: Sequence[str] = ("all", "mean", "weighted"),
-        n_resamples: Annotated[int, Bounds(50)] = 200,
-        map_rows: Annotated[int, Bounds(10)] = 2000,
-        max_train: Annotated[int, Bounds(10)] = 10_000,
-        l2: Annotated[float, Bounds(above=0)] = 1e-3,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        check_sets(sets)
-        _check_layers(layers)
-        _check_names("transforms", transforms, RECIPES)
-        _check_names("aggregates", aggregates, MEANINGS)
-        if NONE not in transforms:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    sets: str | Sequence[str] = "available"
+    transforms: Sequence[str] = (
+        "own_pooling",
+        "none",
+        "mean",
+        "mean_pca",
+        "kmeans_mean",
+        "kmeans_mean_pca",
+        "gmm_mean_pca",
+    )
+    layers: str | Sequence[int] = ALL
+    n_clusters: Annotated[int, Bounds(2)] = 27
+    n_components: Annotated[int, Bounds(1)] = 12
+    n_directions: Annotated[int, Bounds(1)] = 12
+    n_iterations: Annotated[int, Bounds(1)] = 10
+    rho: Annotated[float, Bounds(above=0, most=1)] = 0.25
+    fit_on: FitOn = "train"
+    max_rows: Annotated[int, Bounds(100)] = 50_000
+    aggregates: Sequence[str] = ("all", "mean", "weighted")
+    n_resamples: Annotated[int, Bounds(50)] = 200
+    map_rows: Annotated[int, Bounds(10)] = 2000
+    max_train: Annotated[int, Bounds(10)] = 10_000
+    l2: Annotated[float, Bounds(above=0)] = 1e-3
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        check_sets(self.sets)
+        _check_layers(self.layers)
+        _check_names("transforms", self.transforms, RECIPES)
+        _check_names("aggregates", self.aggregates, MEANINGS)
+        if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
-        self.sets = sets if isinstance(sets, str) else tuple(sets)
-        self.settings, self.aggregates = tuple(transforms), tuple(aggregates)
-        self.numbers = Numbers(n_clusters, n_components, n_directions, n_iterations, rho)
-        self.layers, self.fit_on, self.max_rows = layers, fit_on, max_rows
-        self.n_resamples, self.map_rows = n_resamples, map_rows
-        self.max_train, self.l2, self.published = max_train, l2, published
 
     def missing(self, source: Source) -> Sequence[str]:
         """Named sets that the source lacks, or that it has none at all; and rows to fit on."""
@@ -151,29 +150,6 @@ class OfflineIsotropy:
             for on_disk in (name, f"{name}_fit"):  # every part of the set has been measured
                 drop_rows(subject, on_disk)
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Correlations, gains, isotropy and accuracy by set and setting."""
-        where = (
-            "STS-B train, less the sentences that are scored"
-            if self.fit_on == "train"
-            else "the sentences that are scored, without their gold (the published protocol)"
-        )
-        numbers = self.numbers
-        notes = (
-            f"Transforms are fitted on {where}: {numbers.n_clusters} clusters (k-means++ from the "
-            f"seed, {numbers.n_iterations} rounds) of {numbers.n_components} directions each; "
-            f"mean_pca removes {numbers.n_directions}. Each different sentence counts once.",
-            "Another seed gives other clusters; errors over pairs do not hold that spread.",
-            "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
-            f"Standard errors of correlations are of {self.n_resamples} resamples of the pairs.",
-        )
-        yield from result_tables(outcome.records, notes)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Correlation and isotropy by set, and maps of the rows of one set."""
-        yield from score_pictures(outcome.records)
-        yield from map_pictures(outcome, self.settings)
-
     def _of_pairs(
         self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs, map_rows: int
     ) -> Callable[[int], Found]:
@@ -192,13 +168,21 @@ class OfflineIsotropy:
         return partial(measure_sst2, examples, clouds, self._fitting(subject), self.l2)
 
     def _fitting(self, subject: Subject) -> Fitting:
-        return Fitting(self.settings, self.numbers, self.max_rows, subject.seed, subject.tell)
+        return Fitting(
+            self.transforms,
+            Numbers(
+                self.n_clusters, self.n_components, self.n_directions, self.n_iterations, self.rho
+            ),
+            self.max_rows,
+            subject.seed,
+            subject.tell,
+        )
 
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
 
     def _layers(self, subject: Subject) -> list[int]:
-        encoder, most = subject.encoder, max(self.numbers.n_components, self.numbers.n_directions)
+        encoder, most = subject.encoder, max(self.n_components, self.n_directions)
         every = range(encoder.n_blocks + 1)
         layers = [*every] if isinstance(self.layers, str) else [*self.layers]
         if set(layers) - {*every}:

@@ -6,15 +6,15 @@ M rows, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from isotrain.analysis.offline_isotropy.cloud import Sample
-from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, Fitted
-from isotrain.analysis.types import Outcome, Picture
+from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, Fitted, Sample
+from isotrain.analysis.plots import Picture
 from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.linalg import leading_directions
 
@@ -58,14 +58,14 @@ def principal_map(x_MD: Tensor, at_n: Tensor) -> tuple[Tensor, Tensor]:
     return point_M2[at_n], share_2
 
 
-def map_pictures(outcome: Outcome, settings: Sequence[str]) -> Iterator[Picture]:
+def map_pictures(outcome: Any) -> Iterator[Picture]:
     """The rows of one set, a panel a transform; one picture for each layer and weights."""
     mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in outcome.arrays.items():
         weights, layer, name = key.split("/")
         mapped.setdefault((weights, layer), {})[name] = array
     for (weights, layer), own in mapped.items():
-        shown = [setting for setting in settings if f"map_{setting}" in own]
+        shown = [name.removeprefix("map_") for name in own if name.startswith("map_")]
         yield Picture(
             f"rows_{weights}_{layer}".replace(" ", "_"),
             f"Token embeddings in two dimensions, {layer}, weights {weights}",

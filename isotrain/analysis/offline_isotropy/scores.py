@@ -1,11 +1,13 @@
-"""How well cosines agree with gold similarity, with sampling errors.
+"""One set at one layer: embeddings transformed, pooled and held against gold.
 
-P pairs, S settings, R resamples.
+Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
+
+N rows (tokens), P pairs, U sentences, S settings, R resamples, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +15,233 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isotrain.analysis.linear_probe import fit_logistic
+from isotrain.analysis.offline_isotropy.clouds import (
+    NONE,
+    OWN_POOLING,
+    Clouds,
+    Fitting,
+    pooled,
+    sample,
+    shapes,
+)
+from isotrain.analysis.offline_isotropy.maps import row_maps
+from isotrain.analysis.sst2_data_set import DATA
+from isotrain.analysis.sts_sets import PLACES, SST2, Pairs, sts_pairs
+from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.groups import hashed_order
+from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import load_split
+from isotrain.types import Source
 
 Floats = NDArray[np.float64]
 BLOCK = 2**20  # numbers in one array of resamples
 FEWEST = 10  # pairs of a subset that has a correlation of its own
+TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
+
+
+class Scoring(NamedTuple):
+    """How cosines are held against gold."""
+
+    aggregates: Sequence[str]
+    n_resamples: int
+    seed: int
+
+
+def measure_pairs(
+    name: str,
+    pairs: Pairs,
+    clouds: Clouds,
+    train_clouds: Clouds | None,
+    fitting: Fitting,
+    scoring: Scoring,
+    map_rows: int,
+    layer: int,
+) -> Found:
+    """Records of the cloud and of the correlations of a set at a layer; `map_rows` points of maps.
+
+    Statistics come from `train_clouds`, or where there are none from the scored sentences.
+    """
+    data_set, split = PLACES[name]
+    cloud = clouds()[layer]
+    rows = sample(cloud, fitting.max_rows, fitting.seed)
+    if train_clouds is None:
+        fits = fitting.fits(rows.x_MD, f"{data_set.name} {split}")
+    else:
+        train = sample(train_clouds()[layer], fitting.max_rows, fitting.seed)
+        fits = fitting.fits(train.x_MD, f"{TRAIN} train")
+    facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
+    records: list[Record] = []
+    for record in shapes(rows.x_MD, fits, facts):
+        records.append({**record, "n_sentences": rows.n_sentences})
+    cosine_SP = np.stack(
+        [
+            cosines(
+                pooled(cloud, transform, specials=setting == OWN_POOLING),
+                pairs.first_P,
+                pairs.second_P,
+            )
+            for setting, transform in fits.items()
+        ]
+    )
+    fitting.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
+    facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
+    known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
+    records += (
+        {**record, **known.get(str(record.get("setting")), {})}
+        for record in scores(pairs, cosine_SP, [*fits], scoring, facts)
+    )
+    maps = row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {}
+    return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
+
+
+def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
+    """The sentences of STS-B's train split, without those that are scored.
+
+    STS-B was selected from STS12 to STS17, so that its train split has sentences of their tests.
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    scored = set(pairs.sentences)
+    train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
+    left = [text for text in train if text not in scored]
+    if not left:
+        raise ValueError(
+            f"fit_on=train: every sentence of {TRAIN} train is scored in {name}; use fit_on=test"
+        )
+    return left
+
+
+def scores(
+    pairs: Pairs,
+    cosine_SP: Floats,
+    settings: Sequence[str],
+    scoring: Scoring,
+    facts: Mapping[str, Cell],
+) -> Iterator[Record]:
+    """A record for each setting and aggregate, and for each setting and subset."""
+    by_subset = False
+    for aggregate in scoring.aggregates:
+        own = {**facts, "aggregate": aggregate}
+        try:
+            groups, weights = groups_of(pairs.subset_P, aggregate, len(pairs.gold_P))
+        except ValueError as error:
+            yield {"kind": "aggregate left out", **own, "reason": str(error)}
+            continue
+        by_subset |= aggregate != "all"
+        own = {"kind": "similarity", **own, "n_groups": len(groups)}
+        yield from _correlations(pairs, cosine_SP, settings, scoring, own, groups, weights)
+    if by_subset and pairs.subset_P is not None:
+        for subset in subset_names(pairs.subset_P):
+            at = np.flatnonzero(pairs.subset_P == subset)
+            own = {"kind": "subset", **facts, "subset": subset}
+            yield from _correlations(pairs, cosine_SP, settings, scoring, own, [at], [1.0])
+
+
+def _correlations(
+    pairs: Pairs,
+    cosine_SP: Floats,
+    settings: Sequence[str],
+    scoring: Scoring,
+    facts: Mapping[str, Cell],
+    groups: Sequence[np.ndarray],
+    weights: Sequence[float],
+) -> Iterator[Record]:
+    found = {
+        score: agreement(
+            score,
+            pairs.gold_P,
+            cosine_SP,
+            groups,
+            weights,
+            settings.index(NONE),
+            scoring.n_resamples,
+            scoring.seed,
+        )
+        for score in ("spearman", "pearson")
+    }
+    for s, setting in enumerate(settings):
+        record = {**facts, "setting": setting, "n_pairs": sum(map(len, groups))}
+        for score, one in found.items():
+            record[score] = float(one.value_S[s])
+            record[f"{score}_error"] = float(one.error_S[s])
+            record[f"{score}_gain"] = float(one.gain_S[s])
+            record[f"{score}_gain_error"] = float(one.gain_error_S[s])
+        yield record
+
+
+class Examples(NamedTuple):
+    """The examples of each split."""
+
+    sentences: list[str]  # the different ones
+    sentence: Mapping[str, Tensor]  # number of the sentence of each example
+    label: Mapping[str, Tensor]
+
+
+def read_examples(source: Source, max_train: int, seed: int) -> Examples:
+    """Dev, test, and `max_train` training examples at most, drawn from the seed.
+
+    Raises:
+        CannotRunError: the training examples are of one class.
+    """
+    splits = {split: load_split(source, DATA, split) for split in ("train", "dev", "test")}
+    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
+    splits["train"] = [splits["train"][i] for i in order]
+    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
+    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
+    number = {text: i for i, text in enumerate(sentences)}
+    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
+    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
+    if len(set(label["train"].tolist())) < 2:
+        raise CannotRunError(
+            f"a linear head needs rows of two classes, and {len(label['train'])} training rows of "
+            f"{SST2} have one; set analysis.max_train higher"
+        )
+    return Examples(sentences, at, label)
+
+
+def measure_sst2(
+    examples: Examples, clouds: Clouds, fitting: Fitting, l2: float, layer: int
+) -> Found:
+    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+
+    Transforms and head are fitted on the training examples alone.
+    """
+    _, at, label = examples
+    cloud = clouds()[layer]
+    rows = sample(cloud, fitting.max_rows, fitting.seed, among_U=np.unique(at["train"].numpy()))
+    fits = fitting.fits(rows.x_MD, f"{SST2} train")
+    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
+    records: list[Record] = []
+    for record in shapes(rows.x_MD, fits, facts):
+        records.append({**record, "n_sentences": rows.n_sentences})
+    for setting, transform in fits.items():
+        fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
+        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
+        head = next(fit_logistic(x_UD[at["train"]], label["train"], [l2], one_scale=True))
+        for split in ("dev", "test"):
+            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
+                continue
+            share = float((head(x_UD[at[split]]).argmax(dim=1) == label[split]).double().mean())
+            low, high = wilson(share, n := len(label[split]))
+            records.append(
+                {
+                    "kind": "head",
+                    **facts,
+                    "split": split,
+                    "setting": setting,
+                    "n_train": len(label["train"]),
+                    "n_rows": n,
+                    "accuracy": share,
+                    "accuracy_low": low,
+                    "accuracy_high": high,
+                }
+            )
+    return Found(records)
 
 
 class Agreement(NamedTuple):

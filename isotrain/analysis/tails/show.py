@@ -191,10 +191,11 @@ TABLES = (
             "beyond": "beyond in",
         },
         notes=(
-            "An outlier has |score| > {threshold:g} in at least {layers_share:.0%} of the layers "
-            "above the embeddings; score: how far its entry of the mean vector, over {corpus} "
-            "({fit_split}), lies from the mean of all entries, in their standard deviation; here "
-            "the mean over those layers.",
+            "An outlier has |score| > {analysis.threshold:g} in at least "
+            "{analysis.layers_share:.0%} of the layers above the embeddings; score: how far its "
+            "entry of the mean vector, over {analysis.corpus} ({analysis.fit_split}), lies from "
+            "the mean of all entries, in their standard deviation; here the mean over those "
+            "layers.",
             cloud,
         ),
         always=True,
@@ -337,7 +338,7 @@ TABLES = (
             "(many pairs of STS-B are those of older sets).",
             sts_left_out,
         ),
-        digits=1,
+        form=".1f",
     ),
     TableSpec(
         "sts_layers",

@@ -274,7 +274,7 @@ def test_before_and_after_stand_side_by_side(outcome, data_dir, tmp_path):
     assert [row[:2] for row in tables["anisotropy"].rows] == [
         [layer, weights] for layer in range(3) for weights in ("before", "after")
     ]
-    assert {row[1] for row in tables["outliers"].rows} == {"after"}  # before, there is none
+    assert {row[2] for row in tables["outliers"].rows} == {"after"}  # before, there is none
     assert any("before: there is none" in note for note in tables["outliers"].notes)
     for table in tables.values():
         assert all(len(row) == len(table.columns) for row in table.rows), table.name
