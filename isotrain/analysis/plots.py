@@ -90,6 +90,8 @@ def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
     for fields, own in groups_of(spec.of, spec.each, frames, analysis):
         if own.empty or not any(y in own and own[y].notna().any() for y in spec.y):
             continue
+        if "weights" not in own:
+            own = own.assign(weights="as given")
         texts = (spec.name, spec.title, spec.description)
         name, title, description = (text.format_map(fields) for text in texts)
         figure = _figure(spec, own, title, fields)
@@ -101,8 +103,7 @@ def _figure(spec: LinePlot, own: pd.DataFrame, title: str, fields: Mapping[str, 
     wide, high = min(PANELS, len(panels)), -(-len(panels) // PANELS)
     size = (6.4, 3.6) if len(panels) == 1 else (1.0 + 3.0 * wide, 1.2 + 2.4 * high)
     figure = Figure(figsize=size, layout="constrained")
-    share = "all" if spec.x == "layer" else "none"
-    axes = figure.subplots(high, wide, sharey=share, squeeze=False).ravel()
+    axes = figure.subplots(high, wide, sharey=spec.x == "layer", squeeze=False).ravel()
     looks: dict[tuple[Any, str], int] = {}
     shown: dict[str, Any] = {}
     few = ""
@@ -168,7 +169,7 @@ def _draw(axis: Axes, line: _Line, spec: LinePlot) -> Any:
     if spec.mark:
         axis.errorbar(x, y, [y - low, high - y], fmt="none", elinewidth=0.6, color=band["color"])
         for name, *at in zip(points[spec.mark], x, y, strict=True):
-            axis.annotate(str(name), at, xytext=(3, 3), textcoords="offset points", fontsize=7)
+            axis.annotate(f" {name}", (at[0], at[1]), va="bottom", fontsize=7)
     elif (high > low).any():
         axis.fill_between(x, low, high, alpha=0.2, **band)
     if spec.null in points:

@@ -100,7 +100,7 @@ def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]
             for note in spec.notes:
                 notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
             name, title = (text.format_map(fields) for text in (spec.name, spec.title))
-            several = len(frames.weights) > 1
+            several = len(frames.weights) > 1 and "weights" in own
             yield Table(name, title, *_columns_and_rows(spec, own, several), notes)
 
 

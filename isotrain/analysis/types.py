@@ -72,20 +72,25 @@ class Analysis:
 
     Parts measure; tables and plots are made of their records alone, so that they can be made
     again from what is on disk. `published` has mappings, see `isotrain.analysis.published`.
-    `instead` names what is measured in place of an encoder (None = it needs one): then none is
-    loaded, and what was published for an encoder of that name is held against it.
     """
 
     name: ClassVar[str]
     question: ClassVar[str]  # that it answers, in one sentence
     TABLES: ClassVar[Sequence[TableSpec]] = ()
-    PLOTS: ClassVar[Sequence[LinePlot | Callable[[Outcome], Iterable[Picture]]]] = ()
+    PLOTS: ClassVar[Sequence[Any]] = ()  # LinePlots, and functions of an Outcome to Pictures
     published: Sequence[Mapping[str, Any]] = ()
-    instead: str | None = None
 
     def __init_subclass__(cls) -> None:
         """Refuse a misspelt member."""
         refuse_misspelt(cls, Analysis)
+
+    @property
+    def instead(self) -> str | None:
+        """What is measured in place of an encoder, by its name; None = it needs one.
+
+        Then none is loaded, and what was published for an encoder of that name stands beside it.
+        """
+        return None
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The data sets that it will read."""

@@ -97,7 +97,7 @@ def test_sizes_on_a_logarithmic_scale_and_points_with_names():
     assert axis.get_xscale() == "log"
     assert [text.get_text() for text in axis.get_xticklabels()] == ["32", "128"]
     (picture,) = drawn(records, x="size", mark="layer")
-    assert [text.get_text() for text in picture.figure.axes[0].texts] == ["5", "7"]
+    assert [text.get_text() for text in picture.figure.axes[0].texts] == [" 5", " 7"]
 
 
 def test_what_has_no_value_is_not_drawn():

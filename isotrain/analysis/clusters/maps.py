@@ -84,7 +84,7 @@ def _of_weights(outcome: Any) -> Iterator[tuple[str, list[Map], str]]:
     """The maps of each weights, in the order of layers, and what their points are."""
     records = [r for r in outcome.records if r["kind"] == "layer" and "map_variance" in r]
     for weights in dict.fromkeys(r["weights"] for r in records):
-        maps = []
+        maps: list[Map] = []
         for record in (r for r in records if r["weights"] == weights):
             name = f"{weights}/layer-{record['layer']}"
             arrays = {
@@ -93,7 +93,7 @@ def _of_weights(outcome: Any) -> Iterator[tuple[str, list[Map], str]]:
             }
             maps.append({**record, **arrays})
         layers = ", ".join(str(one["layer"]) for one in maps)
-        yield weights, maps, f"{len(maps[0]['map']):,} rows of layers {layers}"
+        yield str(weights), maps, f"{len(maps[0]['map']):,} rows of layers {layers}"
 
 
 def _frequencies(figure: Figure, axis: Any, point_M: np.ndarray, one: Map) -> None:

@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from isotrain.analysis.corpora import TEXTS, missing
-from isotrain.analysis.data_scale.conll import conll_file
 from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
-from isotrain.analysis.data_scale.diagnostic import read_diagnostic
-from isotrain.analysis.data_scale.examples import Examples, sentence_examples, tagged_examples
+from isotrain.analysis.data_scale.examples import (
+    Examples,
+    sentence_examples,
+    sizes,
+    tagged_examples,
+)
 from isotrain.analysis.data_scale.features import Encoded, encoded
-from isotrain.analysis.data_scale.figures import scale_pictures
+from isotrain.analysis.data_scale.given import conll_file, read_diagnostic
 from isotrain.analysis.data_scale.measure import Plan, majority, measured
-from isotrain.analysis.data_scale.order import sizes
-from isotrain.analysis.data_scale.tables import scale_tables
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.data_scale.show import PLOTS, TABLES
+from isotrain.analysis.probe import not_installed
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import files_of
 from isotrain.analysis.weights import AFTER
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import Bounds
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
@@ -36,13 +39,14 @@ CONLL, AVAILABLE = "conll", "available"
 MOST_SEEDS = 255
 
 
-class DataScale:
+@analysis
+class DataScale(Analysis):
     """Scores of heads on frozen features, over training sizes.
 
     The features of a sentence are the mean of its tokens, those of a pair (u, v, |u − v|, u·v),
     those of a word the mean of its tokens with those of its neighbours; they come from the encoder,
     from a file of word vectors, and from random vectors for the encoder's own tokens, drawn anew
-    for each seed. On each a head is trained, see `train_head`, and scored on the dev split.
+    for each seed. On each a head is fitted by scikit-learn, and scored on the dev split.
     After a run (`from_run`) the encoder alone is measured again.
 
     Args:
@@ -65,36 +69,34 @@ class DataScale:
     name = "data_scale"
     question = "How much more labelled data do features without context need to be as good?"
 
-    @checked
-    def __init__(
-        self,
-        tasks: str | Sequence[str] = AVAILABLE,
-        static: str | None = None,
-        lowercase: bool = True,
-        conll: str | None = None,
-        diagnostic: str | None = None,
-        layer: Annotated[int | None, Bounds(0)] = None,
-        hidden: Annotated[int, Bounds(0)] = 0,
-        window: Annotated[int, Bounds(0)] = 1,
-        smallest: Annotated[int, Bounds(8)] = 32,
-        factor: Annotated[float, Bounds(above=1)] = 4.0,
-        seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5,
-        max_rows: Annotated[int, Bounds(8)] = 5000,
-        max_evaluated: Annotated[int, Bounds(8)] = 1000,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        listed = TASKS if tasks == AVAILABLE else tasks
-        if isinstance(listed, str) or set(listed) - {*TASKS}:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    tasks: str | Sequence[str] = AVAILABLE
+    static: str | None = None
+    lowercase: bool = True
+    conll: str | None = None
+    diagnostic: str | None = None
+    layer: Annotated[int | None, Bounds(0)] = None
+    hidden: Annotated[int, Bounds(0)] = 0
+    window: Annotated[int, Bounds(0)] = 1
+    smallest: Annotated[int, Bounds(8)] = 32
+    factor: Annotated[float, Bounds(above=1)] = 4.0
+    seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5
+    max_rows: Annotated[int, Bounds(8)] = 5000
+    max_evaluated: Annotated[int, Bounds(8)] = 1000
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        if isinstance(self._named, str) or set(self._named) - {*TASKS}:
             raise ValueError(
-                f"analysis.tasks must be {AVAILABLE} or a list of {', '.join(TASKS)}, got {tasks}"
+                f"analysis.tasks must be {AVAILABLE} or a list of {', '.join(TASKS)}, got "
+                f"{self.tasks}"
             )
-        self.tasks, self.takes_all = tuple(dict.fromkeys(listed)), tasks != AVAILABLE
-        self.static, self.lowercase = _path(static), lowercase
-        self.conll, self.diagnostic = _path(conll), _path(diagnostic)
-        self.layer, self.hidden, self.window = layer, hidden, window
-        self.smallest, self.factor, self.seeds = smallest, factor, seeds
-        self.max_rows, self.max_evaluated = max_rows, max_evaluated
-        self.published = published
+
+    @property
+    def _named(self) -> str | Sequence[str]:
+        return TASKS if self.tasks == AVAILABLE else self.tasks
 
     def missing(self, source: Source) -> Sequence[str]:
         """Data sets and files that are not there."""
@@ -104,9 +106,9 @@ class DataScale:
             mistakes += [f"of {', '.join(TASKS)} none is there:"]
             mistakes += missing(source, [TEXTS[task].data_set for task in TASKS])
         for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
-            if file and not file.is_file():
-                mistakes.append(f"analysis.{key}={file} is no file")
-        if self.conll and (lacks := [s for s in SPLITS if not conll_file(self.conll, s)]):
+            if file and not _path(file).is_file():
+                mistakes.append(f"analysis.{key}={_path(file)} is no file")
+        if self.conll and (lacks := [s for s in SPLITS if not conll_file(_path(self.conll), s)]):
             files = " and ".join(f"{split}.txt (or .conll)" for split in lacks)
             mistakes.append(f"analysis.conll={self.conll} must be a folder with {files}")
         if self.diagnostic and "snli" not in tasks:
@@ -114,13 +116,13 @@ class DataScale:
                 "analysis.diagnostic scores heads that are trained on snli, which is not among the "
                 "tasks; add it, or use analysis.diagnostic=null"
             )
-        return mistakes
+        return [*mistakes, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Those of the tasks, and the files that were given."""
-        files = [file for file in (self.static, self.diagnostic) if file]
+        files = [_path(file) for file in (self.static, self.diagnostic) if file]
         if self.conll:
-            files += [file for split in SPLITS if (file := conll_file(self.conll, split))]
+            files += [file for split in SPLITS if (file := conll_file(_path(self.conll), split))]
         given = [one for file in files for one in files_of(str(file), None)]
         return [*(TEXTS[task].data_set for task in self._tasks(source)), *given]
 
@@ -139,23 +141,17 @@ class DataScale:
                 measure = partial(self._part, subject, task, features)
                 yield Part(f"{task}-{features}", measure)
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Scores by size, how much more data is needed, unseen words, diagnostic categories."""
-        return scale_tables(outcome.records)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """The curves of each task."""
-        return scale_pictures(outcome.records)
-
     def _tasks(self, source: Source) -> list[str]:
         """Those that were listed, or those of all that the source has."""
-        is_there = {task: source.missing(TEXTS[task].data_set) is None for task in self.tasks}
-        return [task for task in self.tasks if self.takes_all or is_there[task]]
+        named = list(dict.fromkeys(self._named))
+        if self.tasks != AVAILABLE:
+            return named
+        return [task for task in named if source.missing(TEXTS[task].data_set) is None]
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         """The scores of one task's heads on one kind of features."""
         file = self.diagnostic if task == "snli" else None
-        diagnostic = None if file is None else read_diagnostic(file)
+        diagnostic = None if file is None else read_diagnostic(_path(file))
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
         plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds, self.hidden)
@@ -198,7 +194,7 @@ class DataScale:
         seed = subject.seed * (MOST_SEEDS + 1)
         if task == CONLL:
             assert self.conll is not None
-            return tagged_examples(self.conll, self.window, *most, seed)
+            return tagged_examples(_path(self.conll), self.window, *most, seed)
         return sentence_examples(subject.source, task, *most, seed, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
@@ -211,8 +207,8 @@ class DataScale:
 
     @cached_property
     def _static(self) -> TableEncoder:
-        return build_static(str(self.static), self.lowercase)
+        return build_static(str(_path(str(self.static))), self.lowercase)
 
 
-def _path(given: str | None) -> Path | None:
-    return None if given is None else Path(given).expanduser()
+def _path(given: str) -> Path:
+    return Path(given).expanduser()

@@ -17,6 +17,7 @@ from isotrain.analysis.offline_isotropy.scores import (
     train_sentences,
 )
 from isotrain.analysis.offline_isotropy.show import MEANINGS, PLOTS, TABLES
+from isotrain.analysis.probe import not_installed
 from isotrain.analysis.sts_sets import (
     PLACES,
     SST2,
@@ -122,6 +123,8 @@ class OfflineIsotropy(Analysis):
                 f"fit_on=train needs the train split of STS-B: {problem}; or use "
                 "analysis.fit_on=test"
             )
+        if SST2 in names:
+            lacking += not_installed()
         return list(dict.fromkeys(lacking))
 
     def data_sets(self, source: Source) -> Iterable[Any]:

@@ -8,14 +8,13 @@ N rows (tokens), P pairs, U sentences, S settings, R resamples, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isotrain.analysis.linear_probe import fit_logistic
 from isotrain.analysis.offline_isotropy.clouds import (
     NONE,
     OWN_POOLING,
@@ -26,6 +25,7 @@ from isotrain.analysis.offline_isotropy.clouds import (
     shapes,
 )
 from isotrain.analysis.offline_isotropy.maps import row_maps
+from isotrain.analysis.probe import MOST_STEPS, SETTLED
 from isotrain.analysis.sst2_data_set import DATA
 from isotrain.analysis.sts_sets import PLACES, SST2, Pairs, sts_pairs
 from isotrain.analysis.types import Cell, Found, Record
@@ -222,11 +222,12 @@ def measure_sst2(
     for setting, transform in fits.items():
         fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
         x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
-        head = next(fit_logistic(x_UD[at["train"]], label["train"], [l2], one_scale=True))
+        head = _head(x_UD[at["train"]], label["train"], l2)
         for split in ("dev", "test"):
             if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
                 continue
-            share = float((head(x_UD[at[split]]).argmax(dim=1) == label[split]).double().mean())
+            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
+            share = float(right.mean())
             low, high = wilson(share, n := len(label[split]))
             records.append(
                 {
@@ -242,6 +243,24 @@ def measure_sst2(
                 }
             )
     return Found(records)
+
+
+def _head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
+
+    One scale for all features, so that the penalty sees which dimensions are large, and a rotation
+    changes no output.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    x_nD = x_ND.double().numpy()
+    mean_D = x_nD.mean(axis=0)
+    spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
+    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
+    fit = LogisticRegression(C=1 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):

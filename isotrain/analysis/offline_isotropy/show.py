@@ -102,8 +102,8 @@ def scored(frames: Frames) -> Iterator[str]:
     yield "; ".join(MEANINGS[name] for name in dict.fromkeys(found["aggregate"])) + "."
     cut = pairs[pairs["n_sentences_cut"] > 0]
     if len(cut):
-        told = zip(cut["n_sentences_cut"], cut["set"], strict=True)
-        yield f"Sentences cut to max_length: {', '.join(f'{n} of {s}' for n, s in told)}."
+        both = zip(cut["n_sentences_cut"], cut["set"], strict=True)
+        yield f"Sentences cut to max_length: {', '.join(f'{n} of {s}' for n, s in both)}."
 
 
 def left_out(frames: Frames) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.analysis.data_scale.conll import Entity, Tagged, conll_file, entities, read_conll
+from isotrain.analysis.data_scale.given import Entity, Tagged, conll_file, entities, read_conll
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import matthews_corrcoef
 
-from isotrain.analysis.data_scale.diagnostic import CATEGORIES, matthews, read_diagnostic
+from isotrain.analysis.data_scale.given import CATEGORIES, matthews, read_diagnostic
 
 HEADER = "\t".join([*CATEGORIES, "Domain", "Premise", "Hypothesis", "Label"])
 ROW = "Quantifiers\t\tNegation;Double negation\t\tNews\tA cat.\tNo cat.\tcontradiction"
