@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from isotrain.analysis.data_sets import PLACES, sts_pairs
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.sts_sets import PLACES, sts_pairs
 from isotrain.analysis.types import Subject
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.on_disk import packaged_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.analysis.corpora import data_set_of, read_corpus
+from isotrain.analysis.data_sets import data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.types import Analysis, Found, Part, Picture, Table
 

@@ -12,19 +12,14 @@ from isotrain.analysis.clusters.measures import (
     measure_layer,
     measure_lid,
 )
-from isotrain.analysis.clusters.rows import Sample, sample_encoder, sample_vectors
+from isotrain.analysis.clusters.rows import Sample, read_texts, sample_encoder, sample_vectors
 from isotrain.analysis.clusters.show import PLOTS, TABLES
-from isotrain.analysis.clusters.texts import (
-    RUNNING,
-    corpus_data_set,
-    missing_corpus,
-    read_texts,
-)
-from isotrain.analysis.corpora import check_splits
+from isotrain.analysis.data_sets import PTB, RUNNING, check_splits, data_set_of
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import Source
 
 
@@ -84,7 +79,7 @@ class Clusters(Analysis):
 
     def __post_init__(self) -> None:
         """Judge the names."""
-        corpus_data_set(self.corpus)
+        data_set_of(self.corpus, {"ptb": PTB})
         check_splits(self.splits)
         if self.text == "chunks" and self.corpus not in RUNNING:
             raise ValueError(
@@ -102,7 +97,13 @@ class Clusters(Analysis):
     def missing(self, source: Source) -> Sequence[str]:
         """The corpus, where the source lacks it; with `vectors`, what is wrong with the file."""
         if self.vectors is None:
-            return missing_corpus(source, self.corpus)
+            if self.corpus == "ptb" and not isinstance(source, LocalSource):
+                return [
+                    "the Penn Treebank is licensed, so no source but your own folder has it: put "
+                    "ptb/train.txt (one sentence a line) into ISOTRAIN_DATA_DIR and use "
+                    "source=local, or use analysis.corpus=wikitext-2"
+                ]
+            return super().missing(source)
         try:
             open_vectors(self.vectors, self.tokens)
         except ValueError as error:
@@ -111,7 +112,7 @@ class Clusters(Analysis):
 
     def data_sets(self, source: Source) -> Sequence[Any]:
         """The corpus; none beside a file of vectors."""
-        return [corpus_data_set(self.corpus)] if self.vectors is None else []
+        return [data_set_of(self.corpus, {"ptb": PTB})] if self.vectors is None else []
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """What was drawn, each layer, and the LID of all layers.

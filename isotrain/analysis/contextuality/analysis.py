@@ -17,10 +17,9 @@ from isotrain.analysis.contextuality.measures import (
     word_measures,
 )
 from isotrain.analysis.contextuality.show import PLOTS, TABLES
-from isotrain.analysis.corpora import check_splits, data_set_of, read_corpus
+from isotrain.analysis.data_sets import check_splits, data_set_of, read_corpus
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.analysis.word_samples import (
+from isotrain.analysis.selection import (
     Key,
     Sample,
     Unit,
@@ -28,6 +27,7 @@ from isotrain.analysis.word_samples import (
     draw_occurrences,
     draw_sentences,
 )
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.arguments import Bounds
 from isotrain.types import Source
 

@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from isotrain.analysis.corpora import TEXTS, missing
 from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
 from isotrain.analysis.data_scale.examples import (
     Examples,
@@ -22,6 +21,7 @@ from isotrain.analysis.data_scale.features import Encoded, encoded
 from isotrain.analysis.data_scale.given import conll_file, read_diagnostic
 from isotrain.analysis.data_scale.measure import Plan, majority, measured
 from isotrain.analysis.data_scale.show import PLOTS, TABLES
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import files_of
@@ -35,7 +35,7 @@ from isotrain.types import Row, Source
 
 TASKS = ("sst2", "rte", "snli")
 SPLITS = ("train", "dev")
-CONLL, AVAILABLE = "conll", "available"
+CONLL = "conll"
 MOST_SEEDS = 255
 
 
@@ -88,23 +88,20 @@ class DataScale(Analysis):
 
     def __post_init__(self) -> None:
         """Judge the names."""
-        if isinstance(self._named, str) or set(self._named) - {*TASKS}:
-            raise ValueError(
-                f"analysis.tasks must be {AVAILABLE} or a list of {', '.join(TASKS)}, got "
-                f"{self.tasks}"
-            )
+        if self.tasks:
+            check_names("analysis.tasks", self.tasks, TASKS)
 
     @property
-    def _named(self) -> str | Sequence[str]:
-        return TASKS if self.tasks == AVAILABLE else self.tasks
+    def _named(self) -> Sequence[str]:
+        return TASKS if isinstance(self.tasks, str) else self.tasks
 
     def missing(self, source: Source) -> Sequence[str]:
         """Data sets and files that are not there."""
         tasks = self._tasks(source)
-        mistakes = missing(source, [TEXTS[task].data_set for task in tasks])
+        mistakes = _absent(source, tasks)
         if not tasks and not self.conll:
             mistakes += [f"of {', '.join(TASKS)} none is there:"]
-            mistakes += missing(source, [TEXTS[task].data_set for task in TASKS])
+            mistakes += _absent(source, TASKS)
         for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
             if file and not _path(file).is_file():
                 mistakes.append(f"analysis.{key}={_path(file)} is no file")
@@ -123,7 +120,7 @@ class DataScale(Analysis):
         files = [_path(file) for file in (self.static, self.diagnostic) if file]
         if self.conll:
             files += [file for split in SPLITS if (file := conll_file(_path(self.conll), split))]
-        given = [one for file in files for one in files_of(str(file), None)]
+        given = [files_of(str(file)) for file in files]
         return [*(TEXTS[task].data_set for task in self._tasks(source)), *given]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
@@ -143,10 +140,9 @@ class DataScale(Analysis):
 
     def _tasks(self, source: Source) -> list[str]:
         """Those that were listed, or those of all that the source has."""
-        named = list(dict.fromkeys(self._named))
         if self.tasks != AVAILABLE:
-            return named
-        return [task for task in named if source.missing(TEXTS[task].data_set) is None]
+            return list(self._named)
+        return [task for task in TASKS if not source.missing(TEXTS[task].data_set)]
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         """The scores of one task's heads on one kind of features."""
@@ -212,3 +208,7 @@ class DataScale(Analysis):
 
 def _path(given: str) -> Path:
     return Path(given).expanduser()
+
+
+def _absent(source: Source, tasks: Iterable[str]) -> list[str]:
+    return [why for task in tasks if (why := source.missing(TEXTS[task].data_set))]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isotrain.analysis.corpora import TEXTS
 from isotrain.analysis.data_scale.given import Tagged, conll_file, entities, read_conll
+from isotrain.analysis.data_sets import TEXTS
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.sources import HIDDEN, load_split
 from isotrain.types import Row, Source

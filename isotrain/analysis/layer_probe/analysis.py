@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.data_sets import AVAILABLE, check_names
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.layer_probe.data import (
     TASKS,
@@ -24,9 +25,9 @@ from isotrain.analysis.layer_probe.data import (
     read_examples,
 )
 from isotrain.analysis.layer_probe.show import EVALUATED, PLOTS, TABLES
-from isotrain.analysis.pair_tokens import SegmentedPairs
 from isotrain.analysis.probe import choose_penalty, not_installed
 from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.selection import SegmentedPairs
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
 from isotrain.arguments import Bounds
 from isotrain.geometry.cloud import shared
@@ -38,8 +39,6 @@ from isotrain.pages.verdict import wilson
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.encoding import Form
 from isotrain.types import Source
-
-AVAILABLE = "available"
 
 
 @analysis
@@ -84,13 +83,7 @@ class LayerProbe(Analysis):
 
     def __post_init__(self) -> None:
         """Judge the names."""
-        known = f"tasks must be {AVAILABLE}, or a list out of {', '.join(TASKS)}, each once"
-        tasks = self.tasks
-        if isinstance(tasks, str) and tasks != AVAILABLE:
-            raise ValueError(f"{known}; got {tasks!r}, did you mean [{tasks}]?")
-        named = self._named
-        if not named or set(named) - set(TASKS) or len(set(named)) < len(named):
-            raise ValueError(f"{known}; got {named}")
+        check_names("tasks", self.tasks, TASKS)
         if not self.penalties or not all(0 < p < float("inf") for p in self.penalties):
             raise ValueError(
                 f"penalties must be positive numbers, one at least, got {list(self.penalties)}; "

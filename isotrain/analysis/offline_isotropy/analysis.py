@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal
 
+from isotrain.analysis.data_sets import (
+    PLACES,
+    SST2,
+    Pairs,
+    check_names,
+    chosen_sets,
+    readable_sets,
+)
 from isotrain.analysis.encode import drop_rows
 from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
 from isotrain.analysis.offline_isotropy.scores import (
@@ -18,14 +26,6 @@ from isotrain.analysis.offline_isotropy.scores import (
 )
 from isotrain.analysis.offline_isotropy.show import MEANINGS, PLOTS, TABLES
 from isotrain.analysis.probe import not_installed
-from isotrain.analysis.sts_sets import (
-    PLACES,
-    SST2,
-    Pairs,
-    check_sets,
-    chosen_sets,
-    readable_sets,
-)
 from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
 from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
@@ -107,10 +107,10 @@ class OfflineIsotropy(Analysis):
 
     def __post_init__(self) -> None:
         """Judge the names."""
-        check_sets(self.sets)
+        check_names("sets", self.sets, PLACES)
         _check_layers(self.layers)
-        _check_names("transforms", self.transforms, RECIPES)
-        _check_names("aggregates", self.aggregates, MEANINGS)
+        check_names("transforms", self.transforms, RECIPES, available=False)
+        check_names("aggregates", self.aggregates, MEANINGS, available=False)
         if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
 
@@ -210,12 +210,4 @@ def _check_layers(layers: str | Sequence[int]) -> None:
         raise ValueError(
             f"layers must be {ALL}, or a list of numbers from 0 such as [3, 4], each once; got "
             f"{layers}"
-        )
-
-
-def _check_names(argument: str, given: Sequence[str], known: Iterable[str]) -> None:
-    known = list(known)
-    if isinstance(given, str) or not given or set(given) - {*known} or len({*given}) < len(given):
-        raise ValueError(
-            f"{argument} must be a list out of {', '.join(known)}, each once; got {given}"
         )

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isotrain.analysis.data_sets import PLACES, SST2, SST2_DATA, Pairs, sts_pairs
 from isotrain.analysis.offline_isotropy.clouds import (
     NONE,
     OWN_POOLING,
@@ -26,8 +27,6 @@ from isotrain.analysis.offline_isotropy.clouds import (
 )
 from isotrain.analysis.offline_isotropy.maps import row_maps
 from isotrain.analysis.probe import MOST_STEPS, SETTLED
-from isotrain.analysis.sst2_data_set import DATA
-from isotrain.analysis.sts_sets import PLACES, SST2, Pairs, sts_pairs
 from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
@@ -188,7 +187,7 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
     Raises:
         CannotRunError: the training examples are of one class.
     """
-    splits = {split: load_split(source, DATA, split) for split in ("train", "dev", "test")}
+    splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
     order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
     splits["train"] = [splits["train"][i] for i in order]
     texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from isotrain.analysis.data_sets import PLACES, TEST_SETS
 from isotrain.analysis.offline_isotropy.clouds import NONE
 from isotrain.analysis.offline_isotropy.maps import map_pictures
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.sts_sets import PLACES, TEST_SETS
 from isotrain.analysis.tables import Frames, TableSpec
 
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from isotrain.analysis.corpora import check_splits, data_set_of, read_corpus
+from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
-from isotrain.analysis.sts_sets import PLACES
+from isotrain.analysis.selection import Sample
 from isotrain.analysis.tails.origin import origin_records
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
@@ -29,7 +29,6 @@ from isotrain.analysis.tails.treated import (
     wic_records,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.analysis.word_samples import Sample
 from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic

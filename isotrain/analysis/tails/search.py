@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.encode import encode_rows
+from isotrain.analysis.selection import Sample, Units, draw_sentences
 from isotrain.analysis.types import Record, Subject
-from isotrain.analysis.word_samples import Sample, Units, draw_sentences
 from isotrain.geometry.groups import check_groups, group_sums
 from isotrain.geometry.rows import check_cloud
 from isotrain.metrics.outlier_dims import outlier_dims

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.data_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.sts_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
+from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.types import Cell, Record, Subject
-from isotrain.analysis.wic_targets import find_targets, wic_pairs
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.whitening import apply_whitening

@@ -14,7 +14,7 @@ from transformers import (
     OpenAIGPTModel,
 )
 
-from isotrain.analysis.clusters.texts import read_texts
+from isotrain.analysis.clusters.rows import read_texts
 from isotrain.analysis.types import Outcome, Subject
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder

@@ -17,12 +17,12 @@ from isotrain.analysis.contextuality import analysis as contextuality
 from isotrain.analysis.contextuality import measures
 from isotrain.analysis.contextuality.analysis import Contextuality
 from isotrain.analysis.contextuality.measures import sentence_means
-from isotrain.analysis.corpora import read_corpus
+from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.jackknife import anisotropy, mean_over_sentences, occurrences
 from isotrain.analysis.outputs import text
 from isotrain.analysis.published import beside, disagreements, read_published
+from isotrain.analysis.selection import draw_sentences
 from isotrain.analysis.types import Outcome
-from isotrain.analysis.word_samples import draw_sentences
 from isotrain.encoders.minilm import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance

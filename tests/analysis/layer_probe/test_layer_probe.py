@@ -15,8 +15,8 @@ from transformers import GPT2Config, GPT2Model
 from isotrain.analysis.encode import encode_rows, padded
 from isotrain.analysis.layer_probe.analysis import LayerProbe
 from isotrain.analysis.layer_probe.data import Budget, distinct_rows, features, read_examples
-from isotrain.analysis.pair_tokens import SegmentedPairs, tokenise_pairs
 from isotrain.analysis.probe import linear_probe
+from isotrain.analysis.selection import SegmentedPairs, tokenise_pairs
 from isotrain.analysis.types import Outcome, Subject
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.tiny import build_tiny

@@ -11,12 +11,12 @@ import torch
 from omegaconf import OmegaConf
 
 from isotrain.analysis import encode
+from isotrain.analysis.data_sets import PLACES
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.offline_isotropy.maps import principal_map
 from isotrain.analysis.published import beside, disagreements, read_published
-from isotrain.analysis.sts_sets import PLACES
 from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.huggingface import load_encoder

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import binomtest
 
 from isotrain.analysis.encode import encode_rows, hidden_states
+from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.tails import treated as wic_of_tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Subject
-from isotrain.analysis.wic_targets import find_targets, wic_pairs
 from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
 

@@ -1,4 +1,4 @@
-"""Which sets are measured, and the pairs of a set."""
+"""Data sets of analyses: each sentence once, pairs with gold, and what is measured of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import json
 
 import pytest
 
-from isotrain.analysis import sts_data_sets as sts
+from isotrain.analysis.data_sets import (
+    STS,
+    TEXTS,
+    check_splits,
+    chosen_sets,
+    data_set_of,
+    read_corpus,
+    readable_sets,
+    sts_pairs,
+)
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.sts_sets import check_sets, chosen_sets, readable_sets, sts_pairs
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource, load_split
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     labelled_rows,
@@ -20,6 +28,60 @@ from tests.analysis.offline_isotropy.offline_rows import (
     write,
     write_sets,
 )
+
+
+@pytest.fixture(scope="module")
+def source(data_dir):
+    return LocalSource(str(data_dir))
+
+
+def test_a_premise_of_snli_counts_once(source):
+    """Each stands in three rows: one for each class."""
+    rows = load_split(source, data_set_of("snli"), "train")
+    premises = [row["sentence1"] for row in rows]
+    assert len(premises) == 3 * len(set(premises))
+    found = read_corpus(source, "snli", ["train"], "[UNK]")
+    assert len(found) == len(set(found)) < 2 * len(rows)
+    assert set(found) == set(premises) | {row["sentence2"] for row in rows}
+
+
+def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
+    both = read_corpus(source, "rte", ["dev", "train"], "[UNK]")
+    dev = read_corpus(source, "rte", ["dev"], "[UNK]")
+    train = read_corpus(source, "rte", ["train"], "[UNK]")
+    assert both[: len(dev)] == dev
+    assert both[len(dev) :] == [text for text in train if text not in set(dev)]
+    assert set(dev) & set(train)  # or this tells nothing
+
+
+def test_spaces_around_a_sentence_make_no_other_one(sentences_source):
+    twice = sentences_source([" A dog. ", "A dog.", "  ", "A cat."])
+    assert read_corpus(twice, "rte", ["train"], "[UNK]") == ["A dog.", "A cat."]
+
+
+def test_paragraphs_of_wikitext_become_sentences_as_they_are_written(sentences_source):
+    lines = [" = Heading = \n", " ", " The <unk> barks . Then , in 1990 , it ran @-@ away . "]
+    found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]")
+    assert found == ["The [UNK] barks.", "Then, in 1990, it ran-away."]
+
+
+@pytest.mark.parametrize("corpus", sorted(TEXTS))
+def test_every_corpus_names_fields_that_its_data_set_has(corpus):
+    assert set(TEXTS[corpus].fields) <= set(data_set_of(corpus).fields)
+
+
+def test_no_such_corpus_or_split():
+    with pytest.raises(ValueError, match="there is no corpus snil; there are snli, rte, "):
+        data_set_of("snil")
+    check_splits(["dev", "train"])
+    for wrong in (["trian"], [], ["dev", "dev"]):
+        with pytest.raises(ValueError, match="must be some of train, dev, test, each once, got"):
+            check_splits(wrong)
+
+
+def test_a_split_without_a_sentence(sentences_source):
+    with pytest.raises(ValueError, match="sts12 has no sentence in dev"):
+        read_corpus(sentences_source(["A dog."]), "sts12", ["dev"], "[UNK]")
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +125,19 @@ def test_fitting_on_train_needs_sts_b(tmp_path):
 def test_the_data_that_is_recorded_is_all_that_is_read(root):
     source = LocalSource(str(root))
     of_test = OfflineIsotropy(sets=["sts12"], fit_on="test")
-    assert list(of_test.data_sets(source)) == [sts.STS["sts12"]]
+    assert list(of_test.data_sets(source)) == [STS["sts12"]]
     found = list(OfflineIsotropy(sets=["sts12"]).data_sets(source))
-    assert found == [sts.STS["sts12"], sts.STS["stsb"]]
+    assert found == [STS["sts12"], STS["stsb"]]
 
 
 @pytest.mark.parametrize("sets", ["stsb", [], ["stsb", "stsb"], ["stsB"], "all"])
 def test_sets_that_name_nothing(sets):
-    with pytest.raises(ValueError, match="sets must be available, or a list"):
-        check_sets(sets)
+    with pytest.raises(ValueError, match="sets must be available or a list"):
+        OfflineIsotropy(sets=sets)
 
 
 def test_rows_of_a_set(root):
-    pairs = sts_pairs(LocalSource(str(root)), sts.STS["stsb"], "test")
+    pairs = sts_pairs(LocalSource(str(root)), STS["stsb"], "test")
     rows = [json.loads(line) for line in (root / "stsb" / "test.jsonl").read_text().splitlines()]
     for row, first, second in zip(rows, pairs.first_P, pairs.second_P, strict=True):
         assert pairs.sentences[first] == row["sentence1"]
@@ -91,12 +153,12 @@ def test_rows_without_gold_and_without_subset(tmp_path):
     del rows[5]["file"]
     for split in ("train", "dev", "test"):
         write(tmp_path, "stsb", split, rows if split == "test" else pair_rows(1, 3))
-    pairs = sts_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
+    pairs = sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")
     assert len(pairs.gold_P) == 11
     assert pairs.subset_P is None
     write(tmp_path, "stsb", "test", [row | {"score": None} for row in rows])
     with pytest.raises(ValueError, match="stsb/test has no row with gold"):
-        sts_pairs(LocalSource(str(tmp_path)), sts.STS["stsb"], "test")
+        sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")
 
 
 @pytest.mark.parametrize("gold", ["hidden", "no file"])

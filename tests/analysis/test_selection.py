@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from isotrain.analysis.encode import tokenise
-from isotrain.analysis.word_samples import Units, draw_occurrences, draw_sentences
+from isotrain.analysis.selection import Units, draw_occurrences, draw_sentences
 
 TEXTS = [f"The old doctor number {k} called the lawyer, xyz." for k in range(40)]
 
