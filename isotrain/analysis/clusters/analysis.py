@@ -31,24 +31,7 @@ class Clusters(Analysis):
     their positions with the seed; CLS, SEP, pads and the unknown token are never among them. Rows
     of a type that are equal count once (`distinct_rows`), so of static vectors each type does.
 
-    Args:
-        corpus: wikitext-2, ptb, or any data set of sentences.
-        splits: of the corpus.
-        text: chunks of running text, without CLS and SEP, or sentences, encoded with theirs.
-        chunk: tokens of a chunk; what is behind the last whole one is left out.
-        max_tokens: of the chunks or sentences that are encoded.
-        max_rows: tokens of these that are measured: the N that LID depends on.
-        k_max: clusters at most.
-        cut: silhouette below which a layer counts as one cluster.
-        silhouette_rows: rows that give the silhouette and the start of k-means.
-        n_neighbors: m of the LID.
-        lid_queries: rows whose LID is estimated; all are searched. None = all.
-        map_layers: layers that are drawn; None = the first, the middle and the last.
-        map_rows: points of a map.
-        vectors: a file of vectors to measure in place of the encoder, see `open_vectors`; keys of
-            a text then say nothing.
-        tokens: its tokens: a text file, or the name of a column.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/clusters.yaml`, where each has its meaning.
 
     Raises:
         ValueError: another corpus or split, chunks of what is no running text, or `tokens` without

@@ -215,12 +215,7 @@ def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
 def centred_parts(
     x_ND: Tensor, type_N: Tensor, assignment_N: Tensor
 ) -> list[tuple[Tensor, Tensor]]:
-    """The rows of each cluster, less its mean, and their types.
-
-    >>> parts = centred_parts(torch.eye(2), torch.tensor([3, 4]), torch.tensor([0, 0]))
-    >>> parts[0][0].tolist()
-    [[0.5, -0.5], [-0.5, 0.5]]
-    """
+    """The rows of each cluster, less its mean, and their types."""
     members = [assignment_N == k for k in range(int(assignment_N.max()) + 1)]
     return [(centre_rows(x_ND[at_N]), type_N[at_N]) for at_N in members]
 
@@ -233,11 +228,6 @@ def dimensions(
     `lid_cosine` is of chords √(2(1 − cos)), `lid_cosine_squared` of 1 − cos, which is half of
     their squares. A squared distance has twice the logarithm, so the published convention is
     exactly half the plain value. None where there are not more rows than neighbours.
-
-    >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    >>> found = dimensions(x, n_neighbors=20, max_queries=None, seed=0)
-    >>> found["lid"] == 2 * found["lid_squared"]
-    True
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")
@@ -269,11 +259,7 @@ def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
 
 
 def fixed_signs(basis_DR: Tensor) -> Tensor:
-    """The directions, each with the sign that makes its largest entry positive.
-
-    >>> fixed_signs(torch.tensor([[0.6, 0.0], [-0.8, 1.0]])).tolist()
-    [[-0.6000000238418579, 0.0], [0.800000011920929, 1.0]]
-    """
+    """The directions, each with the sign that makes its largest entry positive."""
     largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
     return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
 

@@ -50,16 +50,7 @@ class Contextuality(Analysis):
     CLS, SEP and the like are never measured, nor are unknown words. Whole sentences are drawn (by
     hashing their places with the seed) until their words fill `max_rows`; repeated ones count once.
 
-    Args:
-        corpus: a data set of sentences.
-        splits: of the corpus.
-        unit: what a word is: a piece of the tokenizer, or the mean over the pieces of a word.
-        max_rows: words for the measures of a layer.
-        words: measured by themselves where they occur `min_count` times.
-        max_occurrences: of each of `words`.
-        min_count: occurrences that a word needs to be measured.
-        punctuation: whether what has no letter and no digit is measured.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/contextuality.yaml`, where each has its meaning.
 
     Raises:
         ValueError: there is no such corpus or split.

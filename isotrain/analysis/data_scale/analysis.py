@@ -49,21 +49,7 @@ class DataScale(Analysis):
     for each seed. On each a head is fitted by scikit-learn, and scored on the dev split.
     After a run (`from_run`) the encoder alone is measured again.
 
-    Args:
-        tasks: `available`, those of sst2, rte and snli that the source has, or a list.
-        static: a file of word vectors, as `encoder=static` reads it; None = no such curve.
-        lowercase: text is, before it is looked up in `static`.
-        conll: a folder with train and dev files in CoNLL's columns; None = no such task.
-        diagnostic: a file of the diagnostic set of GLUE, for the heads of snli's largest size.
-        layer: of the encoder, 0 to L; None = the last.
-        hidden: units of the head's hidden layer; 0 = logistic regression.
-        window: words on either side whose vectors a word's features have.
-        smallest: training examples of the first size.
-        factor: from one size to the next; the last one is all examples.
-        seeds: draws of training examples; those of a seed are nested.
-        max_rows: training examples of a task at most.
-        max_evaluated: scored examples of a task at most.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/data_scale.yaml`, where each has its meaning.
     """
 
     name = "data_scale"

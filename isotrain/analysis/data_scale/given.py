@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from isotrain.reporting.row_bootstrap import Floats
 from isotrain.tasks.data.sources import STEMS
@@ -132,36 +133,26 @@ def read_diagnostic(file: Path) -> Diagnostic:
     Label (entailment, neutral or contradiction); others are not read.
 
     Raises:
-        ValueError: a column that is missing, a line with another number of columns, another
-            label, or no line; file and line are named.
+        ValueError: a column that is missing, a line with more columns, another label, or no line.
     """
-    lines = file.read_bytes().decode("utf-8-sig").split("\n")
-    names = lines[0].rstrip("\r").split("\t")
-    if lacking := [name for name in (*CATEGORIES, *TEXTS, "Label") if name not in names]:
+    try:
+        table = pd.read_csv(
+            file, sep="\t", dtype=str, keep_default_na=False, quoting=3, encoding="utf-8-sig"
+        )
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise ValueError(f"{file} is no table with tabs between its columns: {error}") from error
+    if lacking := [name for name in (*CATEGORIES, *TEXTS, "Label") if name not in table]:
         raise ValueError(f"{file}:1: lacks the columns {', '.join(lacking)}, between tabs")
-    rows: list[Row] = []
-    marks: list[list[bool]] = []
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        cells = line.rstrip("\r").split("\t")
-        if len(cells) != len(names):
-            raise ValueError(
-                f"{file}:{number}: {len(cells)} columns between tabs, the header has {len(names)}"
-            )
-        row = dict(zip(names, cells, strict=True))
-        if row["Label"] not in DATA.classes:
-            raise ValueError(
-                f"{file}:{number}: Label must be one of {', '.join(DATA.classes)}, got "
-                f"{row['Label']!r}"
-            )
-        marks.append([bool(row[name].strip()) for name in CATEGORIES])
-        texts = {own: row[name] for name, own in TEXTS.items()}
-        rows.append({**texts, "label": DATA.classes.index(row["Label"])})
-    if not rows:
+    if table.empty:
         raise ValueError(f"{file} has no row below its header")
-    mark_NK = np.array(marks)
-    masks = {name: mark_NK[:, k] for k, name in enumerate(CATEGORIES)}
+    if len(odd := table[~table["Label"].isin(DATA.classes)]):
+        raise ValueError(
+            f"{file}, row {odd.index[0] + 1}: Label must be one of {', '.join(DATA.classes)}, got "
+            f"{odd['Label'].iloc[0]!r}"
+        )
+    label = table["Label"].map(DATA.classes.index)
+    rows = table[[*TEXTS]].rename(columns=TEXTS).assign(label=label).to_dict("records")
+    masks = {name: (table[name].str.strip() != "").to_numpy() for name in CATEGORIES}
     return Diagnostic(rows, {ALL: np.ones(len(rows), dtype=bool), **masks})
 
 

@@ -52,16 +52,7 @@ class LayerProbe(Analysis):
     and test are only scored. Isotropy is that of the training rows that the features are made
     of, each different one once.
 
-    Args:
-        tasks: `available`, or a list out of rte, wic, stsb, snli, sst2; a named one that the
-            source lacks is refused.
-        form: bi (two sequences) | cross (one), for pairs.
-        pooling: mean (over all tokens) | cls (the first), for sentences.
-        max_train: training examples at most, drawn from the seed.
-        max_eval: examples of dev, and of test, at most; None = all.
-        penalties: λ to choose from, of λ/2·‖W‖² beside the mean loss, on standardised features.
-        held_out: share of the training examples that choose.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/layer_probe.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown task, or a penalty that is not positive.

@@ -48,26 +48,7 @@ class OfflineIsotropy(Analysis):
     scored sentences themselves, the published protocol (transductive: gold is not used). For
     SST-2, whose features a linear head reads, they always come from its train split.
 
-    Args:
-        sets: `available`, or names out of sts12 to sts16, stsb, sickr (test splits), stsb_dev and
-            sst2; a named set that the source lacks is refused.
-        transforms: settings, `none` among them.
-        layers: `all`, or their numbers, 0 the embedding output.
-        n_clusters: K of k-means and of the Gaussian mixture.
-        n_components: directions that each cluster loses.
-        n_directions: directions that all rows lose, in `mean_pca`.
-        n_iterations: rounds of k-means, and of EM, at most.
-        rho: a cluster of n rows loses at most rho·(n − 1) directions.
-        fit_on: train | test.
-        max_rows: rows that statistics, and measures of isotropy, are taken from; transforms are
-            applied to all.
-        aggregates: correlations over all pairs of a set, mean over its subsets, or weighted by
-            pairs.
-        n_resamples: bootstrap resamples behind a standard error.
-        map_rows: points of a map.
-        max_train: training rows of SST-2's head, drawn from the seed.
-        l2: penalty of that head.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/offline_isotropy.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown name, transforms without `none`, or layers other than numbers.

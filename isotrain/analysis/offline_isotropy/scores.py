@@ -272,11 +272,7 @@ class Agreement(NamedTuple):
 
 
 def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Floats:
-    """The cosine of each pair of rows, in float64.
-
-    >>> cosines(torch.tensor([[1.0, 0.0], [3.0, 3.0]]), np.array([0]), np.array([1])).round(3)
-    array([0.707])
-    """
+    """The cosine of each pair of rows, in float64."""
     unit_UD = unit_rows(pooled_UD.double())
     at = (torch.from_numpy(side) for side in (first_P, second_P))
     first_PD, second_PD = (unit_UD[side_P] for side_P in at)
@@ -297,17 +293,8 @@ def agreement(
     """The weighted mean over groups of pairs of the correlation in each; NaN without spread.
 
     One group of all pairs gives the correlation itself. Errors are standard deviations over
-    bootstrap resamples of the pairs of every group, the same for all settings.
-
-    Args:
-        score: pearson | spearman.
-        gold_P: gold similarity.
-        cosine_SP: cosines of each setting.
-        groups: places of the pairs of each group.
-        weights: of the groups.
-        baseline: the setting that gains are over.
-        n_resamples: R.
-        seed: of the resamples.
+    bootstrap resamples of the pairs of every group, the same for all settings; gains are over the
+    setting with the number `baseline`.
 
     >>> gold = np.array([0.0, 1.0, 2.0, 3.0])
     >>> found = agreement("pearson", gold, gold[None], [np.arange(4)], [1.0], 0, 50, 0)
@@ -327,21 +314,19 @@ def agreement(
     blocks = _resamples([len(at) for at in groups], n_resamples, seed)
     resampled_RS = np.concatenate([over_groups(count_GRP) for count_GRP in blocks])
     gain_RS = resampled_RS - resampled_RS[:, [baseline]]
-    return Agreement(value_S, _spread(resampled_RS), value_S - value_S[baseline], _spread(gain_RS))
+    error_S, gain_error_S = (one.std(axis=0, ddof=1) for one in (resampled_RS, gain_RS))
+    return Agreement(value_S, error_S, value_S - value_S[baseline], gain_error_S)
 
 
 def groups_of(
     subset_P: np.ndarray | None, aggregate: str, n_pairs: int
 ) -> tuple[list[np.ndarray], list[float]]:
-    """Places of the pairs of each group, and its weight; `agreement` has what for.
+    """Places of the pairs of each group, and its weight.
 
     `all` is one group; `mean` and `weighted` are over subsets, with equal weights or by pairs.
 
     Raises:
         ValueError: the pairs name no subsets, or a subset has too few pairs.
-
-    >>> groups_of(None, "all", 3)
-    ([array([0, 1, 2])], [1.0])
     """
     if aggregate == "all":
         return [np.arange(n_pairs)], [1.0]
@@ -355,11 +340,7 @@ def groups_of(
 
 
 def subset_names(subset_P: np.ndarray) -> list[str]:
-    """The subsets, in the order in which they first stand.
-
-    >>> subset_names(np.array(["images", "belief", "images"]))
-    ['images', 'belief']
-    """
+    """The subsets, in the order in which they first stand."""
     return list(dict.fromkeys(subset_P.tolist()))
 
 
@@ -373,9 +354,3 @@ def _resamples(sizes: Sequence[int], n_resamples: int, seed: int) -> Iterator[li
             generator.multinomial(size, np.full(size, 1 / size), size=n).astype(float)
             for size in sizes
         ]
-
-
-def _spread(value_RS: Floats) -> Floats:
-    """Standard deviations over resamples; NaN where a setting is not defined in some."""
-    found_S: Floats = value_RS.std(axis=0, ddof=1)
-    return found_S

@@ -48,19 +48,7 @@ class Tails(Analysis):
     the target words of WiC (whitened by half of its train targets, the other half choosing layer
     and threshold) and to the mean-pooled sentences of the STS sets that the source has.
 
-    Args:
-        corpus: a data set of sentences.
-        fit_split: split of the corpus that tails are found on, and whitening is fitted on.
-        split: split that treatments are measured on.
-        max_rows: tokens of either split at most, of whole sentences; whitening needs several times
-            as many rows as there are dimensions.
-        threshold: |score| of an outlier, in standard deviations over dimensions.
-        layers_share: share of the layers above the embeddings in which an outlier is beyond it.
-        min_count: occurrences that a word needs for self-similarity.
-        epsilon: added to every eigenvalue in whitening, relative to their mean; 0 as published. A
-            norm leaves a direction without variance, which 1e-6 keeps from being blown up.
-        max_pairs: pairs of each split of WiC, and of each STS set, at most; None = all.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/tails.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown corpus or split, or `fit_split` and `split` the same.

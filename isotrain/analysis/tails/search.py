@@ -112,11 +112,7 @@ class Search(NamedTuple):
 
 
 def above(x_LD: Tensor) -> Tensor:
-    """The layers above the embeddings; of word vectors, which have layer 0 alone, that one.
-
-    >>> above(torch.tensor([[1.0], [2.0]])).tolist(), above(torch.tensor([[1.0]])).tolist()
-    ([[2.0]], [[1.0]])
-    """
+    """The layers above the embeddings; of word vectors, which have layer 0 alone, that one."""
     return x_LD[1:] if len(x_LD) > 1 else x_LD
 
 

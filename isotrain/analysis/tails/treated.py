@@ -37,9 +37,8 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
 
     `cut` sets `dims` to zero (with no `dims` it changes nothing). `whitened` is
     (x − μ)·U diag((λ + ε·λ̄)^−1/2), its mean and directions those of the rows `fit` alone: whoever
-    measures gives rows of train here and others to the maps. Float32 rows that a norm made have a
-    direction whose variance is rounding: ε = 1e-6 keeps it small and leaves all others as they
-    are. Cosines do not see the arbitrary signs of the directions.
+    measures gives rows of train here and others to the maps. A norm leaves a direction whose
+    variance is rounding: ε = 1e-6 keeps it small and leaves all others as they are.
 
     Luo 2020 (both); Su 2021 (whitening, ε = 0).
 
@@ -58,11 +57,7 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
 
 
 def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
-    """Cosine of each row of `u` with that of `v` `[N]`, in [−1, 1]; 0 where one is zero.
-
-    >>> pair_cosines(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])).tolist()
-    [1.0]
-    """
+    """Cosine of each row of `u` with that of `v` `[N]`, in [−1, 1]; 0 where one is zero."""
     return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
 
 
@@ -106,11 +101,7 @@ def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
 
 
 def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
-    """The share of pairs that a threshold gets right.
-
-    >>> accuracy(torch.tensor([0.9, 0.2]), torch.tensor([1, 1]), 0.5)
-    0.5
-    """
+    """The share of pairs that a threshold gets right."""
     return float(((cosine_N.double() >= threshold).long() == same_N.long()).double().mean())
 
 

@@ -39,8 +39,8 @@ def test_rows_become_those_of_snli_and_may_be_of_several_categories(tmp_path):
     ("lines", "told"),
     [
         ([HEADER.replace("Logic", "Logik"), ROW], "tsv:1: lacks the columns Logic"),
-        ([HEADER, ROW, ROW + "\tmore"], "tsv:3: 9 columns between tabs, the header has 8"),
-        ([HEADER, "", ROW.replace("contradiction", "maybe")], "tsv:3: Label must be one of"),
+        ([HEADER, ROW, ROW + "\tmore"], "Expected 8 fields in line 3, saw 9"),
+        ([HEADER, "", ROW.replace("contradiction", "maybe")], "tsv, row 1: Label must be one of"),
         ([HEADER], "no row"),
     ],
 )
