@@ -20,18 +20,15 @@ Floats = NDArray[np.floating[Any]]
 MOST_STEPS = 1000  # of L-BFGS
 SETTLED = 1e-5  # largest entry of the gradient
 RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
-PATIENCE, SETTLED_LOSS = 5, 3e-4  # epochs that must lower the held-out loss by so many nats
-MOST_EPOCHS = 1000  # far behind where patience ends
 
 
 class Chosen(NamedTuple):
     """A fitted estimator of scikit-learn, and what chose it."""
 
     probe: Any
-    penalty: float | None  # None: it has hidden units
+    penalty: float
     held_out_loss: float
     n_held_out: int
-    n_epochs: int | None = None  # of hidden units
 
 
 def not_installed() -> list[str]:
@@ -92,7 +89,7 @@ def choose_penalty(
     out_N, in_N = order_N[:n_out], order_N[n_out:]
     parts = x_NF[in_N], label_N[in_N], x_NF[out_N], label_N[out_N]
     chosen = best_penalty(*parts, penalties, n_classes)
-    probe = linear_probe(n_classes, chosen.penalty or 0.0, len(x_NF))
+    probe = linear_probe(n_classes, chosen.penalty, len(x_NF))
     return chosen._replace(probe=_fitted(probe, x_NF, label_N, n_classes))
 
 
@@ -122,41 +119,6 @@ def best_penalty(
         if len(last) > RISES and all(a < b for a, b in pairwise(last)):
             break
     return min(found, key=lambda one: one.held_out_loss)
-
-
-def hidden_units(
-    x_nF: Floats,
-    label_n: np.ndarray,
-    held_mF: Floats,
-    held_label_m: np.ndarray,
-    n_classes: int,
-    n_units: int,
-    seed: int,
-) -> Chosen:
-    """One hidden layer with ReLU on standardised features, as it was when m others had least loss.
-
-    Trained by scikit-learn's Adam until 5 epochs together lower that loss by less than 3e-4 nats.
-    """
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler().fit(x_nF)
-    network = MLPClassifier((n_units,), random_state=seed, batch_size=min(200, len(x_nF)))
-    settled, since, epoch = float("inf"), 0, 0
-    best: Chosen | None = None
-    z_nF = scaler.transform(x_nF)
-    while epoch < min(MOST_EPOCHS, since + PATIENCE):
-        epoch += 1
-        network.partial_fit(z_nF, label_n, classes=range(n_classes))
-        probe = make_pipeline(scaler, network)
-        loss = mean_loss(probe, held_mF, held_label_m, n_classes)
-        if best is None or loss < best.held_out_loss:
-            best = Chosen(deepcopy(probe), None, loss, len(held_mF))
-        if loss < settled - SETTLED_LOSS:
-            settled, since = loss, epoch
-    assert best is not None
-    return best._replace(n_epochs=epoch)
 
 
 def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> Any:

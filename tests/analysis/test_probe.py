@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from isotrain.analysis import probe as probes
-from isotrain.analysis.probe import best_penalty, choose_penalty, hidden_units, mean_loss
+from isotrain.analysis.probe import best_penalty, choose_penalty, mean_loss
 from isotrain.geometry.groups import hashed_order
 
 PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)
@@ -137,21 +137,6 @@ def test_one_class_and_classes_that_training_lacks_are_no_failure():
 def test_too_few_rows_are_refused():
     with pytest.raises(ValueError, match="held out of 5; give more training rows"):
         choose_penalty(np.zeros((5, 1)), np.zeros(5), [1.0], 0.2, 0)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_hidden_units_learn_what_no_line_can_and_keep_their_best_epoch():
-    draw = np.random.default_rng(0)
-    x = draw.normal(size=(1200, 2)) * [5.0, 0.1] + 3.0
-    label = ((x[:, 0] > 3) ^ (x[:, 1] > 3)).astype(int)
-    parts = x[:800], label[:800], x[800:1000], label[800:1000]
-    linear = best_penalty(*parts, PENALTIES, 2)
-    found, again = (hidden_units(*parts, n_classes=2, n_units=32, seed=0) for _ in range(2))
-    for one, least, most in ((linear, 0.3, 0.75), (found, 0.9, 1.0)):
-        assert least < (one.probe.predict(x[1000:]) == label[1000:]).mean() <= most
-    assert found.penalty is None
-    assert mean_loss(found.probe, *parts[2:], 2) == found.held_out_loss == again.held_out_loss
-    assert probes.PATIENCE < found.n_epochs < probes.MOST_EPOCHS
 
 
 def test_without_scikit_learn_the_answer_is_what_to_install(monkeypatch):

@@ -63,7 +63,6 @@ class DataScale(Analysis):
     conll: str | None = None
     diagnostic: str | None = None
     layer: Annotated[int | None, Bounds(0)] = None
-    hidden: Annotated[int, Bounds(0)] = 0
     window: Annotated[int, Bounds(0)] = 1
     smallest: Annotated[int, Bounds(8)] = 32
     factor: Annotated[float, Bounds(above=1)] = 4.0
@@ -136,7 +135,7 @@ class DataScale(Analysis):
         diagnostic = None if file is None else read_diagnostic(_path(file))
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
-        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds, self.hidden)
+        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds)
         encoder = self._encoder(subject, features, seeds[0])
         layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
 

@@ -15,7 +15,7 @@ import torch
 from isotrain.analysis.data_scale.examples import Examples, held_out, nested_order, unseen_shares
 from isotrain.analysis.data_scale.features import Features
 from isotrain.analysis.data_scale.given import Diagnostic, entities, matthews
-from isotrain.analysis.probe import Chosen, best_penalty, hidden_units
+from isotrain.analysis.probe import best_penalty
 from isotrain.analysis.types import Record
 from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
 
@@ -27,7 +27,6 @@ class Plan(NamedTuple):
 
     sizes: list[int]  # of training sets, rising
     seeds: list[int]  # one draw of training examples each
-    hidden: int  # units of a head
 
 
 class Tally(NamedTuple):
@@ -71,12 +70,14 @@ def measured(
             chosen_E = order[:size]
             held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
             fit, held = (examples.rows_of(chosen_E[part]) for part in (~held_n, held_n))
-            head = _head(features, label_N, fit, held, examples, plan.hidden, seed)
+            x_nF, held_mF = (features(torch.from_numpy(rows)).numpy() for rows in (fit, held))
+            parts = x_nF, label_N[fit], held_mF, label_N[held]
+            head = best_penalty(*parts, PENALTIES, len(examples.classes))
             class_n = head.probe.predict(features(torch.arange(first, len(features))).numpy())
             tallies[size].append(tally(examples, class_n))
             scores = by_unseen(tallies[size][-1], unseen_E)
             facts: Record = {"kind": "score", "size": size, "seed": number}
-            yield {**facts, **scores, "penalty": head.penalty, "epochs": head.n_epochs}
+            yield {**facts, **scores, "penalty": head.penalty}
         if diagnostic is not None:
             of_more.append(class_n[examples.n_scored :])
     for size, own in tallies.items():
@@ -84,24 +85,6 @@ def measured(
         yield {"kind": "mean", "size": size, **mean_ratio(gain_SE, weight_SE)}
     if diagnostic is not None:
         yield from _categories(diagnostic, np.stack(of_more), plan.sizes[-1])
-
-
-def _head(
-    features: Features,
-    label_N: np.ndarray,
-    fit: np.ndarray,
-    held: np.ndarray,
-    examples: Examples,
-    n_units: int,
-    seed: int,
-) -> Chosen:
-    """A head fitted on some rows, chosen on others."""
-    x_nF, held_mF = (features(torch.from_numpy(rows)).numpy() for rows in (fit, held))
-    parts = x_nF, label_N[fit], held_mF, label_N[held]
-    n_classes = len(examples.classes)
-    if n_units:
-        return hidden_units(*parts, n_classes, n_units, seed)
-    return best_penalty(*parts, PENALTIES, n_classes)
 
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:

@@ -245,11 +245,7 @@ def measure_sst2(
 
 
 def _head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
-    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
-
-    One scale for all features, so that the penalty sees which dimensions are large, and a rotation
-    changes no output.
-    """
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import random
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
-from omegaconf import OmegaConf
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
@@ -20,7 +18,6 @@ from isotrain.analysis.data_scale.given import entities
 from isotrain.analysis.data_scale.measure import by_unseen, tally
 from isotrain.analysis.run import analyze
 from isotrain.analysis.types import Outcome
-from isotrain.config.compose import conf_folder
 from isotrain.encoders.minilm import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
 from isotrain.runs.record import CannotRunError
@@ -380,15 +377,6 @@ def test_arguments_out_of_range_are_refused(subject):
         list(DataScale(layer=2).parts(subject))
     with pytest.raises(ValueError, match="factor must be above 1"):
         DataScale(factor=1.0)
-
-
-def test_the_yaml_has_every_argument_with_its_default():
-    node = OmegaConf.load(f"{conf_folder()}/analysis/data_scale.yaml")
-    parameters = inspect.signature(DataScale).parameters
-    assert set(node) - {"_target_"} == set(parameters)
-    for name, parameter in parameters.items():
-        value = list(node[name]) if name == "published" else node[name]
-        assert (value or None) == (parameter.default or None) or value == parameter.default, name
 
 
 def test_the_command_runs_it_with_word_vectors_as_its_encoder(

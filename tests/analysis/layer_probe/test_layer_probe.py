@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from scipy.stats import binomtest, spearmanr
 from transformers import GPT2Config, GPT2Model
 
@@ -18,7 +16,6 @@ from isotrain.analysis.layer_probe.data import Budget, distinct_rows, features, 
 from isotrain.analysis.probe import linear_probe
 from isotrain.analysis.selection import SegmentedPairs, tokenise_pairs
 from isotrain.analysis.types import Outcome, Subject
-from isotrain.config.compose import conf_folder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
@@ -390,13 +387,6 @@ def test_tasks_that_a_source_has_and_those_it_lacks(data_dir, tmp_path):
 def test_what_cannot_be_is_refused(given, told):
     with pytest.raises(ValueError, match=told):
         LayerProbe(**given)
-
-
-def test_the_file_agrees_with_the_signature():
-    node = OmegaConf.to_container(OmegaConf.load(f"{conf_folder()}/analysis/layer_probe.yaml"))
-    assert node.pop("_target_") == "isotrain.analysis.layer_probe.analysis.LayerProbe"
-    defaults = {k: p.default for k, p in inspect.signature(LayerProbe).parameters.items()}
-    assert {k: tuple(v) if isinstance(v, list) else v for k, v in node.items()} == defaults
 
 
 def test_classes_are_told_by_the_regression_of_the_fit_file(subject, tmp_path):
