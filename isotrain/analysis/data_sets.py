@@ -11,10 +11,9 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks import rte, snli, stsb, text, wic
 from isotrain.tasks.data.sources import SPLITS, DataSet, load_split
 from isotrain.tasks.wikitext import UNKNOWN, as_written, is_heading, split_sentences
-from isotrain.types import Row, Source
+from isotrain.types import Source
 
 PAIR = ("sentence1", "sentence2")
-SUBSET = "file"  # field of a row that names its subset
 SST2, AVAILABLE = "sst2", "available"
 TEST_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 REVISIONS = {  # of mteb/<name>-sts; its SICK-R has 9,927 pairs, published are 4,927 of them
@@ -156,33 +155,16 @@ def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str
 
 
 class Pairs(NamedTuple):
-    """P pairs of sentences, their gold similarity, and the subset of each where rows name one."""
+    """P pairs of sentences and their gold similarity."""
 
     sentences: list[str]  # the different ones, in the order in which they first stood
     first_P: np.ndarray  # numbers of sentences
     second_P: np.ndarray
     gold_P: np.ndarray
-    subset_P: np.ndarray | None
 
 
 class NoGoldError(CannotRunError):
     """A split without any row that has gold."""
-
-
-class _Once(NamedTuple):
-    """A source of which one split was read."""
-
-    source: Source
-    rows: list[Row]
-
-    def missing(self, data_set: DataSet) -> str | None:
-        return self.source.missing(data_set)
-
-    def revision_of(self, data_set: DataSet) -> str:
-        return self.source.revision_of(data_set)
-
-    def read(self, data_set: DataSet, split: str) -> list[Row]:
-        return self.rows
 
 
 class Readable(NamedTuple):
@@ -223,16 +205,12 @@ def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
-    """The pairs of a split that have gold; rows of some sources name the subset they are of.
+    """The pairs of a split that have gold.
 
     Raises:
         NoGoldError: a ValueError: no row has gold, or there is no row.
     """
-    found = source.read(data_set, split)
-    has_subsets = bool(found) and all(row.get(SUBSET) for row in found)
-    if has_subsets:
-        data_set = data_set._replace(fields={**data_set.fields, SUBSET: str})
-    rows = [r for r in load_split(_Once(source, found), data_set, split) if r["score"] >= 0]
+    rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
     if not rows:
         raise NoGoldError(
             f"{data_set.name}/{split} has no row with gold in {source.revision_of(data_set)}; "
@@ -242,5 +220,4 @@ def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
     number = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
     first_P, second_P = (np.array([number[text] for text in side]) for side in sides)
     gold_P = np.array([row["score"] for row in rows])
-    subset_P = np.array([row[SUBSET] for row in rows]) if has_subsets else None
-    return Pairs(list(number), first_P, second_P, gold_P, subset_P)
+    return Pairs(list(number), first_P, second_P, gold_P)

@@ -144,18 +144,15 @@ def test_rows_of_a_set(root):
         assert pairs.sentences[second] == row["sentence2"]
     assert len(set(pairs.sentences)) == len(pairs.sentences)
     assert pairs.gold_P.tolist() == [row["score"] for row in rows]
-    assert pairs.subset_P.tolist() == [row["file"] for row in rows]
 
 
-def test_rows_without_gold_and_without_subset(tmp_path):
+def test_rows_without_gold(tmp_path):
     rows = pair_rows(0, 12, file=lambda i: "images")
     rows[3] |= {"score": None}
-    del rows[5]["file"]
     for split in ("train", "dev", "test"):
         write(tmp_path, "stsb", split, rows if split == "test" else pair_rows(1, 3))
     pairs = sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")
     assert len(pairs.gold_P) == 11
-    assert pairs.subset_P is None
     write(tmp_path, "stsb", "test", [row | {"score": None} for row in rows])
     with pytest.raises(ValueError, match="stsb/test has no row with gold"):
         sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")

@@ -18,13 +18,12 @@ from isotrain.analysis.encode import drop_rows
 from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
 from isotrain.analysis.offline_isotropy.scores import (
     TRAIN,
-    Scoring,
     measure_pairs,
     measure_sst2,
     read_examples,
     train_sentences,
 )
-from isotrain.analysis.offline_isotropy.show import MEANINGS, PLOTS, TABLES
+from isotrain.analysis.offline_isotropy.show import PLOTS, TABLES
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
 from isotrain.arguments import Bounds
@@ -79,7 +78,6 @@ class OfflineIsotropy(Analysis):
     rho: Annotated[float, Bounds(above=0, most=1)] = 0.25
     fit_on: FitOn = "train"
     max_rows: Annotated[int, Bounds(100)] = 50_000
-    aggregates: Sequence[str] = ("all", "mean", "weighted")
     n_resamples: Annotated[int, Bounds(50)] = 200
     map_rows: Annotated[int, Bounds(10)] = 2000
     max_train: Annotated[int, Bounds(10)] = 10_000
@@ -91,7 +89,6 @@ class OfflineIsotropy(Analysis):
         check_names("sets", self.sets, PLACES)
         _check_layers(self.layers)
         check_names("transforms", self.transforms, RECIPES, available=False)
-        check_names("aggregates", self.aggregates, MEANINGS, available=False)
         if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
 
@@ -142,9 +139,10 @@ class OfflineIsotropy(Analysis):
         if self.fit_on == "train":
             left = train_sentences(subject.source, name, pairs)
             train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
-        scoring = Scoring(self.aggregates, self.n_resamples, subject.seed)
         fitting = self._fitting(subject)
-        return partial(measure_pairs, name, pairs, clouds, train_clouds, fitting, scoring, map_rows)
+        return partial(
+            measure_pairs, name, pairs, clouds, train_clouds, fitting, self.n_resamples, map_rows
+        )
 
     def _of_sst2(self, subject: Subject, layers: Sequence[int]) -> Callable[[int], Found]:
         examples = read_examples(subject.source, self.max_train, subject.seed)

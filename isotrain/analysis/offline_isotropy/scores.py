@@ -38,16 +38,7 @@ from isotrain.types import Source
 
 Floats = NDArray[np.float64]
 BLOCK = 2**20  # numbers in one array of resamples
-FEWEST = 10  # pairs of a subset that has a correlation of its own
 TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
-
-
-class Scoring(NamedTuple):
-    """How cosines are held against gold."""
-
-    aggregates: Sequence[str]
-    n_resamples: int
-    seed: int
 
 
 def measure_pairs(
@@ -56,7 +47,7 @@ def measure_pairs(
     clouds: Clouds,
     train_clouds: Clouds | None,
     fitting: Fitting,
-    scoring: Scoring,
+    n_resamples: int,
     map_rows: int,
     layer: int,
 ) -> Found:
@@ -89,10 +80,8 @@ def measure_pairs(
     fitting.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
     facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
     known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
-    records += (
-        {**record, **known.get(str(record.get("setting")), {})}
-        for record in scores(pairs, cosine_SP, [*fits], scoring, facts)
-    )
+    found = scores(pairs, cosine_SP, [*fits], n_resamples, fitting.seed, facts)
+    records += ({**record, **known.get(str(record["setting"]), {})} for record in found)
     maps = row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {}
     return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
 
@@ -119,52 +108,19 @@ def scores(
     pairs: Pairs,
     cosine_SP: Floats,
     settings: Sequence[str],
-    scoring: Scoring,
+    n_resamples: int,
+    seed: int,
     facts: Mapping[str, Cell],
 ) -> Iterator[Record]:
-    """A record for each setting and aggregate, and for each setting and subset."""
-    by_subset = False
-    for aggregate in scoring.aggregates:
-        own = {**facts, "aggregate": aggregate}
-        try:
-            groups, weights = groups_of(pairs.subset_P, aggregate, len(pairs.gold_P))
-        except ValueError as error:
-            yield {"kind": "aggregate left out", **own, "reason": str(error)}
-            continue
-        by_subset |= aggregate != "all"
-        own = {"kind": "similarity", **own, "n_groups": len(groups)}
-        yield from _correlations(pairs, cosine_SP, settings, scoring, own, groups, weights)
-    if by_subset and pairs.subset_P is not None:
-        for subset in subset_names(pairs.subset_P):
-            at = np.flatnonzero(pairs.subset_P == subset)
-            own = {"kind": "subset", **facts, "subset": subset}
-            yield from _correlations(pairs, cosine_SP, settings, scoring, own, [at], [1.0])
-
-
-def _correlations(
-    pairs: Pairs,
-    cosine_SP: Floats,
-    settings: Sequence[str],
-    scoring: Scoring,
-    facts: Mapping[str, Cell],
-    groups: Sequence[np.ndarray],
-    weights: Sequence[float],
-) -> Iterator[Record]:
+    """A record for each setting: both correlations times 100, gains over none, standard errors."""
+    gold_P, none = pairs.gold_P, settings.index(NONE)
     found = {
-        score: agreement(
-            score,
-            pairs.gold_P,
-            cosine_SP,
-            groups,
-            weights,
-            settings.index(NONE),
-            scoring.n_resamples,
-            scoring.seed,
-        )
+        score: agreement(score, gold_P, cosine_SP, none, n_resamples, seed)
         for score in ("spearman", "pearson")
     }
     for s, setting in enumerate(settings):
-        record = {**facts, "setting": setting, "n_pairs": sum(map(len, groups))}
+        record: dict[str, Cell] = {"kind": "similarity", **facts, "setting": setting}
+        record["n_pairs"] = len(gold_P)
         for score, one in found.items():
             record[score] = float(one.value_S[s])
             record[f"{score}_error"] = float(one.error_S[s])
@@ -277,76 +233,27 @@ def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Flo
 
 
 def agreement(
-    score: str,
-    gold_P: Floats,
-    cosine_SP: Floats,
-    groups: Sequence[np.ndarray],
-    weights: Sequence[float],
-    baseline: int,
-    n_resamples: int,
-    seed: int,
+    score: str, gold_P: Floats, cosine_SP: Floats, baseline: int, n_resamples: int, seed: int
 ) -> Agreement:
-    """The weighted mean over groups of pairs of the correlation in each; NaN without spread.
+    """The correlation of each setting; NaN without spread.
 
-    One group of all pairs gives the correlation itself. Errors are standard deviations over
-    bootstrap resamples of the pairs of every group, the same for all settings; gains are over the
-    setting with the number `baseline`.
+    Errors are standard deviations over bootstrap resamples of the pairs, the same for all
+    settings; gains are over the setting with the number `baseline`.
 
     >>> gold = np.array([0.0, 1.0, 2.0, 3.0])
-    >>> found = agreement("pearson", gold, gold[None], [np.arange(4)], [1.0], 0, 50, 0)
+    >>> found = agreement("pearson", gold, gold[None], 0, 50, 0)
     >>> found.value_S.round(6).tolist(), found.error_S.round(6).tolist()
     ([100.0], [0.0])
     """
-    share_G = np.asarray(weights, float) / sum(weights)
-
-    def over_groups(count_GRP: Sequence[Floats]) -> Floats:
-        parts = [
-            share * SCORES[score](gold_P[at], cosine_SP[:, at], count_RP)
-            for share, at, count_RP in zip(share_G, groups, count_GRP, strict=True)
-        ]
-        return np.asarray(100.0 * np.sum(parts, axis=0))
-
-    value_S = over_groups([np.ones((1, len(at))) for at in groups])[0]
-    blocks = _resamples([len(at) for at in groups], n_resamples, seed)
-    resampled_RS = np.concatenate([over_groups(count_GRP) for count_GRP in blocks])
+    n = len(gold_P)
+    value_S = 100.0 * SCORES[score](gold_P, cosine_SP, np.ones((1, n)))[0]
+    generator, block = np.random.default_rng(seed), max(1, BLOCK // n)
+    blocks = []
+    for start in range(0, n_resamples, block):
+        n_drawn = min(block, n_resamples - start)
+        count_RP = generator.multinomial(n, np.full(n, 1 / n), size=n_drawn).astype(float)
+        blocks.append(100.0 * SCORES[score](gold_P, cosine_SP, count_RP))
+    resampled_RS = np.concatenate(blocks)
     gain_RS = resampled_RS - resampled_RS[:, [baseline]]
     error_S, gain_error_S = (one.std(axis=0, ddof=1) for one in (resampled_RS, gain_RS))
     return Agreement(value_S, error_S, value_S - value_S[baseline], gain_error_S)
-
-
-def groups_of(
-    subset_P: np.ndarray | None, aggregate: str, n_pairs: int
-) -> tuple[list[np.ndarray], list[float]]:
-    """Places of the pairs of each group, and its weight.
-
-    `all` is one group; `mean` and `weighted` are over subsets, with equal weights or by pairs.
-
-    Raises:
-        ValueError: the pairs name no subsets, or a subset has too few pairs.
-    """
-    if aggregate == "all":
-        return [np.arange(n_pairs)], [1.0]
-    if subset_P is None:
-        raise ValueError("rows of this source name no subset (field file)")
-    groups = [np.flatnonzero(subset_P == name) for name in subset_names(subset_P)]
-    if len(smallest := min(groups, key=len)) < FEWEST:
-        name = subset_P[smallest[0]]
-        raise ValueError(f"subset {name} has {len(smallest)} pairs, fewer than {FEWEST}")
-    return groups, [1.0 if aggregate == "mean" else float(len(at)) for at in groups]
-
-
-def subset_names(subset_P: np.ndarray) -> list[str]:
-    """The subsets, in the order in which they first stand."""
-    return list(dict.fromkeys(subset_P.tolist()))
-
-
-def _resamples(sizes: Sequence[int], n_resamples: int, seed: int) -> Iterator[list[Floats]]:
-    """How often each pair of each group is drawn, `[R, P]` a group, a block of R at a time."""
-    generator = np.random.default_rng(seed)
-    block = max(1, BLOCK // sum(sizes))
-    for start in range(0, n_resamples, block):
-        n = min(block, n_resamples - start)
-        yield [
-            generator.multinomial(size, np.full(size, 1 / size), size=n).astype(float)
-            for size in sizes
-        ]

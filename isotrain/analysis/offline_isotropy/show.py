@@ -15,19 +15,11 @@ from isotrain.analysis.tables import Frames, TableSpec
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
 MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
 MEAN = ["spearman", "pearson", "spearman_gain"]  # what a mean over sets is taken of
-PLACE = ["weights", "aggregate", "layer", "setting"]
-MEANINGS = {
-    "all": "all: one correlation over all pairs of a set",
-    "mean": "mean: over the subsets of a set, each counting once",
-    "weighted": "weighted: over the subsets, by their pairs",
-}
+PLACE = ["weights", "layer", "setting"]
 
 
 def similar(frames: Frames) -> pd.DataFrame:
-    """Correlations of all aggregates, behind their means over the test sets.
-
-    An aggregate that some test set lacks has no mean: it would be one over other sets.
-    """
+    """Correlations of every set, behind their means over the test sets."""
     found = frames.of("similarity")
     if found.empty:
         return found
@@ -40,17 +32,9 @@ def similar(frames: Frames) -> pd.DataFrame:
     return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found]).astype(object)
 
 
-def main(frames: Frames) -> pd.DataFrame:
-    """Correlations of the first aggregate."""
-    found = similar(frames)
-    if found.empty:
-        return found
-    return found[found["aggregate"] == frames.of("similarity")["aggregate"].iloc[0]]
-
-
 def at_a_glance(frames: Frames) -> pd.DataFrame:
     """The mean over test sets and one set, a cell with the gain over none."""
-    found = main(frames)
+    found = similar(frames)
     if found.empty:
         return found
     found = found[~found["set"].isin(set(PLACES) - {main_set(frames)})]
@@ -60,17 +44,9 @@ def at_a_glance(frames: Frames) -> pd.DataFrame:
 
 
 def gained(frames: Frames) -> pd.DataFrame:
-    """The first aggregate, without the setting that gains are over."""
-    found = main(frames)
-    return found if found.empty else found[found["setting"] != NONE]
-
-
-def others(frames: Frames) -> pd.DataFrame:
-    """Correlations of the other aggregates."""
+    """Correlations, without the setting that gains are over."""
     found = similar(frames)
-    if found.empty:
-        return found
-    return found[found["aggregate"] != frames.of("similarity")["aggregate"].iloc[0]]
+    return found if found.empty else found[found["setting"] != NONE]
 
 
 def clouds(frames: Frames) -> pd.DataFrame:
@@ -99,7 +75,6 @@ def scored(frames: Frames) -> Iterator[str]:
     pairs = found.drop_duplicates("set", keep="last")
     told = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
     yield f"Pairs: {told}."
-    yield "; ".join(MEANINGS[name] for name in dict.fromkeys(found["aggregate"])) + "."
     cut = pairs[pairs["n_sentences_cut"] > 0]
     if len(cut):
         both = zip(cut["n_sentences_cut"], cut["set"], strict=True)
@@ -107,16 +82,12 @@ def scored(frames: Frames) -> Iterator[str]:
 
 
 def left_out(frames: Frames) -> Iterator[str]:
-    """Sets and aggregates that were not measured, and why."""
-    absent, aggregates = frames.of("set left out"), frames.of("aggregate left out")
+    """Sets that were not measured."""
+    absent = frames.of("set left out")
     if len(absent):
         names = ", ".join(dict.fromkeys(absent["set"]))
         told = "records.csv says what was looked for"
         yield f"Not in this source, or without gold there: {names}; {told}."
-    if len(aggregates):
-        for name, own in aggregates.groupby("set", sort=False):
-            reasons = "; ".join(dict.fromkeys(own["reason"]))
-            yield f"{name} has no {' and no '.join(dict.fromkeys(own['aggregate']))}: {reasons}."
 
 
 def widest(frames: Frames) -> Iterator[str]:
@@ -183,7 +154,7 @@ TABLES = (
             (
                 "spearman",
                 "Spearman correlation of cosine and gold, times 100",
-                main,
+                similar,
                 BY_SET,
                 "spearman",
                 ".2f",
@@ -201,18 +172,9 @@ TABLES = (
             (
                 "pearson",
                 "Pearson correlation of cosine and gold, times 100",
-                main,
+                similar,
                 BY_SET,
                 "pearson",
-                ".2f",
-                (),
-            ),
-            (
-                "aggregates",
-                "Spearman of the other aggregates, times 100",
-                others,
-                {"aggregate": "aggregate", **BY_SET},
-                "spearman",
                 ".2f",
                 (),
             ),
@@ -241,23 +203,7 @@ TABLES = (
         notes=(widest,),
         bare=True,
     ),
-    TableSpec(
-        "subsets",
-        "Spearman of each subset, times 100",
-        of="subset",
-        index={"set": "set", "subset": "subset", "n_pairs": "n_pairs", "layer": "layer"},
-        across="setting",
-        values={"spearman": ""},
-        notes=(PAIRED,),
-        form=".2f",
-    ),
 )
-
-
-def over_all_pairs(frames: Frames) -> pd.DataFrame:
-    """Correlations over all pairs of a set, and their means."""
-    found = similar(frames)
-    return found if found.empty else found[found["aggregate"] == "all"]
 
 
 PLOTS = (
@@ -266,7 +212,7 @@ PLOTS = (
         "Spearman correlation by layer",
         "Spearman correlation of cosine and gold over all pairs, a panel a set, a line a setting, "
         "layer 0 the embedding output; bands are 95 % CIs over pairs.",
-        of=over_all_pairs,
+        of=similar,
         y={"spearman": ""},
         hue="setting",
         panel="set",

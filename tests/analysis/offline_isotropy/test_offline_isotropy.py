@@ -65,7 +65,7 @@ def outcome(whole):
 def test_every_setting_of_every_set_and_layer_is_recorded(whole):
     settings = OfflineIsotropy().transforms
     for name, layer in product(("sts12", "stsb", "stsb_dev"), range(3)):
-        found = of(whole, kind="similarity", set=name, aggregate="all", layer=layer)
+        found = of(whole, kind="similarity", set=name, layer=layer)
         assert tuple(r["setting"] for r in found) == settings
         assert {r["n_pairs"] for r in found} == {30}
         clouds = of(whole, kind="cloud", set=name, layer=layer)
@@ -95,21 +95,9 @@ def test_sst2_accuracy_has_its_n_and_interval(outcome):
 
 
 def test_own_pooling_has_cls_and_sep_in_it(outcome):
-    found = of(outcome, kind="similarity", set="sts12", aggregate="all")
+    found = of(outcome, kind="similarity", set="sts12")
     score = {r["setting"]: r["spearman"] for r in found}
     assert score[OWN_POOLING] != pytest.approx(score["none"], abs=0.1)
-
-
-def test_aggregates_where_rows_name_subsets_and_where_not(outcome):
-    assert not of(outcome, kind="similarity", set="sts12", aggregate="mean")
-    left_out = of(outcome, kind="aggregate left out", set="sts12")
-    assert [r["aggregate"] for r in left_out] == ["mean", "weighted"]
-    assert "name no subset" in left_out[0]["reason"]
-    mean = of(outcome, kind="similarity", set="stsb", aggregate="mean", setting="none")[0]
-    each = of(outcome, kind="subset", set="stsb", setting="none")
-    assert [r["subset"] for r in each] == ["images", "belief"]
-    assert mean["spearman"] == pytest.approx(np.mean([r["spearman"] for r in each]))
-    assert mean["n_groups"] == 2
 
 
 def test_absent_sets_are_named_in_records_and_notes(outcome):
@@ -129,8 +117,8 @@ def test_absent_sets_are_named_where_no_pairs_were_scored(outcome):
 def test_tables(whole):
     tables = {table.name: table for table in OfflineIsotropy(**SMALL).tables(whole)}
     assert list(tables) == [
-        *("layers", "isotropy", "spearman", "gains", "pearson", "aggregates"),
-        *("clouds", "sst2", "subsets"),
+        *("layers", "isotropy", "spearman", "gains", "pearson"),
+        *("clouds", "sst2"),
     ]
     for table in tables.values():
         assert table.rows
@@ -142,15 +130,13 @@ def test_tables(whole):
     assert list(rows) == [(name, layer) for name in sets for layer in range(3)]
     for (name, layer), row in rows.items():
         own = [  # dev is not in the mean
-            [r["spearman"] for r in of(whole, kind="similarity", aggregate="all", **where)]
+            [r["spearman"] for r in of(whole, kind="similarity", **where)]
             for one in (["sts12", "stsb"] if name == sets[0] else [name])
             for where in [{"set": one, "layer": layer}]
         ]
         values = [float(cell.partition(" ± ")[0]) for cell in row]
         assert values == pytest.approx(np.mean(own, axis=0), abs=0.00501)
         assert all((" ± " in cell) != (name == sets[0]) for cell in row)  # sets share pairs
-    # A mean over other sets could not be compared: STS12 has no subsets here.
-    assert {row[1] for row in tables["aggregates"].rows} == {"stsb", "stsb_dev"}
 
 
 def test_the_first_tables_show_the_mean_and_one_set_by_layer(whole):
@@ -160,7 +146,7 @@ def test_the_first_tables_show_the_mean_and_one_set_by_layer(whole):
     ]
     at = list(layers.columns).index("kmeans_mean")
     for row in layers.rows[3:]:
-        where = {"set": "stsb", "layer": row[1], "setting": "kmeans_mean", "aggregate": "all"}
+        where = {"set": "stsb", "layer": row[1], "setting": "kmeans_mean"}
         (own,) = of(whole, kind="similarity", **where)
         assert row[at] == f"{own['spearman']:.1f} ({own['spearman_gain']:+.1f})"
     column = {name: [row[n] for row in isotropy.rows] for n, name in enumerate(isotropy.columns)}
@@ -222,8 +208,6 @@ def test_what_is_refused(root, subject):
         OfflineIsotropy(transforms=["mean"])
     with pytest.raises(ValueError, match="transforms must be a list out of own_pooling"):
         OfflineIsotropy(transforms=["none", "zca"])
-    with pytest.raises(ValueError, match="aggregates must be a list out of all, mean, weighted"):
-        OfflineIsotropy(aggregates=["median"])
     for layers in ("last", 3, [], [3, 3], [-1], ["all"], [True]):
         with pytest.raises(ValueError, match="layers must be all, or a list"):
             OfflineIsotropy(layers=layers)
@@ -403,7 +387,7 @@ def test_minilm_scores_what_is_published(name, published, tmp_path):
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
     encoder = load_encoder(str(folder)).eval()
     subject = Subject(encoder, source, 0, 32, 128, tmp_path, lambda text: None)
-    few = {"transforms": ["own_pooling", "none"], "aggregates": ["all"], "layers": [6]}
+    few = {"transforms": ["own_pooling", "none"], "layers": [6]}
     analysis = OfflineIsotropy(sets=[name], **few)
     records = outcome_of(analysis, subject).records
     figures = beside(published, records, "sentence-transformers/all-MiniLM-L6-v2")
