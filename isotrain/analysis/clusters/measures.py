@@ -16,10 +16,10 @@ from torch import Tensor
 
 from isotrain.analysis.clusters.rows import Sample, distinct_rows, is_symbol
 from isotrain.analysis.jackknife import anisotropy
+from isotrain.analysis.principal_map import principal_map
 from isotrain.analysis.types import Found, Record
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
-from isotrain.geometry.linalg import leading_directions
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
@@ -241,27 +241,6 @@ def dimensions(
         found[f"{name}_squared"] = None if value is None else value / 2
         found[f"{name}_squared_error"] = None if error is None else error / 2
     return found
-
-
-def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
-    """Rows `[N, R]` along the leading principal directions, and the share of variance of each.
-
-    The sign of a direction is the solver's choice; here its largest entry is positive.
-
-    >>> principal_map(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 1)[0].tolist()
-    [[2.0], [-2.0]]
-    """
-    centred_ND = centre_rows(x_ND.double())
-    basis_DR = fixed_signs(leading_directions(centred_ND, n_directions))
-    map_NR = centred_ND @ basis_DR
-    total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
-    return map_NR, map_NR.square().sum(dim=0) / total
-
-
-def fixed_signs(basis_DR: Tensor) -> Tensor:
-    """The directions, each with the sign that makes its largest entry positive."""
-    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
-    return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
 
 
 def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:

@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from isotrain.analysis import encode
@@ -15,7 +14,6 @@ from isotrain.analysis.data_sets import PLACES
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
-from isotrain.analysis.offline_isotropy.maps import principal_map
 from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
@@ -188,19 +186,6 @@ def test_pictures(whole):
     assert [axis.get_title() for axis in panels] == sets
     for axis in panels:
         assert [line.get_xdata().tolist() for line in axis.get_lines()] == [[0, 1, 2]] * 7
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_map_has_principal_directions_with_settled_signs(seed):
-    generator = torch.Generator().manual_seed(seed)
-    x_MD = torch.randn(50, 6, generator=generator) * torch.arange(1.0, 7.0)
-    point_n2, share_2 = principal_map(x_MD, torch.arange(50))
-    values = torch.linalg.eigvalsh(torch.cov(x_MD.T)).flip(0)
-    torch.testing.assert_close(share_2, values[:2] / values.sum())
-    torch.testing.assert_close(point_n2.var(dim=0), values[:2])
-    direction_D2 = torch.linalg.lstsq(x_MD - x_MD.mean(dim=0), point_n2).solution
-    for direction_D in direction_D2.T:
-        assert direction_D[direction_D.abs().argmax()] > 0
 
 
 def test_what_is_refused(root, subject):
