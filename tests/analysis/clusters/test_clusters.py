@@ -23,8 +23,6 @@ from tests.analysis.clusters.cluster_subjects import (
     LINES,
     SMALL,
     Lines,
-    measured,
-    of,
     subject_of,
     texts_of,
     tiny_bert,
@@ -32,13 +30,14 @@ from tests.analysis.clusters.cluster_subjects import (
     tiny_gpt,
     tiny_gpt2,
 )
+from tests.analysis.runs import of, outcome_of
 from tests.parts import CONF
 
 
 @pytest.fixture(scope="module")
 def of_bert(tmp_path_factory):
     """What is measured with the defaults of these tests."""
-    return measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
+    return outcome_of(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def of_bert(tmp_path_factory):
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_every_layer_is_measured(build, n_layers, form, tmp_path):
     analysis = Clusters(text=form, max_tokens=4000, **SMALL)
-    outcome = measured(analysis, subject_of(build(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(build(), tmp_path))
     layers, lids = of(outcome, "layer"), of(outcome, "lid")
     assert [r["layer"] for r in layers] == [r["layer"] for r in lids] == [*range(n_layers)]
     for record in layers:
@@ -68,7 +67,7 @@ def test_every_layer_is_measured(build, n_layers, form, tmp_path):
 
 def test_static_vectors_count_each_type_once(tmp_path):
     encoder = random_vectors(build_tiny(8, 1, 1).tokenizer, 12, 0, "tiny").eval()
-    outcome = measured(Clusters(**{**SMALL, "n_neighbors": 5}), subject_of(encoder, tmp_path))
+    outcome = outcome_of(Clusters(**{**SMALL, "n_neighbors": 5}), subject_of(encoder, tmp_path))
     (layer,) = of(outcome, "layer")
     assert layer["n_rows"] == layer["n_types"] == of(outcome, "sample")[0]["n_types"] > 10
     assert layer["n_repeated"] == 0  # they were drawn so
@@ -82,7 +81,7 @@ def test_duplicates_do_not_move_the_dimension(tmp_path):
     """Layer 0 of a BERT: a token at one position has one row, however often it is drawn."""
     analysis = Clusters(**{**SMALL, "max_rows": 2000, "lid_queries": None})
     subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
-    record = of(measured(analysis, subject), "lid")[0]
+    record = of(outcome_of(analysis, subject), "lid")[0]
     texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
     sample = sample_encoder(subject, texts, 2000)
     rows = sample.rows(0)
@@ -115,7 +114,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def test_layers_that_are_drawn(tmp_path):
-    outcome = measured(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
     assert {name.split("/")[1] for name in outcome.arrays} == {"layer-2"}
     points = outcome.arrays["as given/layer-2/map"]
     assert points.shape == (50, 3)
@@ -184,7 +183,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     analysis = Clusters(**files, **small)
     assert analysis.instead == "v"
     assert Clusters().instead is None
-    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
+    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
     mean, lids = of(outcome, "lid mean")[0], of(outcome, "lid")
     assert mean["n_layers"] == 3
     assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids]))
@@ -194,7 +193,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
 
 def test_small_clusters_are_told_beside_both_means(tmp_path):
     analysis = Clusters(**{**SMALL, "cut": -1.0})
-    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path))
     records = [
         {**r, "s_intra_without_error": 2} if r["kind"] == "layer" and r["layer"] == 1 else r
         for r in outcome.records
@@ -240,7 +239,7 @@ def test_minilm_on_wikitext(tmp_path):
         str(OmegaConf.select(OmegaConf.create("r: ${oc.env:ISOTRAIN_DATA_DIR}"), "r"))
     )
     analysis = Clusters(splits=["dev"], chunk=64, max_tokens=6000, max_rows=1500, k_max=4)
-    outcome = measured(analysis, subject_of(encoder, tmp_path, source, batch_size=16))
+    outcome = outcome_of(analysis, subject_of(encoder, tmp_path, source, batch_size=16))
     for record in of(outcome, "layer"):
         assert record["s_intra"] > record["s_inter"] + 0.05
         assert record["s_intra_centred"] > abs(record["s_inter_centred"])

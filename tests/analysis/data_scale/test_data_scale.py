@@ -23,6 +23,7 @@ from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
+from tests.analysis.runs import records_of
 
 NAMES, VERBS, THINGS = ("jordan", "austin", "paris"), ("sees", "met"), ("in", "near")
 WORDS = [*SPECIALS.values(), *NAMES, *VERBS, *THINGS, "the", "."]
@@ -74,14 +75,6 @@ def vectors(tmp_path):
     return str(file)
 
 
-def measured(analysis, subject, weights="as given"):
-    return [
-        {"weights": weights, **record}
-        for part in analysis.parts(subject)
-        for record in part.measure().records
-    ]
-
-
 def best(records, features):
     scores = [r for r in records if r["kind"] == "score" and r["features"] == features]
     largest = max(r["size"] for r in scores)
@@ -91,12 +84,12 @@ def best(records, features):
 def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tmp_path):
     folder = str(write_tagged(tmp_path / "conll"))
     plain = {"tasks": [], "conll": folder, "window": 0, "seeds": 2, "factor": 4.0}
-    records = measured(DataScale(**plain), subject)
+    records = records_of(DataScale(**plain), subject)
     assert best(records, "encoder") == 1
     assert best(records, "random") < 0.7
-    lower = measured(DataScale(**plain, layer=0), subject)
+    lower = records_of(DataScale(**plain, layer=0), subject)
     assert best(lower, "encoder") < 0.7
-    with_neighbours = measured(DataScale(**(plain | {"window": 1})), subject)
+    with_neighbours = records_of(DataScale(**(plain | {"window": 1})), subject)
     assert best(with_neighbours, "random") == 1
 
 
@@ -107,7 +100,7 @@ MEASURED = []  # once, for all tests that look at them
 def records(subject, vectors):
     if not MEASURED:
         analysis = DataScale(static=vectors, seeds=3, smallest=16, factor=2.0)
-        MEASURED.extend(measured(analysis, subject))
+        MEASURED.extend(records_of(analysis, subject))
     return [dict(record) for record in MEASURED]
 
 
@@ -139,15 +132,15 @@ def test_all_features_are_given_the_same_training_examples(records):
 
 def test_the_seed_of_the_command_decides_every_number(subject, vectors):
     analysis = DataScale(tasks=["rte"], seeds=1, factor=8.0, static=vectors)
-    first, again = measured(analysis, subject), measured(analysis, subject)
-    other = measured(analysis, subject._replace(seed=1))
+    first, again = records_of(analysis, subject), records_of(analysis, subject)
+    other = records_of(analysis, subject._replace(seed=1))
     assert first == again
     assert first != other
 
 
 def test_caps_leave_the_first_examples_of_one_draw(subject):
     analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=10)
-    own = [r for r in measured(analysis, subject) if r["kind"] == "score"]
+    own = [r for r in records_of(analysis, subject) if r["kind"] == "score"]
     assert {r["size"] for r in own} == {10, 40}
     assert {r["n_scored"] for r in own} == {20}
 
@@ -198,7 +191,7 @@ def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
     file = tmp_path / "diagnostic.tsv"
     file.write_text("\n".join(lines))
     analysis = DataScale(tasks=["snli"], diagnostic=str(file), seeds=2)
-    records = measured(analysis, subject)
+    records = records_of(analysis, subject)
     own = [r for r in records if r["kind"] == "diagnostic"]
     assert len(own) == 2 * 2 * 5
     assert {r["size"] for r in own} == {96}
@@ -212,7 +205,7 @@ def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
     }
     assert all((r["correlation"] is None) == (r["n"] == 0) for r in own)
     # The same heads as without that file.
-    plain = measured(DataScale(tasks=["snli"], seeds=2), subject)
+    plain = records_of(DataScale(tasks=["snli"], seeds=2), subject)
     assert [r for r in records if r["kind"] == "score"] == [
         r for r in plain if r["kind"] == "score"
     ]
@@ -318,12 +311,12 @@ def test_random_vectors_are_drawn_anew_for_each_seed(subject):
     assert not torch.equal(first, other)
     # All seeds are given all examples: what differs at the last size is their vectors.
     plain = {"tasks": ["rte"], "seeds": 4, "smallest": 96}
-    own = [r for r in measured(DataScale(**plain), subject) if r["kind"] == "score"]
+    own = [r for r in records_of(DataScale(**plain), subject) if r["kind"] == "score"]
     assert len({r["score"] for r in own if r["features"] == "random"}) > 1
 
 
 def test_one_seed_has_no_deviation_and_an_interval_over_examples(subject):
-    own = measured(DataScale(tasks=["rte"], seeds=1), subject)
+    own = records_of(DataScale(tasks=["rte"], seeds=1), subject)
     tables, _ = drawn(own)
     assert tables["scores_rte"].columns == ["examples", *(
         f"{name}{which}" for name in ("encoder", "random") for which in ("", " 95 % CI")
@@ -405,7 +398,7 @@ def test_the_command_runs_it_with_word_vectors_as_its_encoder(
 
 def test_word_vectors_as_encoder_and_as_static_give_the_same(subject_of, data_dir, vectors):
     subject = subject_of(build_static(vectors).eval(), LocalSource(str(data_dir)))
-    records = measured(DataScale(tasks=["rte"], static=vectors, seeds=1), subject)
+    records = records_of(DataScale(tasks=["rte"], static=vectors, seeds=1), subject)
     of = {
         features: [
             r["score"] for r in records if r["kind"] == "score" and r["features"] == features
@@ -423,7 +416,7 @@ def test_contextual_features_need_less_data_on_sst2(subject_of, composed):
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
     subject = subject_of(encoder, source, batch_size=32)
     analysis = DataScale(tasks=["sst2"], seeds=2, max_rows=512, max_evaluated=400, factor=4.0)
-    records = measured(analysis, subject)
+    records = records_of(analysis, subject)
     assert best(records, "encoder") > best(records, "random") + 0.1
     tables, _ = drawn(records)
     assert tables["data_factor"].rows[1][2] == 128

@@ -10,14 +10,13 @@ from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     labelled_rows,
-    of,
-    outcome_of,
     pair_rows,
     subject_on,
     tiny_encoder,
     write,
     write_sets,
 )
+from tests.analysis.runs import of, outcome_of
 
 
 @pytest.fixture(scope="module")

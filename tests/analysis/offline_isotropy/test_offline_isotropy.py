@@ -23,12 +23,11 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
-    of,
-    outcome_of,
     subject_on,
     tiny_encoder,
     write_sets,
 )
+from tests.analysis.runs import of, outcome_of
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from isotrain.config.compose import conf_folder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.runs import of, outcome_of
 
 PLANTED = 11
 SMALL = {"corpus": "snli", "max_rows": 400, "max_pairs": 20, "min_count": 2}
@@ -60,17 +61,7 @@ def subject_of(encoder, data_dir, folder):
 
 
 def measured(analysis, encoder, data_dir, folder, weights="as given"):
-    records, arrays = [], {}
-    for part in analysis.parts(subject_of(encoder, data_dir, folder)):
-        found = part.measure()
-        records += [{"weights": weights, **r} for r in found.records]
-        arrays |= {f"{weights}/{name}": a for name, a in found.arrays.items()}
-    return Outcome(records, arrays)
-
-
-def of(outcome, kind, **where):
-    found = [r for r in outcome.records if r["kind"] == kind]
-    return [r for r in found if all(r[k] == v for k, v in where.items())]
+    return outcome_of(analysis, subject_of(encoder, data_dir, folder), (weights,))
 
 
 @pytest.fixture(scope="module")

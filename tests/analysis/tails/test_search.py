@@ -1,4 +1,4 @@
-"""Shares of extremes, scores of mean vectors, and the rule that finds outlier dimensions."""
+"""Which dimensions are extreme, and which are outliers."""
 
 from __future__ import annotations
 
