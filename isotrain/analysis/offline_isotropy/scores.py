@@ -177,7 +177,7 @@ def measure_sst2(
     for setting, transform in fits.items():
         fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
         x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
-        head = _head(x_UD[at["train"]], label["train"], l2)
+        head = fit_head(x_UD[at["train"]], label["train"], l2)
         for split in ("dev", "test"):
             if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
                 continue
@@ -200,8 +200,12 @@ def measure_sst2(
     return Found(records)
 
 
-def _head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
-    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all."""
+def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
+
+    One scale for all features: the penalty sees which dimensions are large, and a rotation changes
+    no output. scikit-learn has one column w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
@@ -210,7 +214,7 @@ def _head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
     mean_D = x_nD.mean(axis=0)
     spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
     scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
-    fit = LogisticRegression(C=1 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
     return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
 
 
@@ -245,7 +249,7 @@ def agreement(
     >>> found.value_S.round(6).tolist(), found.error_S.round(6).tolist()
     ([100.0], [0.0])
     """
-    n = len(gold_P)
+    n, cosine_SP = len(gold_P), np.asfortranarray(cosine_SP)  # the order of sums in memory
     value_S = 100.0 * SCORES[score](gold_P, cosine_SP, np.ones((1, n)))[0]
     generator, block = np.random.default_rng(seed), max(1, BLOCK // n)
     blocks = []
