@@ -208,26 +208,6 @@ def test_small_clusters_are_told_beside_both_means(tmp_path):
     assert "layer 1 (2 of S_intra)" in table.notes[-1]
 
 
-def test_before_and_after_are_side_by_side(of_bert):
-    both = Outcome(
-        [{**r, "weights": w} for w in ("before", "after") for r in of_bert.records],
-        {
-            name.replace("as given", w): array
-            for w in ("before", "after")
-            for name, array in of_bert.arrays.items()
-        },
-    )
-    pictures = {p.name: p.figure for p in Clusters().pictures(both)}
-    labels = [line.get_label() for line in pictures["s_inter"].axes[0].lines]
-    assert labels[:2] == ["before raw", "after raw"]
-    assert {"islands_before", "rolls_after"} <= {*pictures}
-    for table in Clusters().tables(both):
-        at = list(table.columns).index("weights")
-        lines = [(row[0], row[at]) for row in table.rows if row[0] != "mean"]
-        order = [(layer, w) for layer in range(3) for w in ("before", "after")]
-        assert list(dict.fromkeys(lines)) == [one for one in order if one in lines], table.name
-
-
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_minilm_on_wikitext(tmp_path):
