@@ -25,8 +25,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from timing import head, interleaved, ms, peak_mb, ratio, row, setting
 
+from isotrain.analysis.data_sets import PLACES, sts_pairs
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.sts_sets import PLACES, read_pairs
 from isotrain.analysis.types import Subject
 from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.on_disk import packaged_folder
@@ -38,7 +38,7 @@ SIZES = (2_000, 16_000)  # sentences of the two corpora
 
 def sentences() -> list[str]:
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
-    return read_pairs(source, *PLACES["stsb"]).sentences
+    return sts_pairs(source, *PLACES["stsb"]).sentences
 
 
 def ours() -> Callable[[list[str], Path], np.ndarray]:

@@ -102,7 +102,9 @@ def peak_mb(function: Callable[[], object]) -> tuple[float, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    function()
+    result = function()  # held until it is measured
+    at_end = allocated_mb()
     done.set()
     watcher.join()
-    return before, peak
+    del result
+    return before, max(peak, at_end)

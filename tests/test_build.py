@@ -117,7 +117,7 @@ def test_a_site_the_encoder_does_not_have(built):
 
 
 def test_a_block_the_encoder_does_not_have(built):
-    with pytest.raises(ValueError, match=r"freezing\.n_blocks must lie in 0 to 2"):
+    with pytest.raises(ValueError, match=r"freezing\.n_blocks must be at most 2"):
         built("task=rte", "freezing=first_n", "freezing.n_blocks=3")
 
 

@@ -185,8 +185,11 @@ def test_one_sentence_alone_goes_through_two_sequences(composed, demo, layer):
     [
         (("task=wic", "data.hypothesis_only=true"), r"task=wic has a target word"),
         (("task=stsb", "data.label_skew=0.5"), r"task=stsb has none; use data\.fraction"),
-        (("data.n_train=3001",), r"data\.n_train=3001 is more than the 3,000 training rows"),
-        (("data.fraction=1e-4",), r"data\.fraction=0\.0001 keeps none"),
+        (
+            ("data.n_train=3001",),
+            r"data\.n_train=3001 keeps 3,001 .*, and there are 3,000;",
+        ),
+        (("data.fraction=1e-4",), r"data\.fraction=0\.0001 keeps 0 training examples"),
         (("data.fraction=0",), r"data\.fraction must be above 0"),
         (("data.label_skew=1",), r"data\.label_skew must be below 1"),
         (("data.fraction=0.5", "data.n_train=10"), "give one of them"),

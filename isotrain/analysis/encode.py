@@ -63,9 +63,9 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
 def tokenise_columns(
     tokenizer: Any, columns: Sequence[Sequence[str]], max_length: int
 ) -> tuple[Tokens, list[list[int | None]]]:
-    """Tokens of the rows of one or two columns of texts, and of two the column of each token.
+    """Tokens of one or two columns of texts, and of two the column of each token (special: None).
 
-    That is None for special tokens. The longer text of a pair is cut first.
+    The longer text of a pair is cut first.
     """
     found = Tokens([], [], [], [], 0)
     owners: list[list[int | None]] = []
@@ -233,11 +233,7 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
 
 
 def _allocate(path: Path) -> None:
-    """Take the place of a sparse file: on a full disk a map that is written to kills the process.
-
-    Raises:
-        OSError: the disk has no place for it; the file is gone then.
-    """
+    """Take the place of a sparse file: on a full disk, writing to a map kills the process."""
     if not hasattr(os, "posix_fallocate"):
         return
     size = path.stat().st_size

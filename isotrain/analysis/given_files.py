@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,14 @@ def given_files(node: Any) -> dict[str, str]:
     >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
     {}
     """
-    return {
-        str(file): sha256_of(file)[:DIGITS]
-        for text in _texts(node)
-        for file in _files(Path(text).expanduser())
-    }
-
-
-def _texts(node: Any) -> Iterator[str]:
     if isinstance(node, str):
-        yield from [node] if node else []  # an empty path is the working folder
-    elif isinstance(node, Mapping):
-        for value in node.values():
-            yield from _texts(value)
-    elif isinstance(node, Sequence):
-        for value in node:
-            yield from _texts(value)
+        files = _files(Path(node).expanduser()) if node else []  # empty: the working folder
+        return {str(file): sha256_of(file)[:DIGITS] for file in files}
+    parts = node.values() if isinstance(node, Mapping) else node
+    found: dict[str, str] = {}
+    for part in parts if isinstance(parts, Iterable) else ():
+        found |= given_files(part)
+    return found
 
 
 def _files(path: Path) -> list[Path]:

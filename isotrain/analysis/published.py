@@ -54,38 +54,28 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
     """
     found = []
     for number, entry in enumerate(given, start=1):
-        place = f"analysis.published, entry {number},"
+        must = f"analysis.published, entry {number}, must have"
         if not isinstance(entry, Mapping) or set(entry) != KEYS:
             keys = ", ".join(sorted(map(str, entry))) if isinstance(entry, Mapping) else entry
-            raise ValueError(f"{place} must have the keys {', '.join(sorted(KEYS))}, got {keys}")
-        figure = Published(**{str(key): value for key, value in entry.items()})
-        if not isinstance(figure.where, Mapping):
+            raise ValueError(f"{must} the keys {', '.join(sorted(KEYS))}, got {keys}")
+        one = Published(**{str(key): value for key, value in entry.items()})
+        if not isinstance(one.where, Mapping):
+            raise ValueError(f"{must} a mapping of a record's keys as its where, got {one.where}")
+        if not _is_number(one.value):
+            raise ValueError(f"{must} a number as its value, got {one.value}")
+        if one.tolerance is not None and not (_is_number(one.tolerance) and one.tolerance >= 0):
             raise ValueError(
-                f"{place} must have a mapping of a record's keys as its where, got {figure.where}"
+                f"{must} null or a number from 0 as its tolerance, got {one.tolerance}"
             )
-        if not _is_number(figure.value):
-            raise ValueError(f"{place} must have a number as its value, got {figure.value}")
-        if figure.tolerance is not None and not (
-            _is_number(figure.tolerance) and figure.tolerance >= 0
-        ):
-            raise ValueError(
-                f"{place} must have null or a number from 0 as its tolerance, got "
-                f"{figure.tolerance}"
-            )
-        found.append(figure)
+        found.append(one)
     return found
 
 
 def check_comparable(published: Sequence[Published], encoder: str) -> None:
-    """Refuse `check=published` where no figure could speak for or against an encoder.
+    """Refuse `check=published` where no figure of an encoder has a tolerance.
 
     Raises:
-        ValueError: there is none of this encoder with a tolerance.
-
-    >>> check_comparable([Published("bert", {}, "x", 1.0, None, "a paper")], "bert")
-    Traceback (most recent call last):
-    ValueError: check=published needs a published figure of encoder bert with a tolerance, and the \
-analysis has none; use check=null, or add one to analysis.published
+        ValueError: there is none.
     """
     if not any(one.encoder == encoder and one.tolerance is not None for one in published):
         raise ValueError(
@@ -104,21 +94,17 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
     >>> beside([figure], [measured], "bert")[0].agrees
     True
     """
-    found = []
-    for figure in published:
-        here = next(
-            (
-                record[figure.column]
-                for record in records
-                if record.get("weights") in (None, "as given", "before")
-                and all(record.get(key) == value for key, value in figure.where.items())
-                and record.get(figure.column) is not None
-            ),
-            None,
-        )
-        value = float(here) if _is_number(here) else None  # type: ignore[arg-type]
-        found.append(Beside(figure, value, figure.encoder == encoder))
-    return found
+
+    def here(figure: Published) -> float | None:
+        for record in records:
+            is_start = record.get("weights") in (None, "as given", "before")
+            value = record.get(figure.column)
+            fits = all(record.get(key) == wanted for key, wanted in figure.where.items())
+            if is_start and fits and value is not None:
+                return float(value) if _is_number(value) else None
+        return None
+
+    return [Beside(one, here(one), one.encoder == encoder) for one in published]
 
 
 def disagreements(found: Sequence[Beside]) -> list[str]:

@@ -24,6 +24,7 @@ from isotrain.analysis.start import result_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Part, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
+from isotrain.arguments import check_kind
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.console import duration, say, spinner
@@ -116,8 +117,9 @@ def _plan(cfg: DictConfig) -> _Plan:
         cfg.device = device_of(getattr(cfg.device, "value", cfg.device))
     end = start_file(cfg.from_run, cfg.encoder, "from_run")
     analysis: Analysis = made(cfg.analysis)
+    check_kind("analysis", analysis, Analysis)
     published = read_published(analysis.published)
-    if instead := getattr(analysis, "instead", None):
+    if instead := analysis.instead:
         if cfg.from_run is not None:
             raise ValueError(
                 f"from_run measures the encoder of a run, and this analysis measures {instead} in "

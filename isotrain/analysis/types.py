@@ -1,23 +1,25 @@
-"""What an analysis is: parts that measure an encoder, and tables and pictures of what they found.
+"""What an analysis is: parts that measure an encoder, and tables and plots of their records.
 
 N rows, D dimensions, L blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from isotrain.analysis.plots import LinePlot, Picture, draw
+from isotrain.analysis.tables import Cell, Frames, Record, Table, TableSpec, render
+from isotrain.arguments import checked, refuse_misspelt
 from isotrain.encoders.base import Encoder
 from isotrain.tasks.data.sources import Source
 
-Cell = str | float | int | None
-Record = Mapping[str, Cell]
-"""One measurement: flat, so that it is a line of a CSV file and a row of a table."""
+__all__ = ["Cell", "Picture", "Record", "Table"]  # of its parts, from here for those who write one
+T = TypeVar("T")
 
 
 class Subject(NamedTuple):
@@ -47,25 +49,6 @@ class Part(NamedTuple):
     measure: Callable[[], Found]
 
 
-class Table(NamedTuple):
-    """Records as people read them."""
-
-    name: str  # of its file
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()  # method, N, how to read it
-
-
-class Picture(NamedTuple):
-    """A figure with the name of its files, and a sentence for readers who do not see it."""
-
-    name: str
-    title: str
-    figure: Figure
-    description: str
-
-
 class Outcome(NamedTuple):
     """All that was measured: the records of every part, and its arrays by `<weights>/<name>`.
 
@@ -76,30 +59,59 @@ class Outcome(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
 
-class Analysis(Protocol):
+@dataclass_transform()
+def analysis(cls: type[T]) -> type[T]:
+    """Make the annotated names of an analysis its arguments, and judge them by `Bounds`."""
+    made = dataclass(cls)
+    made.__init__ = checked(made.__init__)  # type: ignore[method-assign]
+    return made
+
+
+class Analysis:
     """An experiment on the hidden states of an encoder; nothing is trained but small heads.
 
-    Parts measure; tables and pictures are made of their records alone, so that they can be made
-    again from what is on disk. `published` has mappings, see `isotrain.analysis.published`. It may
-    have `instead`, the name of what it measures in place of an encoder (None = it needs one): then
-    none is loaded, and what was published for an encoder of that name is held against it.
+    Parts measure; tables and plots are made of their records alone, so that they can be made
+    again from what is on disk. `published` has mappings, see `isotrain.analysis.published`.
     """
 
-    name: str
-    question: str  # that it answers, in one sentence
-    published: Sequence[Mapping[str, Any]]
+    name: ClassVar[str]
+    question: ClassVar[str]  # that it answers, in one sentence
+    TABLES: ClassVar[Sequence[TableSpec]] = ()
+    PLOTS: ClassVar[Sequence[Any]] = ()  # LinePlots, and functions of an Outcome to Pictures
+    published: Sequence[Mapping[str, Any]] = ()
 
-    def missing(self, source: Source) -> Sequence[str]:
-        """What it needs and `source` does not have, with the ways out; reads no row."""
+    def __init_subclass__(cls) -> None:
+        """Refuse a misspelt member."""
+        refuse_misspelt(cls, Analysis)
+
+    @property
+    def instead(self) -> str | None:
+        """What is measured in place of an encoder, by its name; None = it needs one.
+
+        Then none is loaded, and what was published for an encoder of that name stands beside it.
+        """
+        return None
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The data sets that it will read."""
+        return []
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """What it needs and `source` does not have, with the ways out; reads no row."""
+        return [why for one in self.data_sets(source) if (why := source.missing(one))]
 
     def parts(self, subject: Subject) -> Iterable[Part]:
         """Its parts, in order; making one is quick, measuring it is not."""
+        raise NotImplementedError
 
-    def tables(self, outcome: Outcome) -> Iterable[Table]:
+    def tables(self, outcome: Outcome) -> Iterator[Table]:
         """What was found, to read."""
+        frames = Frames(outcome.records)
+        for spec in self.TABLES:
+            yield from render(spec, frames, self)
 
-    def pictures(self, outcome: Outcome) -> Iterable[Picture]:
+    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
         """What was found, to look at."""
+        frames = Frames(outcome.records)
+        for plot in self.PLOTS:
+            yield from (draw(plot, frames, self) if isinstance(plot, LinePlot) else plot(outcome))

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.analysis import run as run_module
 from isotrain.analysis import weights as weights_module
-from isotrain.analysis.corpora import read_corpus
+from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.encoders.on_disk import sha256_of

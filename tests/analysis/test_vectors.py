@@ -59,9 +59,7 @@ def test_npy_of_one_layer_and_of_several(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), "fixed"])
-@pytest.mark.parametrize("batch", [2, 1000])
-def test_parquet_rows_in_the_order_asked_for(kind, batch, tmp_path, monkeypatch):
-    monkeypatch.setattr("isotrain.analysis.vectors.BATCH", batch)
+def test_parquet_rows_in_the_order_asked_for(kind, tmp_path):
     values = array(6, 4)
     vectors = pa.array(values.tolist(), pa.list_(pa.float32(), 4) if kind == "fixed" else kind)
     opened = open_vectors(parquet(tmp_path, row_group_size=4, token=TOKENS, vector=vectors))
@@ -92,7 +90,7 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path):
     good = array(6, 4)
     file, tokens = npy(tmp_path, good)
     cases = [
-        ((str(tmp_path / "no.npy"), tokens), "is no file"),
+        ((str(tmp_path / "no.npy"), tokens), r"must be a \.npy or a \.parquet file"),
         ((tokens, tokens), r"must be a \.npy or a \.parquet file"),
         ((file, None), "needs analysis.tokens=FILE"),
         ((file, str(tmp_path / "no.txt")), "needs analysis.tokens=FILE"),
@@ -105,7 +103,7 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path):
         (good.astype(int), TOKENS, "must be floats"),
         (good[:0], TOKENS, "must be floats"),
         (good, TOKENS[:5], "a line for each of the N = 6 vectors .* got 5 lines"),
-        (good, [*TOKENS[:5], ""], "token 6 must be text"),
+        (good, [*TOKENS[:5], ""], "token 6 is empty"),
         (np.array([{}]), TOKENS, "no array of numbers"),
     ):
         given = npy(tmp_path, values, names)
@@ -120,11 +118,10 @@ def test_columns_that_do_not_fit_are_refused(tmp_path):
         ({"word": TOKENS, "vector": rows}, "lacks the column token; it has word, vector"),
         ({"token": TOKENS, "vector": [1.0] * 6}, "must be lists of floats, got double"),
         ({"token": TOKENS, "vector": [["a"]] * 6}, "must be lists of floats"),
-        ({"token": [*TOKENS[:5], None], "vector": rows}, "token 6 must be text, got None"),
-        ({"token": TOKENS, "vector": rows, "layer": ["0"] * 6}, "layer .* whole numbers"),
+        ({"token": [*TOKENS[:5], None], "vector": rows}, "token 6 is empty"),
         (
             {"token": TOKENS, "vector": rows, "layer": [0, 0, 0, 1, 1, 1]},
-            "layer 1 .3 rows. differs from layer 0 .3 rows.",
+            "the same tokens in the same order",
         ),
     ):
         file = parquet(tmp_path, **columns)
@@ -196,4 +193,4 @@ def test_static_vectors_with_a_row_a_token_count_each_type_once(tmp_path):
 
 def test_what_is_wrong_with_a_file_is_told_before_anything_runs(tmp_path):
     told = Clusters(vectors=str(tmp_path / "x.npy")).missing(HubSource())
-    assert "is no file" in told[0]
+    assert "must be a .npy or a .parquet file" in told[0]

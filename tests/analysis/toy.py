@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.analysis.corpora import data_set_of, missing, read_corpus
+from isotrain.analysis.data_sets import data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.types import Found, Part, Picture, Table
+from isotrain.analysis.types import Analysis, Found, Part, Picture, Table
 
 N_SENTENCES = 10
 
 
-class Toy:
+class Toy(Analysis):
     """`calls` notes what is measured; `stop(name)`, where it is set, is called before a part."""
 
     name, question = "toy", "What are the mean rows?"
@@ -21,9 +21,6 @@ class Toy:
     def __init__(self, corpus="rte", published=(), parts=("first", "second")):
         self.data_set, self.corpus = data_set_of(corpus), corpus
         self.published, self.names = published, tuple(parts)
-
-    def missing(self, source):
-        return missing(source, [self.data_set])
 
     def data_sets(self, source):
         return [self.data_set]

@@ -28,11 +28,11 @@ class Fitted(FittedTransform[Centre]):
     def __init__(self):
         super().__init__(2, Centre(torch.zeros(2)), "batch", "frozen", 2)
 
-    def estimate(self, rows_ND):  # without `to_freeze`
-        return Centre(rows_ND.mean(dim=0))
+    def estimate(self, x_ND):  # without `to_freeze`
+        return Centre(x_ND.mean(dim=0))
 
-    def transform(self, rows_ND, stats, are_last):
-        return rows_ND - stats.centre
+    def transform(self, x_ND, stats, are_last):
+        return x_ND - stats.centre
 
 
 class Labelled(RowTransform):
@@ -40,11 +40,6 @@ class Labelled(RowTransform):
 
     def forward(self, x_ND):  # without labels
         return x_ND
-
-
-class Loss(Objective):
-    def forward(self, views):  # without labels
-        return views[0][0].mean()
 
 
 class Steps(Objective):
@@ -66,9 +61,8 @@ def check_all(layer=None, objective=None, task=TASK):
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"layer": Fitted()}, r"isotropy at pooled: estimate\(rows_ND\) .* \(rows_ND, to_freeze\)"),
+        ({"layer": Fitted()}, r"isotropy at pooled: estimate\(x_ND\) .* \(x_ND, to_freeze\)"),
         ({"layer": Labelled(2)}, r"isotropy at pooled: forward\(x_ND\) .* \(x_ND, labels_N\)"),
-        ({"objective": Loss(1.0)}, r"objective=mine: forward\(views\) .* \(views, labels\)"),
         ({"objective": Steps(1.0)}, r"objective=mine: asks_for_pass\(\) .* \(epoch\)"),
         (
             {"task": SimpleNamespace(**{**vars(TASK), "predictions": lambda: 0})},

@@ -2,103 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from isotrain.analysis.clusters.measures import clusters_by_silhouette
-from isotrain.analysis.clusters.pictures import cluster_pictures
-from isotrain.analysis.clusters.records import measure_layer, measure_lid
-from isotrain.analysis.clusters.rows import Sample, sample_encoder, sample_vectors
-from isotrain.analysis.clusters.tables import cluster_tables
-from isotrain.analysis.clusters.texts import (
-    RUNNING,
-    corpus_data_set,
-    missing_corpus,
-    read_texts,
+from isotrain.analysis.clusters.measures import (
+    clusters_by_silhouette,
+    measure_layer,
+    measure_lid,
 )
-from isotrain.analysis.corpora import check_splits
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.clusters.rows import Sample, read_texts, sample_encoder, sample_vectors
+from isotrain.analysis.clusters.show import PLOTS, TABLES
+from isotrain.analysis.data_sets import PTB, RUNNING, check_splits, data_set_of
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import open_vectors
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import LocalSource, Source
 
 
-class Clusters:
+@analysis
+class Clusters(Analysis):
     """S_inter and S_intra raw, centred and inside clusters; k by silhouette; LID; maps.
 
     A type is a token id of the tokenizer (of `vectors`: a text). Rows are tokens, drawn by hashing
     their positions with the seed; CLS, SEP, pads and the unknown token are never among them. Rows
     of a type that are equal count once (`distinct_rows`), so of static vectors each type does.
 
-    Args:
-        corpus: wikitext-2, ptb, or any data set of sentences.
-        splits: of the corpus.
-        text: chunks of running text, without CLS and SEP, or sentences, encoded with theirs.
-        chunk: tokens of a chunk; what is behind the last whole one is left out.
-        max_tokens: of the chunks or sentences that are encoded.
-        max_rows: tokens of these that are measured: the N that LID depends on.
-        k_max: clusters at most.
-        cut: silhouette below which a layer counts as one cluster.
-        silhouette_rows: rows that give the silhouette and the start of k-means.
-        n_neighbors: m of the LID.
-        lid_queries: rows whose LID is estimated; all are searched. None = all.
-        map_layers: layers that are drawn; None = the first, the middle and the last.
-        map_rows: points of a map.
-        vectors: a file of vectors to measure in place of the encoder, see `open_vectors`; keys of
-            a text then say nothing, and must be left as they are.
-        tokens: its tokens: a text file, or the name of a column.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/clusters.yaml`, where each has its meaning.
 
     Raises:
-        ValueError: another corpus or split, chunks of what is no running text, `tokens` without
-            `vectors`, or with `vectors` a key of a text.
+        ValueError: another corpus or split, chunks of what is no running text, or `tokens` without
+            `vectors`.
     """
 
     name = "clusters"
     question = "Which clusters and low-dimensional shapes do the tokens of each layer form?"
 
-    @checked
-    def __init__(
-        self,
-        corpus: str = "wikitext-2",
-        splits: Sequence[str] = ("train",),
-        text: Literal["chunks", "sentences"] = "chunks",
-        chunk: Annotated[int, Bounds(1)] = 512,
-        max_tokens: Annotated[int, Bounds(1)] = 200_000,
-        max_rows: Annotated[int, Bounds(3)] = 20_000,
-        k_max: Annotated[int, Bounds(2)] = 15,
-        cut: Annotated[float, Bounds(-1, 1)] = 0.1,
-        silhouette_rows: Annotated[int, Bounds(3)] = 2000,
-        n_neighbors: Annotated[int, Bounds(2)] = 100,
-        lid_queries: Annotated[int | None, Bounds(1)] = 5000,
-        map_layers: Sequence[int] | None = None,
-        map_rows: Annotated[int, Bounds(1, 10_000)] = 3000,
-        vectors: str | None = None,
-        tokens: str | None = None,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self.data_set = corpus_data_set(corpus)
-        if vectors is not None:
-            _check_text_keys(
-                corpus=corpus, splits=splits, text=text, chunk=chunk, max_tokens=max_tokens
-            )
-        if text == "chunks" and corpus not in RUNNING:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    corpus: str = "wikitext-2"
+    splits: Sequence[str] = ("train",)
+    text: Literal["chunks", "sentences"] = "chunks"
+    chunk: Annotated[int, Bounds(1)] = 512
+    max_tokens: Annotated[int, Bounds(1)] = 200_000
+    max_rows: Annotated[int, Bounds(3)] = 20_000
+    k_max: Annotated[int, Bounds(2)] = 15
+    cut: Annotated[float, Bounds(-1, 1)] = 0.1
+    silhouette_rows: Annotated[int, Bounds(3)] = 2000
+    n_neighbors: Annotated[int, Bounds(2)] = 100
+    lid_queries: Annotated[int | None, Bounds(1)] = 5000
+    map_layers: Sequence[int] | None = None
+    map_rows: Annotated[int, Bounds(1, 10_000)] = 3000
+    vectors: str | None = None
+    tokens: str | None = None
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        data_set_of(self.corpus, {"ptb": PTB})
+        check_splits(self.splits)
+        if self.text == "chunks" and self.corpus not in RUNNING:
             raise ValueError(
-                f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got {corpus}; "
-                "set analysis.text=sentences"
+                f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got "
+                f"{self.corpus}; set analysis.text=sentences"
             )
-        if tokens is not None and vectors is None:
+        if self.tokens is not None and self.vectors is None:
             raise ValueError("analysis.tokens belongs to analysis.vectors, which is null; set both")
-        self.corpus, self.splits, self.text, self.chunk = corpus, check_splits(splits), text, chunk
-        self.max_tokens, self.max_rows = max_tokens, max_rows
-        self.k_max, self.cut, self.silhouette_rows = k_max, cut, silhouette_rows
-        self.n_neighbors, self.lid_queries = n_neighbors, lid_queries
-        self.map_layers, self.map_rows = map_layers, map_rows
-        self.vectors, self.tokens, self.published = vectors, tokens, published
 
     @property
     def instead(self) -> str | None:
@@ -108,16 +79,22 @@ class Clusters:
     def missing(self, source: Source) -> Sequence[str]:
         """The corpus, where the source lacks it; with `vectors`, what is wrong with the file."""
         if self.vectors is None:
-            return missing_corpus(source, self.corpus)
+            if self.corpus == "ptb" and not isinstance(source, LocalSource):
+                return [
+                    "the Penn Treebank is licensed, so no source but your own folder has it: put "
+                    "ptb/train.txt (one sentence a line) into ISOTRAIN_DATA_DIR and use "
+                    "source=local, or use analysis.corpus=wikitext-2"
+                ]
+            return super().missing(source)
         try:
             open_vectors(self.vectors, self.tokens)
         except ValueError as error:
             return [str(error)]
         return []
 
-    def data_sets(self, source: Source) -> Iterable[Any]:
+    def data_sets(self, source: Source) -> Sequence[Any]:
         """The corpus; none beside a file of vectors."""
-        return [self.data_set] if self.vectors is None else []
+        return [data_set_of(self.corpus, {"ptb": PTB})] if self.vectors is None else []
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """What was drawn, each layer, and the LID of all layers.
@@ -148,14 +125,6 @@ class Clusters:
         for layer in layers:
             yield Part(f"layer-{layer}", partial(self._layer, subject, sample, layer, drawn))
         yield Part("lid", lambda: self._lid(subject, sample()))
-
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Cosines, clusters, what is in them, and LID; a row a layer."""
-        return cluster_tables(outcome)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Cosines, silhouettes and LID over layers; maps in two and three dimensions."""
-        return cluster_pictures(outcome)
 
     def _sample(self, subject: Subject) -> Sample:
         if self.vectors is not None:
@@ -205,16 +174,3 @@ class Clusters:
 
     def _lid(self, subject: Subject, sample: Sample) -> Found:
         return measure_lid(sample, self.n_neighbors, self.lid_queries, subject.seed, subject.tell)
-
-
-def _check_text_keys(**given: Any) -> None:
-    """Refuse keys of a text that are not as they are left, beside a file of vectors."""
-    usual = signature(Clusters).parameters
-    for key, value in given.items():
-        default = usual[key].default
-        if (tuple(value) if key == "splits" else value) != default:
-            raise ValueError(
-                f"analysis.{key} is of the text of an encoder, and analysis.vectors measures a "
-                f"file instead, got {key}={value}; leave analysis.{key} out, or set "
-                "analysis.vectors=null"
-            )

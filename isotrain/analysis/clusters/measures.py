@@ -1,4 +1,4 @@
-"""S_inter, S_intra, clusters, LID and a map of one layer.
+"""S_inter, S_intra, clusters, LID and a map of one layer, as records.
 
 N rows, D dimensions, n rows of a cluster, K clusters, R directions, M rows of a sample.
 """
@@ -6,20 +6,129 @@ N rows, D dimensions, n rows of a cluster, K clusters, R directions, M rows of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.clusters.rows import Sample, distinct_rows, is_symbol
 from isotrain.analysis.jackknife import anisotropy
+from isotrain.analysis.principal_map import principal_map
+from isotrain.analysis.types import Found, Record
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
-from isotrain.geometry.linalg import leading_directions
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
 from isotrain.metrics.self_similarity import self_similarity
+
+N_TOLD = 6  # tokens that are named of a cluster
+
+
+def measure_layer(
+    sample: Sample, layer: int, n_map: int, cluster: Callable[[Tensor], Clustering], seed: int
+) -> Found:
+    """S_inter and S_intra of a layer, its clusters, and of `n_map` rows a map (none if 0)."""
+    x_ND, type_N = _distinct(sample, layer)
+    found = cluster(x_ND)
+    x_ND = x_ND.double()
+    forms = {
+        "": [(x_ND, type_N)],
+        "_centred": centred_parts(x_ND, type_N, torch.zeros_like(found.assignment_N)),
+        "_clustered": centred_parts(x_ND, type_N, found.assignment_N),
+    }
+    record: dict[str, Any] = {
+        "kind": "layer",
+        "layer": layer,
+        "n_rows": len(x_ND),
+        "n_repeated": len(sample.type_N) - len(x_ND),
+        "n_types": len(set(type_N.tolist())),
+        "k": found.k,
+        "best_k": found.best_k,
+        "silhouette": found.silhouette,
+        "n_smallest": int(found.assignment_N.bincount().min()),
+    }
+    for form, parts in forms.items():
+        own = cosines(parts, seed)
+        for name, over in (("s_inter", own.inter), ("s_intra", own.intra)):
+            record |= {f"{name}{form}": over.value, f"{name}{form}_error": over.error}
+            if form == "_clustered":
+                record |= {
+                    f"{name}_by_rows": over.by_rows,
+                    f"{name}_by_rows_error": over.by_rows_error,
+                    f"{name}_without_error": over.n_without_error,
+                }
+    arrays = {}
+    if n_map:
+        map_N3, share_3 = principal_map(x_ND)
+        record["map_variance"] = float(share_3.sum())
+        types = type_N[:n_map].tolist()
+        arrays = {
+            f"layer-{layer}/map": map_N3[:n_map].float().numpy(),
+            f"layer-{layer}/cluster": found.assignment_N[:n_map].short().numpy(),
+            f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in types]),
+            f"layer-{layer}/symbol": np.array([is_symbol(sample.token_of[t]) for t in types]),
+        }
+    told = [_cluster(k, found, type_N, sample, layer) for k in range(found.k) if found.k > 1]
+    return Found([record, *told], arrays)
+
+
+def measure_lid(
+    sample: Sample,
+    n_neighbors: int,
+    max_queries: int | None,
+    seed: int,
+    tell: Callable[[str], None],
+) -> Found:
+    """LID of each layer, and its mean over the layers of `averaged`.
+
+    The error of the mean is the mean of their errors: the most it can be, since layers have the
+    same rows and err together. That LID depends on the number of rows is not in it.
+    """
+    records: list[dict[str, Any]] = []
+    for layer in sample.layers:
+        tell(f"LID of layer {layer}")
+        own = dimensions(_distinct(sample, layer)[0], n_neighbors, max_queries, seed)
+        records.append({"kind": "lid", "layer": layer, **own})
+    averaged = [record for record in records if record["layer"] in sample.averaged]
+    ends = dict.fromkeys((sample.averaged[0], sample.averaged[-1]))
+    mean: dict[str, Any] = {
+        "kind": "lid mean",
+        "n_layers": len(averaged),
+        "of_layers": " to ".join(map(str, ends)),
+    }
+    for name in ("lid", "lid_squared", "lid_cosine", "lid_cosine_squared"):
+        for key in (name, f"{name}_error"):
+            values = [record[key] for record in averaged]
+            mean[key] = None if None in values else sum(values) / len(values)
+    return Found([*records, mean])
+
+
+def _distinct(sample: Sample, layer: int) -> tuple[Tensor, Tensor]:
+    x_ND = sample.rows(layer)
+    at_N = distinct_rows(x_ND, sample.type_N)
+    return x_ND[at_N], sample.type_N[at_N]
+
+
+def _cluster(cluster: int, found: Clustering, type_N: Tensor, sample: Sample, layer: int) -> Record:
+    """The size of a cluster, and what is in it."""
+    types = type_N[found.assignment_N == cluster].tolist()
+    symbols = sum(is_symbol(sample.token_of[t]) for t in types)
+    frequent: Mapping[int, int] = dict(Counter(types).most_common(N_TOLD))
+    return {
+        "kind": "cluster",
+        "layer": layer,
+        "cluster": cluster,
+        "n": len(types),
+        "share": len(types) / len(type_N),
+        "symbols": symbols / len(types),
+        "n_types": len(set(types)),
+        "median_frequency": float(np.median([sample.frequency_of[t] for t in types])),
+        "tokens": " ".join(sample.token_of[t] for t in frequent),
+    }
 
 
 class Clustering(NamedTuple):
@@ -106,12 +215,7 @@ def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
 def centred_parts(
     x_ND: Tensor, type_N: Tensor, assignment_N: Tensor
 ) -> list[tuple[Tensor, Tensor]]:
-    """The rows of each cluster, less its mean, and their types.
-
-    >>> parts = centred_parts(torch.eye(2), torch.tensor([3, 4]), torch.tensor([0, 0]))
-    >>> parts[0][0].tolist()
-    [[0.5, -0.5], [-0.5, 0.5]]
-    """
+    """The rows of each cluster, less its mean, and their types."""
     members = [assignment_N == k for k in range(int(assignment_N.max()) + 1)]
     return [(centre_rows(x_ND[at_N]), type_N[at_N]) for at_N in members]
 
@@ -124,11 +228,6 @@ def dimensions(
     `lid_cosine` is of chords √(2(1 − cos)), `lid_cosine_squared` of 1 − cos, which is half of
     their squares. A squared distance has twice the logarithm, so the published convention is
     exactly half the plain value. None where there are not more rows than neighbours.
-
-    >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    >>> found = dimensions(x, n_neighbors=20, max_queries=None, seed=0)
-    >>> found["lid"] == 2 * found["lid_squared"]
-    True
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")
@@ -142,31 +241,6 @@ def dimensions(
         found[f"{name}_squared"] = None if value is None else value / 2
         found[f"{name}_squared_error"] = None if error is None else error / 2
     return found
-
-
-def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
-    """Rows `[N, R]` along the leading principal directions, and the share of variance of each.
-
-    The sign of a direction is the solver's choice; here its largest entry is positive.
-
-    >>> principal_map(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 1)[0].tolist()
-    [[2.0], [-2.0]]
-    """
-    centred_ND = centre_rows(x_ND.double())
-    basis_DR = fixed_signs(leading_directions(centred_ND, n_directions))
-    map_NR = centred_ND @ basis_DR
-    total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
-    return map_NR, map_NR.square().sum(dim=0) / total
-
-
-def fixed_signs(basis_DR: Tensor) -> Tensor:
-    """The directions, each with the sign that makes its largest entry positive.
-
-    >>> fixed_signs(torch.tensor([[0.6, 0.0], [-0.8, 1.0]])).tolist()
-    [[-0.6000000238418579, 0.0], [0.800000011920929, 1.0]]
-    """
-    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
-    return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
 
 
 def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:

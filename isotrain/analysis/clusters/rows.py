@@ -1,6 +1,6 @@
-"""Rows of the clusters analysis: tokens that are drawn, and what is known of each.
+"""Rows of the clusters analysis: tokens of chunks or sentences, or vectors that are given.
 
-N rows, D dimensions, V token ids.
+N rows, D dimensions, C chunks, T tokens of a chunk, V token ids.
 """
 
 from __future__ import annotations
@@ -12,13 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrain.analysis.clusters.texts import Texts
-from isotrain.analysis.encode import Spans, Tokens, encode_rows
+from isotrain.analysis.data_sets import RUNNING, read_corpus
+from isotrain.analysis.encode import CHUNK, Spans, Tokens, encode_rows, tokenise
 from isotrain.analysis.types import Cell, Subject
 from isotrain.analysis.vectors import Vectors
 from isotrain.geometry.groups import hashed_order
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import Source, load_split
+from isotrain.tasks.text import UNKNOWN
 
 SAME = 1e-4  # of its length: two rows that are closer are one, told apart by rounding
+
+
+class Texts(NamedTuple):
+    """Drawn chunks or sentences as token ids, and the tokens of each that may be measured."""
+
+    ids: Sequence[Sequence[int]]
+    special: Sequence[Sequence[int]] | None  # 1 = CLS, SEP; None: there are none
+    n_of: int  # chunks or sentences that they were drawn from
+    n_left: int  # tokens behind the last whole chunk, or sentences that were cut
+    count_V: np.ndarray  # occurrences of each token id in all of the corpus
 
 
 class Sample(NamedTuple):
@@ -31,6 +44,100 @@ class Sample(NamedTuple):
     token_of: Mapping[int, str]  # how each type reads
     frequency_of: Mapping[int, int]  # occurrences of each type in all of the text
     facts: Mapping[str, Cell]  # what it was drawn from, for the record
+
+
+def read_texts(
+    source: Source,
+    corpus: str,
+    splits: Sequence[str],
+    tokenizer: Any,
+    form: str,
+    chunk: int,
+    max_length: int,
+    max_tokens: int,
+    seed: int,
+) -> Texts:
+    """Texts of some splits: `chunks` of `chunk` tokens, or `sentences` up to `max_length`.
+
+    They are drawn by hashing places with the seed, until the next one would exceed `max_tokens`;
+    at least one. Chunks have no CLS and no SEP. Sentences have what the tokenizer adds, marked as
+    special.
+
+    Raises:
+        CannotRunError: a ValueError: no text, or fewer tokens than a chunk.
+    """
+    unknown = tokenizer.unk_token or UNKNOWN
+    lines = []
+    if corpus in RUNNING:
+        found = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
+        stripped = (str(row["text"]).strip() for row in found)
+        lines = [line.replace(UNKNOWN, unknown) for line in stripped if line]
+    if form == "chunks":
+        chunks_CT, n_left, count_V = cut_chunks(tokenizer, lines, chunk)
+        at = hashed_order(len(chunks_CT), seed)[: max(1, max_tokens // chunk)].numpy()
+        return Texts([*chunks_CT[at]], None, len(chunks_CT), n_left, count_V)
+    sentences = list(dict.fromkeys(lines))
+    if corpus != "ptb":
+        sentences = read_corpus(source, corpus, splits, unknown)
+    return _drawn_sentences(tokenizer, sentences, max_length, max_tokens, seed)
+
+
+def _drawn_sentences(
+    tokenizer: Any, sentences: Sequence[str], max_length: int, max_tokens: int, seed: int
+) -> Texts:
+    """All sentences are tokenised, some at a time, and counted; the ids of drawn ones are kept."""
+    ids: list[list[int]] = []
+    special: list[list[int]] = []
+    count_V = np.zeros(len(tokenizer), dtype=np.int64)
+    n_cut, left, is_full = 0, max_tokens, False
+    order = hashed_order(len(sentences), seed).tolist()
+    for start in range(0, len(order), CHUNK):
+        some = [sentences[i] for i in order[start : start + CHUNK]]
+        tokens = tokenise(tokenizer, some, max_length)
+        n_cut += tokens.n_cut
+        found, marks = (np.concatenate([*map(np.asarray, x)]) for x in (tokens.ids, tokens.special))
+        count_V += np.bincount(found[marks == 0].astype(np.int64), minlength=len(count_V))
+        for own, own_special in zip(tokens.ids, tokens.special, strict=True):
+            is_full = is_full or bool(ids and len(own) > left)
+            if not is_full:
+                ids.append(own)
+                special.append(own_special)
+                left -= len(own)
+    return Texts(ids, special, len(sentences), n_cut, count_V)
+
+
+def cut_chunks(
+    tokenizer: Any, lines: Sequence[str], chunk: int
+) -> tuple[np.ndarray, int, np.ndarray]:
+    """Chunks `[C, T]` of the joined tokens of lines, the tokens left over, and counts `[V]`.
+
+    Each line begins as after a space, so that its first word is the type it is elsewhere. No
+    special token is added. What is behind the last whole chunk is left out.
+
+    Raises:
+        CannotRunError: a ValueError: fewer tokens than a chunk.
+
+    Cai et al. 2021, as their released code cuts text.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> chunks, n_left, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
+    >>> chunks.shape, n_left, count.sum()
+    ((2, 2), 1, np.int64(5))
+    """
+    parts = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(lines), CHUNK):
+        some = [f" {line}" for line in lines[start : start + CHUNK]]
+        found = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
+        parts.append(np.array([token for ids in found for token in ids], dtype=np.int64))
+    stream = np.concatenate(parts)
+    n_chunks, n_left = divmod(len(stream), chunk)
+    if n_chunks == 0:
+        raise CannotRunError(
+            f"a chunk needs {chunk} tokens, and the text has {len(stream)}; lower analysis.chunk, "
+            "or set analysis.text=sentences"
+        )
+    chunks_CT = stream[: n_chunks * chunk].reshape(n_chunks, chunk)
+    return chunks_CT, n_left, np.bincount(stream, minlength=len(tokenizer))
 
 
 def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
@@ -55,15 +162,7 @@ def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
     order = order[:max_rows]
     spans = Spans(place[order], position[order], position[order] + 1)
     tokens = Tokens([[*map(int, ids)] for ids in texts.ids], [], [], [], 0)
-    types = np.unique(token[order])
-    facts = {
-        "n_texts": len(np.unique(place[order])),
-        "n_texts_of": texts.n_of,
-        "n_tokens": int(texts.count_V.sum()),
-        "n_left": texts.n_left,
-        "n_rows": len(order),
-        "n_types": len(types),
-    }
+    types = np.unique(token[order]).tolist()
     layers = range(encoder.n_blocks + 1)
     return Sample(
         layers,
@@ -72,9 +171,16 @@ def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
             np.array(encode_rows(subject, "clusters", tokens, spans)[layer])
         ),
         torch.from_numpy(token[order]),
-        {int(v): text_of(tokenizer, int(v)) for v in types},
-        {int(v): int(texts.count_V[v]) for v in types},
-        facts,
+        {v: text_of(tokenizer, v) for v in types},
+        {v: int(texts.count_V[v]) for v in types},
+        {
+            "n_texts": len(np.unique(place[order])),
+            "n_texts_of": texts.n_of,
+            "n_tokens": int(texts.count_V.sum()),
+            "n_left": texts.n_left,
+            "n_rows": len(order),
+            "n_types": len(types),
+        },
     )
 
 
@@ -83,37 +189,28 @@ def sample_vectors(vectors: Vectors, max_rows: int, seed: int) -> Sample:
 
     Types are what the tokens read; how often each occurs is counted in the file.
     """
-    number_of: dict[str, int] = {}
-    type_of = np.array([number_of.setdefault(t, len(number_of)) for t in vectors.tokens])
-    count_V = np.bincount(type_of)
-    names = [*number_of]
+    number_of = {token: number for number, token in enumerate(dict.fromkeys(vectors.tokens))}
+    type_of, names = np.array([number_of[token] for token in vectors.tokens]), [*number_of]
     at_N = hashed_order(len(vectors.tokens), seed)[:max_rows].numpy()
-    types = np.unique(type_of[at_N])
-    facts = {
-        "n_texts": vectors.n_sentences(at_N),
-        "n_tokens": len(vectors.tokens),
-        "n_rows": len(at_N),
-        "n_types": len(types),
-    }
+    types, count_V = np.unique(type_of[at_N]).tolist(), np.bincount(type_of)
     return Sample(
         vectors.layers,
         vectors.layers,
         lambda layer: torch.from_numpy(vectors.rows(layer, at_N)),
         torch.from_numpy(type_of[at_N]),
-        {int(v): names[v] for v in types},
-        {int(v): int(count_V[v]) for v in types},
-        facts,
+        {v: names[v] for v in types},
+        {v: int(count_V[v]) for v in types},
+        {
+            "n_texts": vectors.n_sentences(at_N),
+            "n_tokens": len(vectors.tokens),
+            "n_rows": len(at_N),
+            "n_types": len(types),
+        },
     )
 
 
 def text_of(tokenizer: Any, token: int) -> str:
-    """A token as text, without the marks of its tokenizer.
-
-    >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokenizer = build_tiny(8, 1, 1).tokenizer
-    >>> [text_of(tokenizer, token) for token in tokenizer("dog.")["input_ids"][1:-1]]
-    ['dog', '.']
-    """
+    """A token as text, without the marks of its tokenizer."""
     piece = tokenizer.convert_ids_to_tokens(token)
     return str(tokenizer.convert_tokens_to_string([piece])).strip()
 
@@ -124,7 +221,7 @@ def is_symbol(text: str) -> bool:
     >>> is_symbol(","), is_symbol("##s")
     (True, False)
     """
-    return not any(character.isalnum() for character in text)
+    return not any(map(str.isalnum, text))
 
 
 def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
@@ -149,5 +246,4 @@ def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
     # The first drawn of each run of equal rows stays, whatever rounding made of their order.
     run_N = torch.cat([torch.zeros(1, dtype=torch.long), (~same_N).long().cumsum(dim=0)])
     first_R = torch.full((int(run_N[-1]) + 1,), len(x_ND))
-    first_R = first_R.scatter_reduce(0, run_N, order_N, "amin")
-    return first_R.sort().values
+    return first_R.scatter_reduce(0, run_N, order_N, "amin").sort().values

@@ -10,20 +10,23 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from isotrain.analysis.corpora import TEXTS, missing
-from isotrain.analysis.data_scale.conll import conll_file
 from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
-from isotrain.analysis.data_scale.diagnostic import read_diagnostic
-from isotrain.analysis.data_scale.examples import Examples, sentence_examples, tagged_examples
+from isotrain.analysis.data_scale.examples import (
+    Examples,
+    sentence_examples,
+    sizes,
+    tagged_examples,
+)
 from isotrain.analysis.data_scale.features import Encoded, encoded
-from isotrain.analysis.data_scale.figures import scale_pictures
+from isotrain.analysis.data_scale.given import conll_file, read_diagnostic
 from isotrain.analysis.data_scale.measure import Plan, majority, measured
-from isotrain.analysis.data_scale.order import sizes
-from isotrain.analysis.data_scale.tables import scale_tables
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
+from isotrain.analysis.data_scale.show import PLOTS, TABLES
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names
+from isotrain.analysis.probe import not_installed
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import files_of
 from isotrain.analysis.weights import AFTER
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import Bounds
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
@@ -33,81 +36,62 @@ from isotrain.types import Row
 
 TASKS = ("sst2", "rte", "snli")
 SPLITS = ("train", "dev")
-CONLL, AVAILABLE = "conll", "available"
+CONLL = "conll"
 MOST_SEEDS = 255
 
 
-class DataScale:
+@analysis
+class DataScale(Analysis):
     """Scores of heads on frozen features, over training sizes.
 
     The features of a sentence are the mean of its tokens, those of a pair (u, v, |u − v|, u·v),
     those of a word the mean of its tokens with those of its neighbours; they come from the encoder,
     from a file of word vectors, and from random vectors for the encoder's own tokens, drawn anew
-    for each seed. On each a head is trained, see `train_head`, and scored on the dev split.
+    for each seed. On each a head is fitted by scikit-learn, and scored on the dev split.
     After a run (`from_run`) the encoder alone is measured again.
 
-    Args:
-        tasks: `available`, those of sst2, rte and snli that the source has, or a list.
-        static: a file of word vectors, as `encoder=static` reads it; None = no such curve.
-        lowercase: text is, before it is looked up in `static`.
-        conll: a folder with train and dev files in CoNLL's columns; None = no such task.
-        diagnostic: a file of the diagnostic set of GLUE, for the heads of snli's largest size.
-        layer: of the encoder, 0 to L; None = the last.
-        hidden: units of the head's hidden layer; 0 = logistic regression.
-        window: words on either side whose vectors a word's features have.
-        smallest: training examples of the first size.
-        factor: from one size to the next; the last one is all examples.
-        seeds: draws of training examples; those of a seed are nested.
-        max_rows: training examples of a task at most.
-        max_evaluated: scored examples of a task at most.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/data_scale.yaml`, where each has its meaning.
     """
 
     name = "data_scale"
     question = "How much more labelled data do features without context need to be as good?"
 
-    @checked
-    def __init__(
-        self,
-        tasks: str | Sequence[str] = AVAILABLE,
-        static: str | None = None,
-        lowercase: bool = True,
-        conll: str | None = None,
-        diagnostic: str | None = None,
-        layer: Annotated[int | None, Bounds(0)] = None,
-        hidden: Annotated[int, Bounds(0)] = 0,
-        window: Annotated[int, Bounds(0)] = 1,
-        smallest: Annotated[int, Bounds(8)] = 32,
-        factor: Annotated[float, Bounds(above=1)] = 4.0,
-        seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5,
-        max_rows: Annotated[int, Bounds(8)] = 5000,
-        max_evaluated: Annotated[int, Bounds(8)] = 1000,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        listed = TASKS if tasks == AVAILABLE else tasks
-        if isinstance(listed, str) or set(listed) - {*TASKS}:
-            raise ValueError(
-                f"analysis.tasks must be {AVAILABLE} or a list of {', '.join(TASKS)}, got {tasks}"
-            )
-        self.tasks, self.takes_all = tuple(dict.fromkeys(listed)), tasks != AVAILABLE
-        self.static, self.lowercase = _path(static), lowercase
-        self.conll, self.diagnostic = _path(conll), _path(diagnostic)
-        self.layer, self.hidden, self.window = layer, hidden, window
-        self.smallest, self.factor, self.seeds = smallest, factor, seeds
-        self.max_rows, self.max_evaluated = max_rows, max_evaluated
-        self.published = published
+    TABLES, PLOTS = TABLES, PLOTS
+
+    tasks: str | Sequence[str] = AVAILABLE
+    static: str | None = None
+    lowercase: bool = True
+    conll: str | None = None
+    diagnostic: str | None = None
+    layer: Annotated[int | None, Bounds(0)] = None
+    window: Annotated[int, Bounds(0)] = 1
+    smallest: Annotated[int, Bounds(8)] = 32
+    factor: Annotated[float, Bounds(above=1)] = 4.0
+    seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5
+    max_rows: Annotated[int, Bounds(8)] = 5000
+    max_evaluated: Annotated[int, Bounds(8)] = 1000
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        if self.tasks:
+            check_names("analysis.tasks", self.tasks, TASKS)
+
+    @property
+    def _named(self) -> Sequence[str]:
+        return TASKS if isinstance(self.tasks, str) else self.tasks
 
     def missing(self, source: Source) -> Sequence[str]:
         """Data sets and files that are not there."""
         tasks = self._tasks(source)
-        mistakes = missing(source, [TEXTS[task].data_set for task in tasks])
+        mistakes = _absent(source, tasks)
         if not tasks and not self.conll:
             mistakes += [f"of {', '.join(TASKS)} none is there:"]
-            mistakes += missing(source, [TEXTS[task].data_set for task in TASKS])
+            mistakes += _absent(source, TASKS)
         for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
-            if file and not file.is_file():
-                mistakes.append(f"analysis.{key}={file} is no file")
-        if self.conll and (lacks := [s for s in SPLITS if not conll_file(self.conll, s)]):
+            if file and not _path(file).is_file():
+                mistakes.append(f"analysis.{key}={_path(file)} is no file")
+        if self.conll and (lacks := [s for s in SPLITS if not conll_file(_path(self.conll), s)]):
             files = " and ".join(f"{split}.txt (or .conll)" for split in lacks)
             mistakes.append(f"analysis.conll={self.conll} must be a folder with {files}")
         if self.diagnostic and "snli" not in tasks:
@@ -115,14 +99,14 @@ class DataScale:
                 "analysis.diagnostic scores heads that are trained on snli, which is not among the "
                 "tasks; add it, or use analysis.diagnostic=null"
             )
-        return mistakes
+        return [*mistakes, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Those of the tasks, and the files that were given."""
-        files = [file for file in (self.static, self.diagnostic) if file]
+        files = [_path(file) for file in (self.static, self.diagnostic) if file]
         if self.conll:
-            files += [file for split in SPLITS if (file := conll_file(self.conll, split))]
-        given = [one for file in files for one in files_of(str(file), None)]
+            files += [file for split in SPLITS if (file := conll_file(_path(self.conll), split))]
+        given = [files_of(str(file)) for file in files]
         return [*(TEXTS[task].data_set for task in self._tasks(source)), *given]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
@@ -140,26 +124,19 @@ class DataScale:
                 measure = partial(self._part, subject, task, features)
                 yield Part(f"{task}-{features}", measure)
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Scores by size, how much more data is needed, unseen words, diagnostic categories."""
-        return scale_tables(outcome.records)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """The curves of each task."""
-        return scale_pictures(outcome.records)
-
     def _tasks(self, source: Source) -> list[str]:
         """Those that were listed, or those of all that the source has."""
-        is_there = {task: source.missing(TEXTS[task].data_set) is None for task in self.tasks}
-        return [task for task in self.tasks if self.takes_all or is_there[task]]
+        if self.tasks != AVAILABLE:
+            return list(self._named)
+        return [task for task in TASKS if not source.missing(TEXTS[task].data_set)]
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         """The scores of one task's heads on one kind of features."""
         file = self.diagnostic if task == "snli" else None
-        diagnostic = None if file is None else read_diagnostic(file)
+        diagnostic = None if file is None else read_diagnostic(_path(file))
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
-        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds, self.hidden)
+        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds)
         encoder = self._encoder(subject, features, seeds[0])
         layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
 
@@ -199,7 +176,7 @@ class DataScale:
         seed = subject.seed * (MOST_SEEDS + 1)
         if task == CONLL:
             assert self.conll is not None
-            return tagged_examples(self.conll, self.window, *most, seed)
+            return tagged_examples(_path(self.conll), self.window, *most, seed)
         return sentence_examples(subject.source, task, *most, seed, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
@@ -212,8 +189,12 @@ class DataScale:
 
     @cached_property
     def _static(self) -> TableEncoder:
-        return build_static(str(self.static), self.lowercase)
+        return build_static(str(_path(str(self.static))), self.lowercase)
 
 
-def _path(given: str | None) -> Path | None:
-    return None if given is None else Path(given).expanduser()
+def _path(given: str) -> Path:
+    return Path(given).expanduser()
+
+
+def _absent(source: Source, tasks: Iterable[str]) -> list[str]:
+    return [why for task in tasks if (why := source.missing(TEXTS[task].data_set))]

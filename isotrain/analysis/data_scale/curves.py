@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import NamedTuple
+
+from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
 from isotrain.analysis.types import Record
 
@@ -83,12 +84,8 @@ def rising(values: Sequence[float]) -> list[float]:
     >>> rising([1.0, 4.0, 2.0, 5.0])
     [1.0, 3.0, 3.0, 5.0]
     """
-    blocks: list[list[float]] = []
-    for value in values:
-        blocks.append([value])
-        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    return [fmean(block) for block in blocks for _ in block]
+    found: list[float] = isotonic_regression(values).x.tolist()
+    return found
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:

@@ -19,8 +19,6 @@ from isotrain.analysis.types import Subject
 from isotrain.encoders.static import TableEncoder
 from isotrain.model.heads import pair_features
 
-BLOCK = 4096  # rows whose moments are summed at a time
-
 
 class Features:
     """The features of rows: one vector, several side by side, or those of a pair.
@@ -43,17 +41,6 @@ class Features:
         if self._is_pair:
             return pair_features(*x_BJD.unbind(dim=1))
         return x_BJD.flatten(1)
-
-
-def moments(x_NF: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation `[F]` of rows; 1 for what does not vary."""
-    mean_F = x_NF.mean(dim=0, dtype=torch.float64)
-    square_F = torch.zeros_like(mean_F)
-    for x_BF in torch.split(x_NF, BLOCK):
-        square_F += (x_BF.double() - mean_F).square().sum(dim=0)
-    sd_F = (square_F / len(x_NF)).sqrt()
-    varies_F = sd_F > 1e-6 * mean_F.abs().clamp_min(torch.finfo(torch.float32).tiny)
-    return mean_F.float(), sd_F.where(varies_F, 1.0).float()
 
 
 class Encoded(NamedTuple):

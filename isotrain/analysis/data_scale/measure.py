@@ -1,24 +1,25 @@
 """Scores of the heads of one task on one kind of features: every seed, every training size.
 
-E examples, N rows, S seeds.
+E examples, N rows, S seeds, R resamples, P vectors of predictions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from isotrain.analysis.data_scale.conll import entities
-from isotrain.analysis.data_scale.diagnostic import Diagnostic, matthews
-from isotrain.analysis.data_scale.examples import Examples, unseen_shares
+from isotrain.analysis.data_scale.examples import Examples, held_out, nested_order, unseen_shares
 from isotrain.analysis.data_scale.features import Features
-from isotrain.analysis.data_scale.head import train_head
-from isotrain.analysis.data_scale.intervals import mean_ratio, mean_score
-from isotrain.analysis.data_scale.order import held_out, nested_order
+from isotrain.analysis.data_scale.given import Diagnostic, entities, matthews
+from isotrain.analysis.probe import best_penalty
 from isotrain.analysis.types import Record
+from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
+
+PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardised features
 
 
 class Plan(NamedTuple):
@@ -26,7 +27,6 @@ class Plan(NamedTuple):
 
     sizes: list[int]  # of training sets, rising
     seeds: list[int]  # one draw of training examples each
-    hidden: int  # units of a head
 
 
 class Tally(NamedTuple):
@@ -57,7 +57,7 @@ def measured(
     Behind them the means over seeds with their intervals, for each size and each category.
     `features_of` gives the features of the seed with a number.
     """
-    label_N = torch.from_numpy(examples.label_N)
+    label_N = examples.label_N
     first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
     tallies: dict[int, list[Tally]] = {size: [] for size in plan.sizes}
     of_more: list[np.ndarray] = []
@@ -70,20 +70,14 @@ def measured(
             chosen_E = order[:size]
             held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
             fit, held = (examples.rows_of(chosen_E[part]) for part in (~held_n, held_n))
-            head = train_head(
-                features,
-                label_N,
-                torch.from_numpy(fit),
-                torch.from_numpy(held),
-                n_classes=len(examples.classes),
-                hidden=plan.hidden,
-                seed=seed,
-            )
-            class_n = head.classes(features, torch.arange(first, len(features))).numpy()
+            x_nF, held_mF = (features(torch.from_numpy(rows)).numpy() for rows in (fit, held))
+            parts = x_nF, label_N[fit], held_mF, label_N[held]
+            head = best_penalty(*parts, PENALTIES, len(examples.classes))
+            class_n = head.probe.predict(features(torch.arange(first, len(features))).numpy())
             tallies[size].append(tally(examples, class_n))
             scores = by_unseen(tallies[size][-1], unseen_E)
             facts: Record = {"kind": "score", "size": size, "seed": number}
-            yield {**facts, **scores, "epochs": head.n_epochs, "stopped": head.stopped}
+            yield {**facts, **scores, "penalty": head.penalty}
         if diagnostic is not None:
             of_more.append(class_n[examples.n_scored :])
     for size, own in tallies.items():
@@ -150,3 +144,49 @@ def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iter
             mean = mean_score(own, nothing, gold, matthews, lowest=-1.0)
             means.append({"kind": "category", **facts, **mean})
     yield from means
+
+
+def mean_score(
+    own_SN: Floats, nothing_SN: Floats, label_N: Floats, score: Score, lowest: float = 0.0
+) -> Record:
+    """Mean, standard deviation over seeds and 95 % interval of a score, clipped to `lowest` … 1.
+
+    The interval is that of `row_interval`, for other seeds and other examples together, of the
+    difference to predictions `nothing`, whose score is 0 on any rows. With one seed it is for
+    other examples; it is None where nothing varies, and for a single example.
+    """
+    n_seeds, n = own_SN.shape
+    score_S = score(label_N, own_SN, np.ones((1, n)))[0].tolist()
+    low = high = None
+    if n > 1:
+        _, low, high, *_ = row_interval(own_SN, nothing_SN, label_N, score)
+    return {
+        "n_seeds": n_seeds,
+        "mean": fmean(score_S),
+        "sd": stdev(score_S) if n_seeds > 1 else None,
+        "low": None if low is None else max(low, lowest),
+        "high": None if high is None else min(high, 1.0),
+    }
+
+
+def mean_ratio(gain_SN: Floats, weight_SN: Floats) -> Record:
+    """`mean_score` of scores Σ gain/Σ weight, as accuracy and F1 are.
+
+    >>> right = np.array([[1.0, 1.0, 0.0, 1.0]])
+    >>> found = mean_ratio(right, np.ones_like(right))
+    >>> found["mean"], found["high"]
+    (0.75, 1.0)
+    """
+    nothing = np.zeros_like(gain_SN[:1])
+    gain_HN = np.concatenate([gain_SN, nothing])
+    weight_HN = np.concatenate([weight_SN, nothing])
+
+    def ratio(label_N: Floats, head_PN: Floats, count_RN: Floats) -> Floats:
+        head_P = head_PN[:, 0].astype(int)  # what is predicted is known by the head's number
+        gain_RP = count_RN @ gain_HN[head_P].T
+        found: Floats = gain_RP / np.maximum(count_RN @ weight_HN[head_P].T, 1.0)
+        return found
+
+    number_SN = np.ones_like(gain_SN) * np.arange(len(gain_SN))[:, None]
+    last_SN = np.full_like(gain_SN, len(gain_SN))
+    return mean_score(number_SN, last_SN, np.zeros(gain_SN.shape[1]), ratio)

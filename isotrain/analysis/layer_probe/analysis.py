@@ -5,13 +5,15 @@ N examples, M rows, D dimensions, F features.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.data_sets import AVAILABLE, check_names
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.layer_probe.data import (
     TASKS,
@@ -22,20 +24,12 @@ from isotrain.analysis.layer_probe.data import (
     features,
     read_examples,
 )
-from isotrain.analysis.layer_probe.figures import probe_pictures
-from isotrain.analysis.layer_probe.tables import EVALUATED, probe_tables
-from isotrain.analysis.linear_probe import (
-    Probe,
-    choose_penalty,
-    fit_logistic,
-    fit_ridge,
-    log_loss,
-    squared_error,
-)
-from isotrain.analysis.pair_tokens import SegmentedPairs
+from isotrain.analysis.layer_probe.show import EVALUATED, PLOTS, TABLES
+from isotrain.analysis.probe import choose_penalty, not_installed
 from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.types import Cell, Found, Outcome, Part, Picture, Subject, Table
-from isotrain.arguments import Bounds, checked
+from isotrain.analysis.selection import SegmentedPairs
+from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
+from isotrain.arguments import Bounds
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
@@ -46,10 +40,9 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import Source
 
-AVAILABLE = "available"
 
-
-class LayerProbe:
+@analysis
+class LayerProbe(Analysis):
     """What a linear map reads from each frozen layer, task by task.
 
     Features are the pooled sentence; of a pair (u, v, |u − v|, u·v), or with `form=cross` the one
@@ -59,16 +52,7 @@ class LayerProbe:
     and test are only scored. Isotropy is that of the training rows that the features are made
     of, each different one once.
 
-    Args:
-        tasks: `available`, or a list out of rte, wic, stsb, snli, sst2; a named one that the
-            source lacks is refused.
-        form: bi (two sequences) | cross (one), for pairs.
-        pooling: mean (over all tokens) | cls (the first), for sentences.
-        max_train: training examples at most, drawn from the seed.
-        max_eval: examples of dev, and of test, at most; None = all.
-        penalties: λ to choose from, of λ/2·‖W‖² beside the mean loss, on standardised features.
-        held_out: share of the training examples that choose.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/layer_probe.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown task, or a penalty that is not positive.
@@ -77,40 +61,45 @@ class LayerProbe:
     name = "layer_probe"
     question = "What can a linear map read from each frozen layer, and how isotropic is it there?"
 
-    @checked
-    def __init__(
-        self,
-        tasks: str | Sequence[str] = AVAILABLE,
-        form: Form = "bi",
-        pooling: Pooling = "mean",
-        max_train: Annotated[int, Bounds(20)] = 4000,
-        max_eval: Annotated[int | None, Bounds(20)] = 2000,
-        penalties: Sequence[float] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001),
-        held_out: Annotated[float, Bounds(above=0, below=1)] = 0.2,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        known = f"tasks must be {AVAILABLE}, or a list out of {', '.join(TASKS)}, each once"
-        if isinstance(tasks, str) and tasks != AVAILABLE:
-            raise ValueError(f"{known}; got {tasks!r}, did you mean [{tasks}]?")
-        named = list(TASKS) if isinstance(tasks, str) else list(tasks)
-        if not named or set(named) - set(TASKS) or len(set(named)) < len(named):
-            raise ValueError(f"{known}; got {named}")
-        if not penalties or not all(0 < p < float("inf") for p in penalties):
+    TABLES, PLOTS = TABLES, PLOTS
+
+    tasks: str | Sequence[str] = AVAILABLE
+    form: Form = "bi"
+    pooling: Pooling = "mean"
+    max_train: Annotated[int, Bounds(20)] = 4000
+    max_eval: Annotated[int | None, Bounds(20)] = 2000
+    penalties: Sequence[float] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+    held_out: Annotated[float, Bounds(above=0, below=1)] = 0.2
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        check_names("tasks", self.tasks, TASKS)
+        if not self.penalties or not all(0 < p < float("inf") for p in self.penalties):
             raise ValueError(
-                f"penalties must be positive numbers, one at least, got {list(penalties)}; 1e-6 "
-                "is close to none at all"
+                f"penalties must be positive numbers, one at least, got {list(self.penalties)}; "
+                "1e-6 is close to none at all"
             )
-        self.tasks, self.is_named = named, not isinstance(tasks, str)
-        self.form, self.pooling = form, pooling
-        self.max_train, self.max_eval = max_train, max_eval
-        self.penalties, self.held_out, self.published = tuple(penalties), held_out, published
+
+    @property
+    def features(self) -> str:
+        """What the features of a task are, in words."""
+        if self.form == "cross":
+            return "target words of WiC; of other pairs one sequence"
+        return "(u, v, |u − v|, u·v) of a pair"
+
+    @property
+    def _named(self) -> list[str]:
+        return list(TASKS) if isinstance(self.tasks, str) else list(self.tasks)
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Named tasks that the source lacks, or that it has none at all."""
-        absent = [why for name in self.tasks if (why := source.missing(TASKS[name].data_set))]
-        return absent if self.is_named or len(absent) == len(self.tasks) else []
+        """Named tasks that the source lacks, or that it has none at all; scikit-learn."""
+        absent = [why for name in self._named if (why := source.missing(TASKS[name].data_set))]
+        if isinstance(self.tasks, str) and len(absent) < len(self._named):
+            absent = []
+        return [*absent, *not_installed()]
 
-    def data_sets(self, source: Source) -> Iterable[Any]:
+    def data_sets(self, source: Source) -> Sequence[Any]:
         """Those of the tasks that are probed."""
         return [TASKS[name].data_set for name in self._present(source)]
 
@@ -125,27 +114,14 @@ class LayerProbe:
         left_out = [
             {"kind": "task left out", "task": name, "reason": subject.source.missing(data_set)}
             for name, (data_set, _) in TASKS.items()
-            if name in self.tasks and name not in present
+            if name in self._named and name not in present
         ]
         yield Part("tasks", lambda: Found(left_out))
         for name in present:
             yield Part(name, partial(self._probed, subject, name))
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """The tasks, and the layers of each."""
-        features_of = (
-            "target words of WiC; of other pairs one sequence"
-            if self.form == "cross"
-            else "(u, v, |u − v|, u·v) of a pair"
-        )
-        yield from probe_tables(outcome.records, f"{self.pooling} pooling, {features_of}")
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Scores over layers, and against isotropy."""
-        yield from probe_pictures(outcome.records)
-
     def _present(self, source: Source) -> list[str]:
-        return [name for name in self.tasks if not source.missing(TASKS[name].data_set)]
+        return [name for name in self._named if not source.missing(TASKS[name].data_set)]
 
     def _probed(self, subject: Subject, task: str) -> Found:
         budget = Budget(self.max_train, self.max_eval, subject.seed)
@@ -171,15 +147,13 @@ class LayerProbe:
         """Fit on train, score on dev and test."""
         label_N = examples.label["train"]
         n_classes = len(TASKS[task].data_set.classes)
-        fit = partial(fit_logistic, n_classes=n_classes) if n_classes else fit_ridge
         found = choose_penalty(
-            fit,
-            log_loss if n_classes else squared_error,
-            features(x_MD, examples.place["train"]),
-            label_N,
+            features(x_MD, examples.place["train"]).double().numpy(),
+            label_N.numpy(),
             self.penalties,
             self.held_out,
             seed,
+            n_classes,
         )
         record: dict[str, Cell] = {
             "measure": "accuracy" if n_classes else "spearman",
@@ -204,13 +178,13 @@ class LayerProbe:
 
 
 def _score(
-    probe: Probe, x_NF: Tensor, label_N: Tensor, n_classes: int
+    probe: Any, x_NF: Tensor, label_N: Tensor, n_classes: int
 ) -> tuple[float | None, float | None, float | None]:
     """Accuracy or Spearman of a probe, with its 95 % interval."""
-    output_NC = probe(x_NF)
+    predicted_N = probe.predict(x_NF.double().numpy())
     if not n_classes:
-        return spearman(output_NC[:, 0].numpy(), label_N.numpy())
-    share = float((output_NC.argmax(dim=1) == label_N).double().mean())
+        return spearman(predicted_N, label_N.numpy())
+    share = float(np.mean(predicted_N == label_N.numpy()))
     return share, *wilson(share, len(label_N))
 
 

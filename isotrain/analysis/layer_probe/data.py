@@ -12,12 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrain.analysis.corpora import TEXTS
+from isotrain.analysis.data_sets import TEXTS
 from isotrain.analysis.encode import Spans, Tokens, tokenise, whole_sentences
-from isotrain.analysis.pair_tokens import tokenise_pairs
+from isotrain.analysis.selection import drawn, find_targets, tokenise_pairs, wic_pairs
 from isotrain.analysis.types import Subject
-from isotrain.analysis.wic_targets import find_targets, read_pairs
-from isotrain.geometry.groups import hashed_order
 from isotrain.model.heads import pair_features
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import HIDDEN, SPLITS, Source, load_split
@@ -120,13 +118,11 @@ def _rows(source: Source, task: str, split: str, budget: Budget) -> list[Row]:
     """The examples of a split that have gold, at most as many as the budget has."""
     most = budget.train if split == "train" else budget.evaluated
     if task == "wic":
-        return read_pairs(source, split, most, budget.seed)
+        return wic_pairs(source, split, most, budget.seed)
     data_set = TASKS[task].data_set
     rows = load_split(source, data_set, split)
     rows = [row for row in rows if row[data_set.target] != HIDDEN]
-    if most is None or len(rows) <= most:
-        return rows
-    return [rows[i] for i in sorted(hashed_order(len(rows), budget.seed)[:most].tolist())]
+    return drawn(rows, most, budget.seed)
 
 
 def _spans(tokens: Tokens, pooling: Pooling) -> Spans:

@@ -6,24 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal
 
-from isotrain.analysis.encode import drop_rows
-from isotrain.analysis.offline_isotropy.cloud import token_clouds
-from isotrain.analysis.offline_isotropy.figures import score_pictures
-from isotrain.analysis.offline_isotropy.maps import map_pictures
-from isotrain.analysis.offline_isotropy.pairs import TRAIN, Scoring, measure_pairs, train_sentences
-from isotrain.analysis.offline_isotropy.sst2 import measure_sst2, read_examples
-from isotrain.analysis.offline_isotropy.tables import MEANINGS, result_tables
-from isotrain.analysis.offline_isotropy.transforms import NONE, RECIPES, Fitting, Numbers
-from isotrain.analysis.sts_sets import (
+from isotrain.analysis.data_sets import (
     PLACES,
     SST2,
     Pairs,
-    check_sets,
+    check_names,
     chosen_sets,
     readable_sets,
 )
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Subject, Table
-from isotrain.arguments import Bounds, checked
+from isotrain.analysis.encode import drop_rows
+from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
+from isotrain.analysis.offline_isotropy.scores import (
+    TRAIN,
+    measure_pairs,
+    measure_sst2,
+    read_examples,
+    train_sentences,
+)
+from isotrain.analysis.offline_isotropy.show import PLOTS, TABLES
+from isotrain.analysis.probe import not_installed
+from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
+from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source
 
@@ -31,7 +34,8 @@ FitOn = Literal["train", "test"]
 ALL = "all"
 
 
-class OfflineIsotropy:
+@analysis
+class OfflineIsotropy(Analysis):
     """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
     Each layer is transformed and scored on its own; a set's sentences are encoded once for all.
@@ -43,26 +47,7 @@ class OfflineIsotropy:
     scored sentences themselves, the published protocol (transductive: gold is not used). For
     SST-2, whose features a linear head reads, they always come from its train split.
 
-    Args:
-        sets: `available`, or names out of sts12 to sts16, stsb, sickr (test splits), stsb_dev and
-            sst2; a named set that the source lacks is refused.
-        transforms: settings, `none` among them.
-        layers: `all`, or their numbers, 0 the embedding output.
-        n_clusters: K of k-means and of the Gaussian mixture.
-        n_components: directions that each cluster loses.
-        n_directions: directions that all rows lose, in `mean_pca`.
-        n_iterations: rounds of k-means, and of EM, at most.
-        rho: a cluster of n rows loses at most rho·(n − 1) directions.
-        fit_on: train | test.
-        max_rows: rows that statistics, and measures of isotropy, are taken from; transforms are
-            applied to all.
-        aggregates: correlations over all pairs of a set, mean over its subsets, or weighted by
-            pairs.
-        n_resamples: bootstrap resamples behind a standard error.
-        map_rows: points of a map.
-        max_train: training rows of SST-2's head, drawn from the seed.
-        l2: penalty of that head.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/offline_isotropy.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown name, transforms without `none`, or layers other than numbers.
@@ -73,46 +58,39 @@ class OfflineIsotropy:
     name = "offline_isotropy"
     question = "What do transforms of frozen token embeddings do to STS scores and isotropy?"
 
-    @checked
-    def __init__(
-        self,
-        sets: str | Sequence[str] = "available",
-        transforms: Sequence[str] = (
-            "own_pooling",
-            "none",
-            "mean",
-            "mean_pca",
-            "kmeans_mean",
-            "kmeans_mean_pca",
-            "gmm_mean_pca",
-        ),
-        layers: str | Sequence[int] = ALL,
-        n_clusters: Annotated[int, Bounds(2)] = 27,
-        n_components: Annotated[int, Bounds(1)] = 12,
-        n_directions: Annotated[int, Bounds(1)] = 12,
-        n_iterations: Annotated[int, Bounds(1)] = 10,
-        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
-        fit_on: FitOn = "train",
-        max_rows: Annotated[int, Bounds(100)] = 50_000,
-        aggregates: Sequence[str] = ("all", "mean", "weighted"),
-        n_resamples: Annotated[int, Bounds(50)] = 200,
-        map_rows: Annotated[int, Bounds(10)] = 2000,
-        max_train: Annotated[int, Bounds(10)] = 10_000,
-        l2: Annotated[float, Bounds(above=0)] = 1e-3,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        check_sets(sets)
-        _check_layers(layers)
-        _check_names("transforms", transforms, RECIPES)
-        _check_names("aggregates", aggregates, MEANINGS)
-        if NONE not in transforms:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    sets: str | Sequence[str] = "available"
+    transforms: Sequence[str] = (
+        "own_pooling",
+        "none",
+        "mean",
+        "mean_pca",
+        "kmeans_mean",
+        "kmeans_mean_pca",
+        "gmm_mean_pca",
+    )
+    layers: str | Sequence[int] = ALL
+    n_clusters: Annotated[int, Bounds(2)] = 27
+    n_components: Annotated[int, Bounds(1)] = 12
+    n_directions: Annotated[int, Bounds(1)] = 12
+    n_iterations: Annotated[int, Bounds(1)] = 10
+    rho: Annotated[float, Bounds(above=0, most=1)] = 0.25
+    fit_on: FitOn = "train"
+    max_rows: Annotated[int, Bounds(100)] = 50_000
+    n_resamples: Annotated[int, Bounds(50)] = 200
+    map_rows: Annotated[int, Bounds(10)] = 2000
+    max_train: Annotated[int, Bounds(10)] = 10_000
+    l2: Annotated[float, Bounds(above=0)] = 1e-3
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        check_names("sets", self.sets, PLACES)
+        _check_layers(self.layers)
+        check_names("transforms", self.transforms, RECIPES, available=False)
+        if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
-        self.sets = sets if isinstance(sets, str) else tuple(sets)
-        self.settings, self.aggregates = tuple(transforms), tuple(aggregates)
-        self.numbers = Numbers(n_clusters, n_components, n_directions, n_iterations, rho)
-        self.layers, self.fit_on, self.max_rows = layers, fit_on, max_rows
-        self.n_resamples, self.map_rows = n_resamples, map_rows
-        self.max_train, self.l2, self.published = max_train, l2, published
 
     def missing(self, source: Source) -> Sequence[str]:
         """Named sets that the source lacks, or that it has none at all; and rows to fit on."""
@@ -123,6 +101,8 @@ class OfflineIsotropy:
                 f"fit_on=train needs the train split of STS-B: {problem}; or use "
                 "analysis.fit_on=test"
             )
+        if SST2 in names:
+            lacking += not_installed()
         return list(dict.fromkeys(lacking))
 
     def data_sets(self, source: Source) -> Iterable[Any]:
@@ -151,29 +131,6 @@ class OfflineIsotropy:
             for on_disk in (name, f"{name}_fit"):  # every part of the set has been measured
                 drop_rows(subject, on_disk)
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Correlations, gains, isotropy and accuracy by set and setting."""
-        where = (
-            "STS-B train, less the sentences that are scored"
-            if self.fit_on == "train"
-            else "the sentences that are scored, without their gold (the published protocol)"
-        )
-        numbers = self.numbers
-        notes = (
-            f"Transforms are fitted on {where}: {numbers.n_clusters} clusters (k-means++ from the "
-            f"seed, {numbers.n_iterations} rounds) of {numbers.n_components} directions each; "
-            f"mean_pca removes {numbers.n_directions}. Each different sentence counts once.",
-            "Another seed gives other clusters; errors over pairs do not hold that spread.",
-            "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
-            f"Standard errors of correlations are of {self.n_resamples} resamples of the pairs.",
-        )
-        yield from result_tables(outcome.records, notes)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Correlation and isotropy by set, and maps of the rows of one set."""
-        yield from score_pictures(outcome.records)
-        yield from map_pictures(outcome, self.settings)
-
     def _of_pairs(
         self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs, map_rows: int
     ) -> Callable[[int], Found]:
@@ -182,9 +139,10 @@ class OfflineIsotropy:
         if self.fit_on == "train":
             left = train_sentences(subject.source, name, pairs)
             train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
-        scoring = Scoring(self.aggregates, self.n_resamples, subject.seed)
         fitting = self._fitting(subject)
-        return partial(measure_pairs, name, pairs, clouds, train_clouds, fitting, scoring, map_rows)
+        return partial(
+            measure_pairs, name, pairs, clouds, train_clouds, fitting, self.n_resamples, map_rows
+        )
 
     def _of_sst2(self, subject: Subject, layers: Sequence[int]) -> Callable[[int], Found]:
         examples = read_examples(subject.source, self.max_train, subject.seed)
@@ -192,13 +150,21 @@ class OfflineIsotropy:
         return partial(measure_sst2, examples, clouds, self._fitting(subject), self.l2)
 
     def _fitting(self, subject: Subject) -> Fitting:
-        return Fitting(self.settings, self.numbers, self.max_rows, subject.seed, subject.tell)
+        return Fitting(
+            self.transforms,
+            Numbers(
+                self.n_clusters, self.n_components, self.n_directions, self.n_iterations, self.rho
+            ),
+            self.max_rows,
+            subject.seed,
+            subject.tell,
+        )
 
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
 
     def _layers(self, subject: Subject) -> list[int]:
-        encoder, most = subject.encoder, max(self.numbers.n_components, self.numbers.n_directions)
+        encoder, most = subject.encoder, max(self.n_components, self.n_directions)
         every = range(encoder.n_blocks + 1)
         layers = [*every] if isinstance(self.layers, str) else [*self.layers]
         if set(layers) - {*every}:
@@ -223,12 +189,4 @@ def _check_layers(layers: str | Sequence[int]) -> None:
         raise ValueError(
             f"layers must be {ALL}, or a list of numbers from 0 such as [3, 4], each once; got "
             f"{layers}"
-        )
-
-
-def _check_names(argument: str, given: Sequence[str], known: Iterable[str]) -> None:
-    known = list(known)
-    if isinstance(given, str) or not given or set(given) - {*known} or len({*given}) < len(given):
-        raise ValueError(
-            f"{argument} must be a list out of {', '.join(known)}, each once; got {given}"
         )

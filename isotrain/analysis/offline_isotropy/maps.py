@@ -6,17 +6,15 @@ M rows, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from isotrain.analysis.offline_isotropy.cloud import Sample
-from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, Fitted
-from isotrain.analysis.types import Outcome, Picture
+from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, Fitted, Sample
+from isotrain.analysis.plots import Picture
+from isotrain.analysis.principal_map import principal_map
 from isotrain.geometry.groups import hashed_order
-from isotrain.geometry.linalg import leading_directions
 
 COLUMNS = 3
 
@@ -34,38 +32,20 @@ def row_maps(
     for setting, transform in fits.items():
         if setting != OWN_POOLING:
             y_MD = rows.x_MD if transform is None else transform(rows.x_MD)
-            point_n2, share_2 = principal_map(y_MD, at_n)
-            found[f"map_{setting}"], found[f"share_{setting}"] = point_n2.numpy(), share_2.numpy()
+            point_M2, share_2 = principal_map(y_MD, 2)
+            found[f"map_{setting}"] = point_M2[at_n].float().numpy()
+            found[f"share_{setting}"] = share_2.numpy()
     return found
 
 
-def principal_map(x_MD: Tensor, at_n: Tensor) -> tuple[Tensor, Tensor]:
-    """Some rows on the two dominant directions of all, `[n, 2]`, and their shares of the variance.
-
-    The sign of a direction is the solver's choice: here its largest entry is positive.
-
-    >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> principal_map(x, torch.tensor([1, 2]))
-    (tensor([[2., 0.],
-            [0., 1.]]), tensor([0.8000, 0.2000]))
-    """
-    centred_MD = x_MD - x_MD.mean(dim=0)
-    direction_D2 = leading_directions(centred_MD, 2)
-    largest_12 = direction_D2.gather(0, direction_D2.abs().argmax(dim=0, keepdim=True))
-    point_M2 = centred_MD @ torch.where(largest_12 < 0, -direction_D2, direction_D2)
-    scatter = centred_MD.square().sum()
-    share_2 = point_M2.square().sum(dim=0) / torch.where(scatter > 0, scatter, 1.0)
-    return point_M2[at_n], share_2
-
-
-def map_pictures(outcome: Outcome, settings: Sequence[str]) -> Iterator[Picture]:
+def map_pictures(outcome: Any) -> Iterator[Picture]:
     """The rows of one set, a panel a transform; one picture for each layer and weights."""
     mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in outcome.arrays.items():
         weights, layer, name = key.split("/")
         mapped.setdefault((weights, layer), {})[name] = array
     for (weights, layer), own in mapped.items():
-        shown = [setting for setting in settings if f"map_{setting}" in own]
+        shown = [name.removeprefix("map_") for name in own if name.startswith("map_")]
         yield Picture(
             f"rows_{weights}_{layer}".replace(" ", "_"),
             f"Token embeddings in two dimensions, {layer}, weights {weights}",

@@ -1,24 +1,220 @@
-"""How well cosines agree with gold similarity, with sampling errors.
+"""One set at one layer: embeddings transformed, pooled and held against gold.
 
-P pairs, S settings, R resamples.
+Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
+
+N rows (tokens), P pairs, U sentences, S settings, R resamples, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isotrain.analysis.data_sets import PLACES, SST2, SST2_DATA, Pairs, sts_pairs
+from isotrain.analysis.offline_isotropy.clouds import (
+    NONE,
+    OWN_POOLING,
+    Clouds,
+    Fitting,
+    pooled,
+    sample,
+    shapes,
+)
+from isotrain.analysis.offline_isotropy.maps import row_maps
+from isotrain.analysis.probe import MOST_STEPS, SETTLED
+from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.groups import hashed_order
+from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]
 BLOCK = 2**20  # numbers in one array of resamples
-FEWEST = 10  # pairs of a subset that has a correlation of its own
+TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
+
+
+def measure_pairs(
+    name: str,
+    pairs: Pairs,
+    clouds: Clouds,
+    train_clouds: Clouds | None,
+    fitting: Fitting,
+    n_resamples: int,
+    map_rows: int,
+    layer: int,
+) -> Found:
+    """Records of the cloud and of the correlations of a set at a layer; `map_rows` points of maps.
+
+    Statistics come from `train_clouds`, or where there are none from the scored sentences.
+    """
+    data_set, split = PLACES[name]
+    cloud = clouds()[layer]
+    rows = sample(cloud, fitting.max_rows, fitting.seed)
+    if train_clouds is None:
+        fits = fitting.fits(rows.x_MD, f"{data_set.name} {split}")
+    else:
+        train = sample(train_clouds()[layer], fitting.max_rows, fitting.seed)
+        fits = fitting.fits(train.x_MD, f"{TRAIN} train")
+    facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
+    records: list[Record] = []
+    for record in shapes(rows.x_MD, fits, facts):
+        records.append({**record, "n_sentences": rows.n_sentences})
+    cosine_SP = np.stack(
+        [
+            cosines(
+                pooled(cloud, transform, specials=setting == OWN_POOLING),
+                pairs.first_P,
+                pairs.second_P,
+            )
+            for setting, transform in fits.items()
+        ]
+    )
+    fitting.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
+    facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
+    known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
+    found = scores(pairs, cosine_SP, [*fits], n_resamples, fitting.seed, facts)
+    records += ({**record, **known.get(str(record["setting"]), {})} for record in found)
+    maps = row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {}
+    return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
+
+
+def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
+    """The sentences of STS-B's train split, without those that are scored.
+
+    STS-B was selected from STS12 to STS17, so that its train split has sentences of their tests.
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    scored = set(pairs.sentences)
+    train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
+    left = [text for text in train if text not in scored]
+    if not left:
+        raise ValueError(
+            f"fit_on=train: every sentence of {TRAIN} train is scored in {name}; use fit_on=test"
+        )
+    return left
+
+
+def scores(
+    pairs: Pairs,
+    cosine_SP: Floats,
+    settings: Sequence[str],
+    n_resamples: int,
+    seed: int,
+    facts: Mapping[str, Cell],
+) -> Iterator[Record]:
+    """A record for each setting: both correlations times 100, gains over none, standard errors."""
+    gold_P, none = pairs.gold_P, settings.index(NONE)
+    found = {
+        score: agreement(score, gold_P, cosine_SP, none, n_resamples, seed)
+        for score in ("spearman", "pearson")
+    }
+    for s, setting in enumerate(settings):
+        record: dict[str, Cell] = {"kind": "similarity", **facts, "setting": setting}
+        record["n_pairs"] = len(gold_P)
+        for score, one in found.items():
+            record[score] = float(one.value_S[s])
+            record[f"{score}_error"] = float(one.error_S[s])
+            record[f"{score}_gain"] = float(one.gain_S[s])
+            record[f"{score}_gain_error"] = float(one.gain_error_S[s])
+        yield record
+
+
+class Examples(NamedTuple):
+    """The examples of each split."""
+
+    sentences: list[str]  # the different ones
+    sentence: Mapping[str, Tensor]  # number of the sentence of each example
+    label: Mapping[str, Tensor]
+
+
+def read_examples(source: Source, max_train: int, seed: int) -> Examples:
+    """Dev, test, and `max_train` training examples at most, drawn from the seed.
+
+    Raises:
+        CannotRunError: the training examples are of one class.
+    """
+    splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
+    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
+    splits["train"] = [splits["train"][i] for i in order]
+    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
+    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
+    number = {text: i for i, text in enumerate(sentences)}
+    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
+    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
+    if len(set(label["train"].tolist())) < 2:
+        raise CannotRunError(
+            f"a linear head needs rows of two classes, and {len(label['train'])} training rows of "
+            f"{SST2} have one; set analysis.max_train higher"
+        )
+    return Examples(sentences, at, label)
+
+
+def measure_sst2(
+    examples: Examples, clouds: Clouds, fitting: Fitting, l2: float, layer: int
+) -> Found:
+    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+
+    Transforms and head are fitted on the training examples alone.
+    """
+    _, at, label = examples
+    cloud = clouds()[layer]
+    rows = sample(cloud, fitting.max_rows, fitting.seed, among_U=np.unique(at["train"].numpy()))
+    fits = fitting.fits(rows.x_MD, f"{SST2} train")
+    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
+    records: list[Record] = []
+    for record in shapes(rows.x_MD, fits, facts):
+        records.append({**record, "n_sentences": rows.n_sentences})
+    for setting, transform in fits.items():
+        fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
+        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
+        head = fit_head(x_UD[at["train"]], label["train"], l2)
+        for split in ("dev", "test"):
+            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
+                continue
+            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
+            share = float(right.mean())
+            low, high = wilson(share, n := len(label[split]))
+            records.append(
+                {
+                    "kind": "head",
+                    **facts,
+                    "split": split,
+                    "setting": setting,
+                    "n_train": len(label["train"]),
+                    "n_rows": n,
+                    "accuracy": share,
+                    "accuracy_low": low,
+                    "accuracy_high": high,
+                }
+            )
+    return Found(records)
+
+
+def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
+
+    One scale for all features: the penalty sees which dimensions are large, and a rotation changes
+    no output. scikit-learn has one column w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    x_nD = x_ND.double().numpy()
+    mean_D = x_nD.mean(axis=0)
+    spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
+    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
+    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):
@@ -31,11 +227,7 @@ class Agreement(NamedTuple):
 
 
 def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Floats:
-    """The cosine of each pair of rows, in float64.
-
-    >>> cosines(torch.tensor([[1.0, 0.0], [3.0, 3.0]]), np.array([0]), np.array([1])).round(3)
-    array([0.707])
-    """
+    """The cosine of each pair of rows, in float64."""
     unit_UD = unit_rows(pooled_UD.double())
     at = (torch.from_numpy(side) for side in (first_P, second_P))
     first_PD, second_PD = (unit_UD[side_P] for side_P in at)
@@ -44,97 +236,27 @@ def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Flo
 
 
 def agreement(
-    score: str,
-    gold_P: Floats,
-    cosine_SP: Floats,
-    groups: Sequence[np.ndarray],
-    weights: Sequence[float],
-    baseline: int,
-    n_resamples: int,
-    seed: int,
+    score: str, gold_P: Floats, cosine_SP: Floats, baseline: int, n_resamples: int, seed: int
 ) -> Agreement:
-    """The weighted mean over groups of pairs of the correlation in each; NaN without spread.
+    """The correlation of each setting; NaN without spread.
 
-    One group of all pairs gives the correlation itself. Errors are standard deviations over
-    bootstrap resamples of the pairs of every group, the same for all settings.
-
-    Args:
-        score: pearson | spearman.
-        gold_P: gold similarity.
-        cosine_SP: cosines of each setting.
-        groups: places of the pairs of each group.
-        weights: of the groups.
-        baseline: the setting that gains are over.
-        n_resamples: R.
-        seed: of the resamples.
+    Errors are standard deviations over bootstrap resamples of the pairs, the same for all
+    settings; gains are over the setting with the number `baseline`.
 
     >>> gold = np.array([0.0, 1.0, 2.0, 3.0])
-    >>> found = agreement("pearson", gold, gold[None], [np.arange(4)], [1.0], 0, 50, 0)
+    >>> found = agreement("pearson", gold, gold[None], 0, 50, 0)
     >>> found.value_S.round(6).tolist(), found.error_S.round(6).tolist()
     ([100.0], [0.0])
     """
-    share_G = np.asarray(weights, float) / sum(weights)
-
-    def over_groups(count_GRP: Sequence[Floats]) -> Floats:
-        parts = [
-            share * SCORES[score](gold_P[at], cosine_SP[:, at], count_RP)
-            for share, at, count_RP in zip(share_G, groups, count_GRP, strict=True)
-        ]
-        return np.asarray(100.0 * np.sum(parts, axis=0))
-
-    value_S = over_groups([np.ones((1, len(at))) for at in groups])[0]
-    blocks = _resamples([len(at) for at in groups], n_resamples, seed)
-    resampled_RS = np.concatenate([over_groups(count_GRP) for count_GRP in blocks])
-    gain_RS = resampled_RS - resampled_RS[:, [baseline]]
-    return Agreement(value_S, _spread(resampled_RS), value_S - value_S[baseline], _spread(gain_RS))
-
-
-def groups_of(
-    subset_P: np.ndarray | None, aggregate: str, n_pairs: int
-) -> tuple[list[np.ndarray], list[float]]:
-    """Places of the pairs of each group, and its weight; `agreement` has what for.
-
-    `all` is one group; `mean` and `weighted` are over subsets, with equal weights or by pairs.
-
-    Raises:
-        ValueError: the pairs name no subsets, or a subset has too few pairs.
-
-    >>> groups_of(None, "all", 3)
-    ([array([0, 1, 2])], [1.0])
-    """
-    if aggregate == "all":
-        return [np.arange(n_pairs)], [1.0]
-    if subset_P is None:
-        raise ValueError("rows of this source name no subset (field file)")
-    groups = [np.flatnonzero(subset_P == name) for name in subset_names(subset_P)]
-    if len(smallest := min(groups, key=len)) < FEWEST:
-        name = subset_P[smallest[0]]
-        raise ValueError(f"subset {name} has {len(smallest)} pairs, fewer than {FEWEST}")
-    return groups, [1.0 if aggregate == "mean" else float(len(at)) for at in groups]
-
-
-def subset_names(subset_P: np.ndarray) -> list[str]:
-    """The subsets, in the order in which they first stand.
-
-    >>> subset_names(np.array(["images", "belief", "images"]))
-    ['images', 'belief']
-    """
-    return list(dict.fromkeys(subset_P.tolist()))
-
-
-def _resamples(sizes: Sequence[int], n_resamples: int, seed: int) -> Iterator[list[Floats]]:
-    """How often each pair of each group is drawn, `[R, P]` a group, a block of R at a time."""
-    generator = np.random.default_rng(seed)
-    block = max(1, BLOCK // sum(sizes))
+    n, cosine_SP = len(gold_P), np.asfortranarray(cosine_SP)  # the order of sums in memory
+    value_S = 100.0 * SCORES[score](gold_P, cosine_SP, np.ones((1, n)))[0]
+    generator, block = np.random.default_rng(seed), max(1, BLOCK // n)
+    blocks = []
     for start in range(0, n_resamples, block):
-        n = min(block, n_resamples - start)
-        yield [
-            generator.multinomial(size, np.full(size, 1 / size), size=n).astype(float)
-            for size in sizes
-        ]
-
-
-def _spread(value_RS: Floats) -> Floats:
-    """Standard deviations over resamples; NaN where a setting is not defined in some."""
-    found_S: Floats = value_RS.std(axis=0, ddof=1)
-    return found_S
+        n_drawn = min(block, n_resamples - start)
+        count_RP = generator.multinomial(n, np.full(n, 1 / n), size=n_drawn).astype(float)
+        blocks.append(100.0 * SCORES[score](gold_P, cosine_SP, count_RP))
+    resampled_RS = np.concatenate(blocks)
+    gain_RS = resampled_RS - resampled_RS[:, [baseline]]
+    error_S, gain_error_S = (one.std(axis=0, ddof=1) for one in (resampled_RS, gain_RS))
+    return Agreement(value_S, error_S, value_S - value_S[baseline], gain_error_S)

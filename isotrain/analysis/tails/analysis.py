@@ -12,26 +12,31 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from isotrain.analysis.corpora import check_splits, data_set_of, missing, read_corpus
+from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
-from isotrain.analysis.sts_sets import PLACES
+from isotrain.analysis.selection import Sample
 from isotrain.analysis.tails.origin import origin_records
-from isotrain.analysis.tails.pictures import tail_pictures
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
-from isotrain.analysis.tails.sts import sts_records, sts_sets
-from isotrain.analysis.tails.tables import tail_tables
-from isotrain.analysis.tails.treatments import CUT, NONE, TREATMENTS, treatments
-from isotrain.analysis.tails.wic import wic_records
-from isotrain.analysis.types import Found, Outcome, Part, Picture, Record, Subject, Table
-from isotrain.analysis.word_samples import Sample
-from isotrain.arguments import Bounds, checked
+from isotrain.analysis.tails.show import PLOTS, TABLES
+from isotrain.analysis.tails.treated import (
+    CUT,
+    NONE,
+    TREATMENTS,
+    sts_records,
+    sts_sets,
+    treatments,
+    wic_records,
+)
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import Source
 
 
-class Tails:
+@analysis
+class Tails(Analysis):
     """Outlier dimensions of every layer, their origin, and rows with them cut, or whitened.
 
     A dimension is an outlier where its entry of the mean vector lies more than `threshold`
@@ -43,19 +48,7 @@ class Tails:
     the target words of WiC (whitened by half of its train targets, the other half choosing layer
     and threshold) and to the mean-pooled sentences of the STS sets that the source has.
 
-    Args:
-        corpus: a data set of sentences.
-        fit_split: split of the corpus that tails are found on, and whitening is fitted on.
-        split: split that treatments are measured on.
-        max_rows: tokens of either split at most, of whole sentences; whitening needs several times
-            as many rows as there are dimensions.
-        threshold: |score| of an outlier, in standard deviations over dimensions.
-        layers_share: share of the layers above the embeddings in which an outlier is beyond it.
-        min_count: occurrences that a word needs for self-similarity.
-        epsilon: added to every eigenvalue in whitening, relative to their mean; 0 as published. A
-            norm leaves a direction without variance, which 1e-6 keeps from being blown up.
-        max_pairs: pairs of each split of WiC, and of each STS set, at most; None = all.
-        published: figures to show beside.
+    The arguments are the keys of `conf/analysis/tails.yaml`, where each has its meaning.
 
     Raises:
         ValueError: an unknown corpus or split, or `fit_split` and `split` the same.
@@ -64,39 +57,32 @@ class Tails:
     name = "tails"
     question = "Which dimensions dominate, where do they come from, and what does cutting them do?"
 
-    @checked
-    def __init__(
-        self,
-        corpus: str = "wikitext-2",
-        fit_split: str = "train",
-        split: str = "dev",
-        max_rows: Annotated[int, Bounds(100)] = 20_000,
-        threshold: Annotated[float, Bounds(above=0)] = 3.0,
-        layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5,
-        min_count: Annotated[int, Bounds(2)] = 5,
-        epsilon: Annotated[float, Bounds(0)] = 1e-6,
-        max_pairs: Annotated[int | None, Bounds(10)] = None,
-        published: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        if fit_split == split:
+    TABLES, PLOTS = TABLES, PLOTS
+
+    corpus: str = "wikitext-2"
+    fit_split: str = "train"
+    split: str = "dev"
+    max_rows: Annotated[int, Bounds(100)] = 20_000
+    threshold: Annotated[float, Bounds(above=0)] = 3.0
+    layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5
+    min_count: Annotated[int, Bounds(2)] = 5
+    epsilon: Annotated[float, Bounds(0)] = 1e-6
+    max_pairs: Annotated[int | None, Bounds(10)] = None
+    published: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Judge the names."""
+        if self.fit_split == self.split:
             raise ValueError(
-                f"split must differ from fit_split, got {split} for both: whitening looks too "
+                f"split must differ from fit_split, got {self.split} for both: whitening looks too "
                 "good on the rows it was fitted on; take fit_split=train split=dev"
             )
-        self.corpus = corpus
-        self.fit_split, self.split = check_splits((fit_split, split))
-        self.data_set = data_set_of(corpus)
-        self.max_rows, self.rule = max_rows, Rule(threshold, layers_share)
-        self.min_count, self.epsilon, self.max_pairs = min_count, epsilon, max_pairs
-        self.published = published
-
-    def missing(self, source: Source) -> Sequence[str]:
-        """The corpus, where the source lacks it."""
-        return missing(source, [self.data_set])
+        check_splits((self.fit_split, self.split))
+        data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The corpus, and of WiC and the STS sets those that the source has."""
-        found = [self.data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
+        found = [data_set_of(self.corpus), *([] if source.missing(wic.DATA) else [wic.DATA])]
         return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
@@ -112,25 +98,15 @@ class Tails:
                 "sts", lambda: Found(sts_records(subject, sets, search().dims, epsilon, most))
             )
 
-    def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """Extremes, layers, outliers, their origin, and the treatments."""
-        rule = (
-            f"|score| > {self.rule.threshold:g} in at least {self.rule.layers_share:.0%} of the "
-            "layers above the embeddings"
-        )
-        yield from tail_tables(outcome.records, f"{self.corpus} ({self.fit_split})", rule)
-
-    def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """Mean vectors, gains, and each measure over layers by treatment."""
-        yield from tail_pictures(outcome)
-
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
         return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:
         sentences = self._sentences(subject, self.fit_split)
-        return find_tails(subject, sentences, self.max_rows, self.rule)
+        return find_tails(
+            subject, sentences, self.max_rows, Rule(self.threshold, self.layers_share)
+        )
 
     def _layers(self, subject: Subject, tails: Search) -> Found:
         records = search_records(tails)

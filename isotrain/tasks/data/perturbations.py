@@ -221,12 +221,14 @@ def apply_changes(
 
 
 def _n_kept(changes: Changes, n_rows: int) -> int:
-    n = round(changes.fraction * n_rows) if changes.n_train is None else changes.n_train
+    n, key = changes.n_train, f"data.n_train={changes.n_train}"
+    if n is None:
+        n, key = round(changes.fraction * n_rows), f"data.fraction={changes.fraction}"
     if not 0 < n <= n_rows:
+        after = f" after data.label_skew={changes.label_skew}" if changes.label_skew else ""
         raise ValueError(
-            f"data.n_train={changes.n_train}, data.fraction={changes.fraction} keeps {n} training "
-            f"rows; there are {n_rows} (after data.label_skew={changes.label_skew}): use 1 to "
-            f"{n_rows}"
+            f"{key} keeps {n:,} training examples, and there are {n_rows:,}{after}; keep 1 to "
+            f"{n_rows:,}"
         )
     return n
 

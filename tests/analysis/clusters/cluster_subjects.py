@@ -14,8 +14,8 @@ from transformers import (
     OpenAIGPTModel,
 )
 
-from isotrain.analysis.clusters.texts import read_texts
-from isotrain.analysis.types import Outcome, Subject
+from isotrain.analysis.clusters.rows import read_texts
+from isotrain.analysis.types import Subject
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 
@@ -89,19 +89,6 @@ def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
 def texts_of(encoder, form="chunks", chunk=8, lines=LINES, max_tokens=200_000, seed=0):
     corpus = (Lines(lines), "wikitext-2", ["train"])
     return read_texts(*corpus, encoder.tokenizer, form, chunk, 32, max_tokens, seed)
-
-
-def measured(analysis, subject):
-    records, arrays = [], {}
-    for part in analysis.parts(subject):
-        found = part.measure()
-        records += [{"weights": "as given", **record} for record in found.records]
-        arrays |= {f"as given/{name}": array for name, array in found.arrays.items()}
-    return Outcome(records, arrays)
-
-
-def of(outcome, kind):
-    return [record for record in outcome.records if record["kind"] == kind]
 
 
 SMALL = {"chunk": 16, "max_rows": 300, "k_max": 4, "n_neighbors": 10, "map_rows": 50}

@@ -23,8 +23,6 @@ from tests.analysis.clusters.cluster_subjects import (
     LINES,
     SMALL,
     Lines,
-    measured,
-    of,
     subject_of,
     texts_of,
     tiny_bert,
@@ -32,13 +30,14 @@ from tests.analysis.clusters.cluster_subjects import (
     tiny_gpt,
     tiny_gpt2,
 )
+from tests.analysis.runs import of, outcome_of
 from tests.parts import CONF
 
 
 @pytest.fixture(scope="module")
 def of_bert(tmp_path_factory):
     """What is measured with the defaults of these tests."""
-    return measured(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
+    return outcome_of(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def of_bert(tmp_path_factory):
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_every_layer_is_measured(build, n_layers, form, tmp_path):
     analysis = Clusters(text=form, max_tokens=4000, **SMALL)
-    outcome = measured(analysis, subject_of(build(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(build(), tmp_path))
     layers, lids = of(outcome, "layer"), of(outcome, "lid")
     assert [r["layer"] for r in layers] == [r["layer"] for r in lids] == [*range(n_layers)]
     for record in layers:
@@ -68,7 +67,7 @@ def test_every_layer_is_measured(build, n_layers, form, tmp_path):
 
 def test_static_vectors_count_each_type_once(tmp_path):
     encoder = random_vectors(build_tiny(8, 1, 1).tokenizer, 12, 0, "tiny").eval()
-    outcome = measured(Clusters(**{**SMALL, "n_neighbors": 5}), subject_of(encoder, tmp_path))
+    outcome = outcome_of(Clusters(**{**SMALL, "n_neighbors": 5}), subject_of(encoder, tmp_path))
     (layer,) = of(outcome, "layer")
     assert layer["n_rows"] == layer["n_types"] == of(outcome, "sample")[0]["n_types"] > 10
     assert layer["n_repeated"] == 0  # they were drawn so
@@ -82,7 +81,7 @@ def test_duplicates_do_not_move_the_dimension(tmp_path):
     """Layer 0 of a BERT: a token at one position has one row, however often it is drawn."""
     analysis = Clusters(**{**SMALL, "max_rows": 2000, "lid_queries": None})
     subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
-    record = of(measured(analysis, subject), "lid")[0]
+    record = of(outcome_of(analysis, subject), "lid")[0]
     texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
     sample = sample_encoder(subject, texts, 2000)
     rows = sample.rows(0)
@@ -115,7 +114,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def test_layers_that_are_drawn(tmp_path):
-    outcome = measured(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
     assert {name.split("/")[1] for name in outcome.arrays} == {"layer-2"}
     points = outcome.arrays["as given/layer-2/map"]
     assert points.shape == (50, 3)
@@ -145,9 +144,11 @@ def test_tables_fit_a_terminal_and_name_their_method(of_bert):
     assert "10 neighbours" in notes
     assert "call layer 1 layer 0" in notes
     lid_table = {t.name: t for t in analysis.tables(outcome)}["lid"]
-    assert lid_table.columns[-4:] == ("chord", "± chord", "1 − cos", "± 1 − cos")
-    row = dict(zip(lid_table.columns, lid_table.rows[-1], strict=True))
-    assert row["1 − cos"] == of(outcome, "lid mean")[0]["lid_cosine_squared"]
+    assert lid_table.columns[-2:] == ["chord", "1 − cos"]
+    assert lid_table.rows[-1][0] == "mean"
+    mean = of(outcome, "lid mean")[0]
+    half = 1.96 * mean["lid_cosine_squared_error"]
+    assert lid_table.rows[-1][-1] == f"{mean['lid_cosine_squared']:.2f} ± {half:.2f}"
 
 
 def published():
@@ -182,7 +183,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     analysis = Clusters(**files, **small)
     assert analysis.instead == "v"
     assert Clusters().instead is None
-    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
+    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
     mean, lids = of(outcome, "lid mean")[0], of(outcome, "lid")
     assert mean["n_layers"] == 3
     assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids]))
@@ -190,26 +191,9 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     assert "mean: over layers 0 to 2" in notes
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("corpus", "ptb"),
-        ("splits", ["dev"]),
-        ("text", "sentences"),
-        ("chunk", 64),
-        ("max_tokens", 1000),
-    ],
-)
-def test_keys_of_a_text_beside_a_file_of_vectors_are_refused(key, value):
-    usual = {"corpus": "wikitext-2", "splits": ["train"], "text": "chunks", "chunk": 512}
-    Clusters(vectors="v.npy", tokens="v.txt", max_tokens=200_000, **usual)
-    with pytest.raises(ValueError, match=rf"analysis.{key} is of the text of an encoder, and"):
-        Clusters(vectors="v.npy", tokens="v.txt", **{key: value})
-
-
 def test_small_clusters_are_told_beside_both_means(tmp_path):
     analysis = Clusters(**{**SMALL, "cut": -1.0})
-    outcome = measured(analysis, subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path))
     records = [
         {**r, "s_intra_without_error": 2} if r["kind"] == "layer" and r["layer"] == 1 else r
         for r in outcome.records
@@ -224,26 +208,6 @@ def test_small_clusters_are_told_beside_both_means(tmp_path):
     assert "layer 1 (2 of S_intra)" in table.notes[-1]
 
 
-def test_before_and_after_are_side_by_side(of_bert):
-    both = Outcome(
-        [{**r, "weights": w} for w in ("before", "after") for r in of_bert.records],
-        {
-            name.replace("as given", w): array
-            for w in ("before", "after")
-            for name, array in of_bert.arrays.items()
-        },
-    )
-    pictures = {p.name: p.figure for p in Clusters().pictures(both)}
-    labels = [line.get_label() for line in pictures["s_inter"].axes[0].lines]
-    assert labels[:2] == ["before raw", "after raw"]
-    assert {"islands_before", "rolls_after"} <= {*pictures}
-    for table in Clusters().tables(both):
-        at = list(table.columns).index("weights")
-        lines = [(row[0], row[at]) for row in table.rows if row[0] != "mean"]
-        order = [(layer, w) for layer in range(3) for w in ("before", "after")]
-        assert list(dict.fromkeys(lines)) == [one for one in order if one in lines], table.name
-
-
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_minilm_on_wikitext(tmp_path):
@@ -255,7 +219,7 @@ def test_minilm_on_wikitext(tmp_path):
         str(OmegaConf.select(OmegaConf.create("r: ${oc.env:ISOTRAIN_DATA_DIR}"), "r"))
     )
     analysis = Clusters(splits=["dev"], chunk=64, max_tokens=6000, max_rows=1500, k_max=4)
-    outcome = measured(analysis, subject_of(encoder, tmp_path, source, batch_size=16))
+    outcome = outcome_of(analysis, subject_of(encoder, tmp_path, source, batch_size=16))
     for record in of(outcome, "layer"):
         assert record["s_intra"] > record["s_inter"] + 0.05
         assert record["s_intra_centred"] > abs(record["s_inter_centred"])

@@ -19,11 +19,10 @@ from isotrain.analysis.clusters.measures import (
     clusters_by_silhouette,
     cosines,
     dimensions,
-    fixed_signs,
-    principal_map,
+    measure_layer,
 )
-from isotrain.analysis.clusters.records import measure_layer
 from isotrain.analysis.clusters.rows import Sample
+from isotrain.analysis.principal_map import fixed_signs, principal_map
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
 

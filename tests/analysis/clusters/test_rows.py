@@ -10,15 +10,16 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from isotrain.analysis.clusters import texts as module
+from isotrain.analysis.clusters import rows as module
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.clusters.rows import (
+    cut_chunks,
     distinct_rows,
     is_symbol,
+    read_texts,
     sample_encoder,
     text_of,
 )
-from isotrain.analysis.clusters.texts import cut_chunks, read_texts
 from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.sources import HubSource, LocalSource
@@ -130,7 +131,7 @@ def test_ids_of_drawn_sentences_alone_are_kept(monkeypatch):
         return tokenise(tokenizer, sentences, max_length)
 
     monkeypatch.setattr(module, "tokenise", noted)
-    monkeypatch.setattr(module, "LINES", 8)
+    monkeypatch.setattr(module, "CHUNK", 8)
     few = texts_of(encoder, "sentences", lines=MANY, max_tokens=60)
     every = texts_of(encoder, "sentences", lines=MANY)
     assert max(sizes) == 8

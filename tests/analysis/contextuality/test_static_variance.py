@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA, TruncatedSVD
 
-from isotrain.analysis.contextuality.static_variance import (
+from isotrain.analysis.contextuality.measures import (
     N_RANDOM,
     static_variance,
     variance_along_first,

@@ -12,7 +12,7 @@ from isotrain.analysis.data_scale.examples import (
     tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.data_scale.features import Features, encoded, moments, spans_of
+from isotrain.analysis.data_scale.features import Features, encoded, spans_of
 from isotrain.analysis.encode import tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
@@ -148,18 +148,6 @@ def test_features_of_pairs_and_neighbours():
     words = Features(vectors, torch.tensor([[NOWHERE, 0, 1], [0, 1, NOWHERE]]), is_pair=False)
     assert words(torch.tensor([1, 0])).tolist() == [[1, -2, 3, 5, 0, 0], [0, 0, 1, -2, 3, 5]]
     assert vectors.tolist() == [[1, -2], [3, 5]]  # it was read, not changed
-
-
-def test_moments_are_those_of_the_rows():
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(50, 3, generator=generator) * 5 + 100
-    index = torch.randint(50, (9000, 2), generator=generator)
-    features = Features(vectors, index, is_pair=True)
-    chosen = torch.arange(0, 9000, 2)
-    mean, sd = moments(features(chosen))
-    x = features(chosen).double().numpy()
-    assert np.allclose(mean, x.mean(axis=0), rtol=1e-6)
-    assert np.allclose(sd, x.std(axis=0), rtol=1e-6)
 
 
 def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, tiny_encoder, subject_of):

@@ -7,7 +7,7 @@ import random
 
 import torch
 
-from isotrain.analysis.types import Outcome, Subject
+from isotrain.analysis.types import Subject
 from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
 
@@ -62,17 +62,3 @@ def tiny_encoder():
 def subject_on(encoder, root, folder):
     folder.mkdir(exist_ok=True)
     return Subject(encoder, LocalSource(str(root)), 0, 8, 64, folder, lambda text: None)
-
-
-def outcome_of(analysis, subject, weights=("as given",)):
-    records, arrays = [], {}
-    for weight in weights:
-        for part in analysis.parts(subject):
-            found = part.measure()
-            records += [{"weights": weight, **record} for record in found.records]
-            arrays |= {f"{weight}/{key}": array for key, array in found.arrays.items()}
-    return Outcome(records, arrays)
-
-
-def of(outcome, **where):
-    return [r for r in outcome.records if all(r.get(k) == v for k, v in where.items())]

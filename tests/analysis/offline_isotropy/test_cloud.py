@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from isotrain.analysis.encode import hidden_states
-from isotrain.analysis.offline_isotropy import cloud as offline_cloud
-from isotrain.analysis.offline_isotropy.cloud import drawn, pooled, sample, token_clouds
+from isotrain.analysis.offline_isotropy import clouds as offline_cloud
+from isotrain.analysis.offline_isotropy.clouds import drawn, pooled, sample, token_clouds
 from isotrain.analysis.offline_isotropy.scores import cosines
 from isotrain.analysis.types import Subject
 from isotrain.encoders.on_disk import packaged_folder

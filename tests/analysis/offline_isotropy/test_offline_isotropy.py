@@ -7,16 +7,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from isotrain.analysis import encode
+from isotrain.analysis.data_sets import PLACES
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.offline_isotropy.maps import principal_map
-from isotrain.analysis.offline_isotropy.transforms import OWN_POOLING, RECIPES
+from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.published import beside, disagreements, read_published
-from isotrain.analysis.sts_sets import PLACES
 from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
 from isotrain.encoders.huggingface import load_encoder
@@ -25,12 +23,11 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
-    of,
-    outcome_of,
     subject_on,
     tiny_encoder,
     write_sets,
 )
+from tests.analysis.runs import of, outcome_of
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +60,9 @@ def outcome(whole):
 
 
 def test_every_setting_of_every_set_and_layer_is_recorded(whole):
-    settings = OfflineIsotropy().settings
+    settings = OfflineIsotropy().transforms
     for name, layer in product(("sts12", "stsb", "stsb_dev"), range(3)):
-        found = of(whole, kind="similarity", set=name, aggregate="all", layer=layer)
+        found = of(whole, kind="similarity", set=name, layer=layer)
         assert tuple(r["setting"] for r in found) == settings
         assert {r["n_pairs"] for r in found} == {30}
         clouds = of(whole, kind="cloud", set=name, layer=layer)
@@ -95,21 +92,9 @@ def test_sst2_accuracy_has_its_n_and_interval(outcome):
 
 
 def test_own_pooling_has_cls_and_sep_in_it(outcome):
-    found = of(outcome, kind="similarity", set="sts12", aggregate="all")
+    found = of(outcome, kind="similarity", set="sts12")
     score = {r["setting"]: r["spearman"] for r in found}
     assert score[OWN_POOLING] != pytest.approx(score["none"], abs=0.1)
-
-
-def test_aggregates_where_rows_name_subsets_and_where_not(outcome):
-    assert not of(outcome, kind="similarity", set="sts12", aggregate="mean")
-    left_out = of(outcome, kind="aggregate left out", set="sts12")
-    assert [r["aggregate"] for r in left_out] == ["mean", "weighted"]
-    assert "name no subset" in left_out[0]["reason"]
-    mean = of(outcome, kind="similarity", set="stsb", aggregate="mean", setting="none")[0]
-    each = of(outcome, kind="subset", set="stsb", setting="none")
-    assert [r["subset"] for r in each] == ["images", "belief"]
-    assert mean["spearman"] == pytest.approx(np.mean([r["spearman"] for r in each]))
-    assert mean["n_groups"] == 2
 
 
 def test_absent_sets_are_named_in_records_and_notes(outcome):
@@ -129,26 +114,26 @@ def test_absent_sets_are_named_where_no_pairs_were_scored(outcome):
 def test_tables(whole):
     tables = {table.name: table for table in OfflineIsotropy(**SMALL).tables(whole)}
     assert list(tables) == [
-        *("layers", "isotropy", "spearman", "gains", "pearson", "aggregates"),
-        *("clouds", "sst2", "subsets"),
+        *("layers", "isotropy", "spearman", "gains", "pearson"),
+        *("clouds", "sst2"),
     ]
     for table in tables.values():
         assert table.rows
         assert all(len(row) == len(table.columns) for row in table.rows)
-    settings = list(OfflineIsotropy().settings)
+    settings = list(OfflineIsotropy().transforms)
     assert tables["spearman"].columns == ["set", "layer", *settings]
     rows = {tuple(row[:2]): row[2:] for row in tables["spearman"].rows}
     sets = ["mean of 2 test sets", "sts12", "stsb", "stsb_dev"]
     assert list(rows) == [(name, layer) for name in sets for layer in range(3)]
     for (name, layer), row in rows.items():
         own = [  # dev is not in the mean
-            [r["spearman"] for r in of(whole, kind="similarity", aggregate="all", **where)]
+            [r["spearman"] for r in of(whole, kind="similarity", **where)]
             for one in (["sts12", "stsb"] if name == sets[0] else [name])
             for where in [{"set": one, "layer": layer}]
         ]
-        assert row == pytest.approx(np.mean(own, axis=0))
-    # A mean over other sets could not be compared: STS12 has no subsets here.
-    assert {row[1] for row in tables["aggregates"].rows} == {"stsb", "stsb_dev"}
+        values = [float(cell.partition(" ± ")[0]) for cell in row]
+        assert values == pytest.approx(np.mean(own, axis=0), abs=0.00501)
+        assert all((" ± " in cell) != (name == sets[0]) for cell in row)  # sets share pairs
 
 
 def test_the_first_tables_show_the_mean_and_one_set_by_layer(whole):
@@ -158,7 +143,7 @@ def test_the_first_tables_show_the_mean_and_one_set_by_layer(whole):
     ]
     at = list(layers.columns).index("kmeans_mean")
     for row in layers.rows[3:]:
-        where = {"set": "stsb", "layer": row[1], "setting": "kmeans_mean", "aggregate": "all"}
+        where = {"set": "stsb", "layer": row[1], "setting": "kmeans_mean"}
         (own,) = of(whole, kind="similarity", **where)
         assert row[at] == f"{own['spearman']:.1f} ({own['spearman_gain']:+.1f})"
     column = {name: [row[n] for row in isotropy.rows] for n, name in enumerate(isotropy.columns)}
@@ -179,14 +164,10 @@ def test_weights_stand_side_by_side(outcome, root, subject):
     pictures = {picture.name: picture for picture in analysis.pictures(both)}
     maps = [f"rows_{weights}_layer_{n:02d}" for weights in ("before", "after") for n in (0, 2)]
     assert list(pictures) == ["spearman", "partition", *maps]
-    lines = {line.get_label(): line[0] for line in pictures["spearman"].figure.axes[0].containers}
-    assert list(lines) == ["none, before", "mean, before", "none", "mean"]
-    assert {name: line.get_linestyle() for name, line in lines.items()} == {
-        "none, before": "--",
-        "mean, before": "--",
-        "none": "-",
-        "mean": "-",
-    }
+    lines = pictures["spearman"].figure.axes[0].get_lines()
+    assert [(line.get_label(), line.get_linestyle()) for line in lines] == [
+        ("before none", "--"), ("after none", "-"), ("before mean", "--"), ("after mean", "-"),
+    ]  # fmt: skip
 
 
 def test_pictures(whole):
@@ -196,27 +177,14 @@ def test_pictures(whole):
     for name in maps:
         panels = pictures[name].figure.axes[:-1]  # the last one is the colour bar
         assert [axis.get_title().splitlines()[0] for axis in panels] == list(
-            OfflineIsotropy().settings[1:]
+            OfflineIsotropy().transforms[1:]
         )
         assert {len(axis.collections[0].get_offsets()) for axis in panels} == {40}
     panels = [axis for axis in pictures["spearman"].figure.axes if axis.get_visible()]
     sets = ["mean of 2 test sets", "sts12", "stsb", "stsb_dev"]
     assert [axis.get_title() for axis in panels] == sets
     for axis in panels:
-        assert [mark[0].get_xdata().tolist() for mark in axis.containers] == [[0, 1, 2]] * 7
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_map_has_principal_directions_with_settled_signs(seed):
-    generator = torch.Generator().manual_seed(seed)
-    x_MD = torch.randn(50, 6, generator=generator) * torch.arange(1.0, 7.0)
-    point_n2, share_2 = principal_map(x_MD, torch.arange(50))
-    values = torch.linalg.eigvalsh(torch.cov(x_MD.T)).flip(0)
-    torch.testing.assert_close(share_2, values[:2] / values.sum())
-    torch.testing.assert_close(point_n2.var(dim=0), values[:2])
-    direction_D2 = torch.linalg.lstsq(x_MD - x_MD.mean(dim=0), point_n2).solution
-    for direction_D in direction_D2.T:
-        assert direction_D[direction_D.abs().argmax()] > 0
+        assert [line.get_xdata().tolist() for line in axis.get_lines()] == [[0, 1, 2]] * 7
 
 
 def test_what_is_refused(root, subject):
@@ -224,8 +192,6 @@ def test_what_is_refused(root, subject):
         OfflineIsotropy(transforms=["mean"])
     with pytest.raises(ValueError, match="transforms must be a list out of own_pooling"):
         OfflineIsotropy(transforms=["none", "zca"])
-    with pytest.raises(ValueError, match="aggregates must be a list out of all, mean, weighted"):
-        OfflineIsotropy(aggregates=["median"])
     for layers in ("last", 3, [], [3, 3], [-1], ["all"], [True]):
         with pytest.raises(ValueError, match="layers must be all, or a list"):
             OfflineIsotropy(layers=layers)
@@ -319,7 +285,7 @@ def test_published_figures_name_what_is_measured(published, outcome):
     columns = {key for record in outcome.records for key in record}
     for figure in published:
         assert figure.where["set"] in PLACES
-        assert figure.where["setting"] in OfflineIsotropy().settings
+        assert figure.where["setting"] in OfflineIsotropy().transforms
         assert figure.column in columns
         assert isinstance(figure.where["layer"], int)  # or it would be that of the first layer
         kind = "cloud" if figure.column == "partition" else "similarity"
@@ -405,7 +371,7 @@ def test_minilm_scores_what_is_published(name, published, tmp_path):
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
     encoder = load_encoder(str(folder)).eval()
     subject = Subject(encoder, source, 0, 32, 128, tmp_path, lambda text: None)
-    few = {"transforms": ["own_pooling", "none"], "aggregates": ["all"], "layers": [6]}
+    few = {"transforms": ["own_pooling", "none"], "layers": [6]}
     analysis = OfflineIsotropy(sets=[name], **few)
     records = outcome_of(analysis, subject).records
     figures = beside(published, records, "sentence-transformers/all-MiniLM-L6-v2")

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 
-from isotrain.analysis.offline_isotropy.transforms import (
+from isotrain.analysis.offline_isotropy.clouds import (
     NONE,
     OWN_POOLING,
     RECIPES,

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.tails.sts import sts_records, sts_sets
+from isotrain.analysis.tails.treated import sts_records, sts_sets
 from isotrain.analysis.types import Subject
 from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import binomtest
 
 from isotrain.analysis.encode import encode_rows, hidden_states
-from isotrain.analysis.tails import wic as wic_of_tails
-from isotrain.analysis.tails.wic import accuracy, best_threshold, fit_half, wic_records
+from isotrain.analysis.selection import find_targets, wic_pairs
+from isotrain.analysis.tails import treated as wic_of_tails
+from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Subject
-from isotrain.analysis.wic_targets import find_targets, read_pairs
 from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
 
@@ -120,7 +120,7 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
 
 
 def test_no_target_is_a_special_token(encoder, data_dir):
-    rows = read_pairs(LocalSource(str(data_dir)), "train", None, 0)
+    rows = wic_pairs(LocalSource(str(data_dir)), "train", None, 0)
     found = find_targets(rows, encoder.tokenizer, 64)
     assert len(found.spans) == 2 * len(rows)
     for i, a, b in zip(
@@ -131,8 +131,8 @@ def test_no_target_is_a_special_token(encoder, data_dir):
 
 def test_fewer_pairs_are_drawn_by_the_seed(data_dir):
     source = LocalSource(str(data_dir))
-    assert len(read_pairs(source, "train", None, 0)) == 96
-    drawn = [[r["at"] for r in read_pairs(source, "train", 10, seed)] for seed in (0, 0, 1)]
+    assert len(wic_pairs(source, "train", None, 0)) == 96
+    drawn = [[r["at"] for r in wic_pairs(source, "train", 10, seed)] for seed in (0, 0, 1)]
     assert len(drawn[0]) == 10
     assert drawn[0] == drawn[1] != drawn[2]
 
@@ -198,7 +198,7 @@ def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
 
 def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
     source = wic_data(tmp_path / "a", 1)
-    labels = [r["label"] for r in read_pairs(source, "dev", None, 0)]
+    labels = [r["label"] for r in wic_pairs(source, "dev", None, 0)]
     records = measured(encoder, source, tmp_path / "rows")
     assert records[-1]["constant_true_dev"] == pytest.approx(sum(labels) / 40)
 

@@ -1,0 +1,242 @@
+"""Measures of words in a layer, with their baselines and errors, as cells of a record.
+
+N rows, n rows of a word, D dimensions, G words or sentences, S sets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrain.analysis.jackknife import (
+    Estimate,
+    anisotropy,
+    mean_over_sentences,
+    occurrences,
+    self_similarity,
+)
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.groups import (
+    Groups,
+    check_groups,
+    first_direction_share,
+    group_sums,
+    hashed_order,
+    large_groups,
+    sample_groups,
+)
+from isotrain.metrics.max_explainable_variance import max_explainable_variance
+
+N_SETS = 1000  # of random rows, for a baseline of explained variance
+N_RANDOM = 1000  # sentences of the baseline of a static vector, one occurrence of each
+Measures = dict[str, float | int]
+
+
+class Baseline(NamedTuple):
+    """What the measures of words in a layer are held against."""
+
+    cone: Estimate  # anisotropy
+    share: tuple[float, float]  # explained variance of random words, and its standard error
+
+
+def baseline(x_ND: Tensor, sentences_N: Tensor, min_count: int, seed: int) -> Baseline:
+    """Anisotropy of a layer, and the explained variance of sets of random words."""
+    return Baseline(
+        anisotropy(x_ND, sentences_N), _mean(_random_shares(x_ND, min_count, seed, center=False))
+    )
+
+
+def layer_measures(
+    x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
+) -> Measures:
+    """All measures of the words of a layer."""
+    found = _figure("anisotropy", base.cone)
+    own = self_similarity(x_ND, words_N, sentences_N, min_count)
+    id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
+    intra, others, above = (
+        mean_over_sentences(value_G, id_G) for value_G in (own_G, others_G, own_G - shuffled_G)
+    )
+    found |= _less("self_similarity", own, base.cone)
+    found |= _less("intra_sentence_similarity", intra, base.cone)
+    found |= _figure("intra_sentence_leave_one_out", others)
+    found |= _figure("intra_sentence_above_shuffled", above)
+    found["n_intra"] = len(id_G)
+    for form, center in (("", False), ("_centred", True)):
+        random = base.share if not center else _mean(_random_shares(x_ND, min_count, seed, center))
+        # Its own baseline, of one set here, is the same mean as `random` and has no error.
+        values = max_explainable_variance(x_ND, words_N, center, min_count, 1, seed)
+        share = (float(values["value"]), float(values.get("standard_error", math.nan)))
+        found |= _in_quadrature(f"max_explainable_variance{form}", share, random)
+    static = static_variance(x_ND, words_N, sentences_N, min_count, seed)
+    found["static_random"] = float(static.random)
+    for form, share_G in (("principal", static.principal_G), ("singular", static.singular_G)):
+        found[f"static_{form}"], found[f"static_{form}_error"] = _mean(share_G)
+    n_words = len(static.principal_G)
+    return {**found, "n_words": n_words, "mean_norm": float(x_ND.norm(dim=1).mean())}
+
+
+def word_measures(
+    x_nD: Tensor, sentences_n: Tensor, min_count: int, seed: int, base: Baseline
+) -> Measures:
+    """The measures of one word, over its occurrences."""
+    own = occurrences(x_nD, sentences_n)
+    at_Sn = _sets(len(x_nD), min_count, seed)
+    share = _mean(first_direction_share(x_nD[at_Sn]))
+    return {
+        "n": len(x_nD),
+        "n_sets": len(at_Sn),
+        **_less("self_similarity", own, base.cone),
+        **_in_quadrature("max_explainable_variance", share, base.share),
+    }
+
+
+class SentenceMeans(NamedTuple):
+    """Ids of sentences, ascending, and mean cosines of their words with three means."""
+
+    id_G: Tensor
+    own_G: Tensor  # of all words of the sentence, as published
+    others_G: Tensor  # of the other words of the sentence
+    shuffled_G: Tensor  # as published, of as many words that were dealt out anew
+
+
+def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
+    """Mean cosine of the words of each sentence with the mean of its words, in three forms.
+
+    Their means over sentences are what `intra_sentence_similarity` gives, where one call has one
+    form and no values of single sentences.
+
+    Raises:
+        ValueError: not one integer per row, or no sentence of two words.
+
+    Ethayarajh 2019, definition 2.
+
+    >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
+    >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]
+    [[0.7071, 0.7071], [0.0, 0.0]]
+    """
+    groups = check_groups(x_ND, sentences_N)
+    large_G = large_groups(groups, 2)
+    dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
+    values = (
+        _mean_cosines(x_ND, of, keep)[large_G]
+        for of, keep in ((groups, True), (groups, False), (dealt, True))
+    )
+    return SentenceMeans(groups.id_G[large_G], *values)
+
+
+class StaticVariance(NamedTuple):
+    """What one vector explains of each word, and of random occurrences; in [0, 1]."""
+
+    principal_G: Tensor  # share of the first principal component of each word's occurrences
+    singular_G: Tensor  # share of their variance along their first uncentred direction
+    random: Tensor  # the same of random occurrences, 0-d
+
+
+def static_variance(
+    x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int
+) -> StaticVariance:
+    """Variance that one vector explains of each word that occurs `min_count` times or more.
+
+    All occurrences of a word count, so that rare words give more: a first principal component has
+    at least 1/(n − 1) of the variance of n rows. The baseline is of one occurrence of each of
+    1,000 sentences, drawn by hashing places with the seed.
+
+    The repository's code gives the mean of `principal_G` less `random`. Its stored figures are
+    rather `singular_G`: some lie below 1/(n − 1) and 1/D, where no principal component can.
+
+    Raises:
+        ValueError: not one integer per row, or no word with `min_count` rows.
+
+    Ethayarajh 2019, repository kawine/contextual.
+    """
+    words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
+    fix = "lower analysis.min_count, or raise analysis.max_rows"
+    chosen_G = large_groups(words, min_count, fix).tolist()
+    places = torch.split(words.index_N.argsort(stable=True), words.count_G.tolist())
+    of_words = [x_ND[at_n] for at_n, chosen in zip(places, chosen_G, strict=True) if chosen]
+    one_of_each_G = sample_groups(sentences, sentences.count_G > 0, 1, seed)[:, 0]
+    random_n = one_of_each_G[hashed_order(len(one_of_each_G), seed)[:N_RANDOM]]
+    principal = [first_direction_share(x_nD[None], center=True)[0] for x_nD in of_words]
+    singular = [variance_along_first(x_nD) for x_nD in of_words]
+    random = variance_along_first(x_ND[random_n])
+    return StaticVariance(torch.stack(principal), torch.stack(singular), random)
+
+
+def variance_along_first(x: Tensor) -> Tensor:
+    """Share of the variance of rows that lies along their first singular direction; in [0, 1].
+
+    With v the first right singular vector of the rows `[n, D]` as they are, var(x v)/Σ_d var(x_d):
+    what scikit-learn's `TruncatedSVD` calls its first `explained_variance_ratio_`. The direction
+    is uncentred and the variance about the mean, so that rows in a narrow cone, whose first
+    direction is near their mean, give almost 0, and not almost 1. Rows without variance give 0.
+
+    Raises:
+        ValueError: not `[n, D]`, n < 2, or a NaN or infinity.
+
+    >>> round(variance_along_first(torch.tensor([[9.0, 1.0], [9.0, -1.0]])).item(), 6)
+    0.0
+    """
+    x_nD = Cloud.of(x).rows
+    if x_nD.shape[0] <= x_nD.shape[1]:
+        first_D = x_nD.T @ torch.linalg.eigh(x_nD @ x_nD.T).eigenvectors[:, -1]
+        first_D = first_D / first_D.norm().clamp_min(torch.finfo(first_D.dtype).tiny)
+    else:
+        first_D = torch.linalg.eigh(x_nD.T @ x_nD).eigenvectors[:, -1]
+    total = x_nD.var(dim=0, correction=0).sum()
+    along = (x_nD @ first_D).var(correction=0)
+    return torch.where(total > 0, along / torch.where(total > 0, total, 1.0), 0.0)
+
+
+def _mean_cosines(x_ND: Tensor, sentences: Groups, keep_own: bool) -> Tensor:
+    """With the mean of all rows `[G]`; without `keep_own` of the others."""
+    mean_ND = group_sums(x_ND, sentences)[sentences.index_N]
+    if not keep_own:
+        mean_ND = mean_ND - x_ND
+    cosine_N1 = (unit_rows(x_ND) * unit_rows(mean_ND)).sum(dim=1, keepdim=True)
+    return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G
+
+
+def _figure(name: str, of: Estimate) -> Measures:
+    """A figure and its standard error."""
+    return {name: float(of.value), f"{name}_error": float(of.error)}
+
+
+def _less(name: str, of: Estimate, less: Estimate) -> Measures:
+    """A figure, its baseline and their difference, with standard errors over sentences."""
+    return {
+        **_figure(name, of),
+        f"{name}_baseline": float(less.value),
+        **_figure(f"{name}_adjusted", of.less(less)),
+    }
+
+
+def _in_quadrature(name: str, of: tuple[float, float], less: tuple[float, float]) -> Measures:
+    """The same of sets of n rows, none of which can lose one; errors are added in quadrature."""
+    return {
+        name: of[0],
+        f"{name}_error": of[1],
+        f"{name}_baseline": less[0],
+        f"{name}_adjusted": of[0] - less[0],
+        f"{name}_adjusted_error": math.hypot(of[1], less[1]),
+    }
+
+
+def _sets(n_rows: int, n: int, seed: int, most: int | None = None) -> Tensor:
+    """Places `[S, n]` of disjoint sets of rows."""
+    n_sets = min(n_rows // n, most or n_rows)
+    return hashed_order(n_rows, seed)[: n_sets * n].reshape(n_sets, n)
+
+
+def _random_shares(x_ND: Tensor, n: int, seed: int, center: bool) -> Tensor:
+    """Explained variance `[S]` of sets of n random rows: the baseline of the metric."""
+    return first_direction_share(x_ND[_sets(len(x_ND), n, ~seed, N_SETS)], center)
+
+
+def _mean(value_S: Tensor) -> tuple[float, float]:
+    """Mean and its standard error; NaN for one value."""
+    error = float(value_S.std()) / len(value_S) ** 0.5 if len(value_S) > 1 else math.nan
+    return float(value_S.mean()), error

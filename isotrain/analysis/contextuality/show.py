@@ -1,0 +1,193 @@
+"""Tables and plots of contextuality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from isotrain.analysis.plots import LinePlot
+from isotrain.analysis.tables import Frames, TableSpec
+
+FORMS = {
+    "max_explainable_variance_adjusted": "uncentred",
+    "max_explainable_variance_centred_adjusted": "centred",
+    "static_principal": "repository: code",
+    "static_singular": "repository: figures",
+}
+MEAN = "mean of all words"
+
+
+def static_shares(frames: Frames) -> pd.DataFrame:
+    """The share that a static vector explains, in four forms; the last rows are means."""
+    layers = frames.of("layer")
+    if layers.empty:
+        return layers
+    for form in ("static_principal", "static_singular"):
+        layers[form] = layers[form] - layers["static_random"]
+    above = layers[layers["layer"] != 0]
+    means = above.groupby("weights", sort=False)[[*FORMS]].mean().reset_index()
+    return pd.concat([layers, means.assign(layer="mean above 0")]).astype(object)
+
+
+def left_out(frames: Frames) -> Iterator[str]:
+    """Words that are not measured, and why."""
+    absent = frames.of("word left out")
+    if len(absent):
+        told = dict(zip(absent["word"], absent["reason"], strict=True))
+        yield f"Words left out: {'; '.join(f'{word} ({why})' for word, why in told.items())}."
+
+
+def counts(frames: Frames) -> Iterator[str]:
+    """How often the chosen words occur."""
+    words = frames.of("word").drop_duplicates("word")
+    told = ", ".join(f"{w} {n:,}" for w, n in zip(words["word"], words["n"], strict=True))
+    yield f"Occurrences: {told}."
+
+
+def words_and_mean(frames: Frames) -> pd.DataFrame:
+    """The chosen words, and behind them the mean of all words of each layer."""
+    words, layers = frames.of("word"), frames.of("layer")
+    if words.empty:
+        return words
+    adjusted = [name for name in words if str(name).endswith("_adjusted")]
+    mean = layers[["weights", "layer", *adjusted]].assign(word=MEAN)
+    words["word"] = [f"{w} (n = {n:,})" for w, n in zip(words["word"], words["n"], strict=True)]
+    return pd.concat([mean, words])
+
+
+TABLES = (
+    TableSpec(
+        "layers",
+        "Layers, adjusted",
+        of="layer",
+        index={"layer": "layer"},
+        values={
+            "anisotropy": "anisotropy",
+            "self_similarity_adjusted": "self-similarity",
+            "intra_sentence_similarity_adjusted": "intra-sentence",
+            "max_explainable_variance_adjusted": "explained variance",
+        },
+        notes=(
+            "{n_rows:,} {unit}s of {n_sentences:,} different sentences of {corpus}, which has "
+            "{n_corpus:,}; special tokens left out; {n_cut:,} of these sentences were cut. "
+            "{n_words:,} different ones occur {min_count} times or more.",
+            "Anisotropy: mean cosine of two words of different sentences, over all pairs. The next "
+            "two are mean cosines less anisotropy: of two occurrences of a word, and of a word "
+            "with the mean of its sentence.",
+            "Explained variance: share of the first singular direction of {min_count} occurrences "
+            "of a word, less that of {min_count} random words; uncentred.",
+            "± 95 % CI: a jackknife that leaves out a sentence at a time, of the difference where "
+            "something is subtracted; of explained variance over words and over random sets, added "
+            "in quadrature.",
+            left_out,
+        ),
+    ),
+    TableSpec(
+        "unadjusted",
+        "Layers, unadjusted",
+        of="layer",
+        index={"layer": "layer"},
+        values={
+            "self_similarity": "self-sim.",
+            "intra_sentence_similarity": "intra-sent.",
+            "intra_sentence_leave_one_out": "leave one out",
+            "intra_sentence_above_shuffled": "above shuffled",
+            "max_explainable_variance": "explained",
+            "max_explainable_variance_baseline": "of random",
+            "mean_norm": "norm",
+        },
+        notes=(
+            "Intra-sentence: of a word with the mean of its sentence, itself among it. A cone of "
+            "mean cosine ρ alone puts it, less anisotropy, at √(ρ + (1−ρ)/n) − ρ in a sentence of "
+            "n words: 1/√n where ρ = 0.",
+            "Leave one out: with the mean of the other words, 0 where ρ = 0, but "
+            "ρ/√(ρ + (1−ρ)/(n−1)) in a cone. Above shuffled: intra-sentence less that of sentences "
+            "of the same lengths whose words are dealt out anew; 0 in any cone where no sentence "
+            "shows.",
+            "Explained variance is at least 1/{min_count}; of random: that of as many random "
+            "words; norm: mean length of embeddings. ± 95 % CI.",
+        ),
+    ),
+    TableSpec(
+        "static",
+        "What a static vector explains",
+        of=static_shares,
+        index={"layer": "layer"},
+        values=FORMS,
+        notes=(
+            "Share of the variance of a word that one vector explains, mean over words, less that "
+            "of random words. Uncentred (definition 3) and centred: first direction of {min_count} "
+            "occurrences, of words and of random words alike.",
+            "Repository (kawine/contextual): of all occurrences of a word; its code: first "
+            "principal component; its figures: variance along the first uncentred direction, since "
+            "many of them are smaller than a first principal component can be. Less, in both, the "
+            "variance along the first uncentred direction of up to 1,000 random words.",
+            "Published: below 0.05 on average; the last form is the one to hold against it. "
+            "± 95 % CI over words.",
+        ),
+    ),
+    *(
+        TableSpec(
+            f"words_{column}",
+            f"{title} of single words, less {less}",
+            of="word",
+            index={"layer": "layer"},
+            values={f"{column}_adjusted": ""},
+            across="word",
+            notes=(counts, "± 95 % CI."),
+        )
+        for column, title, less in (
+            ("self_similarity", "Self-similarity", "anisotropy"),
+            ("max_explainable_variance", "Explained variance", "its baseline"),
+        )
+    ),
+)
+PLOTS = (
+    LinePlot(
+        "anisotropy",
+        "anisotropy: mean cosine of words of different sentences (N = {n_rows:,})",
+        "0: directions of words are as in an isotropic space; 1: all words point one way.",
+        of="layer",
+        y={"anisotropy": ""},
+        ylabel="mean cosine",
+    ),
+    LinePlot(
+        "self_similarity",
+        "self-similarity, less anisotropy (mean of {n_words:,} words)",
+        "How alike the occurrences of a word are, beyond the cone that all words share; where it "
+        "falls, context changes words more.",
+        of="layer",
+        y={"self_similarity_adjusted": ""},
+        ylabel="cosine, adjusted",
+    ),
+    LinePlot(
+        "intra_sentence_similarity",
+        "intra-sentence similarity (mean of {n_intra:,} sentences of two or more words)",
+        "How alike the words of a sentence are to their mean. A narrow cone alone raises the "
+        "published form; less shuffled sentences it is 0 where no sentence shows.",
+        of="layer",
+        y={
+            "intra_sentence_similarity_adjusted": "less anisotropy (as published)",
+            "intra_sentence_above_shuffled": "less shuffled sentences",
+        },
+        ylabel="cosine",
+    ),
+    *(
+        LinePlot(
+            f"words_{column}",
+            f"{called} of words, less {less}",
+            f"By layer: {called} of single words, less {less}; n is how often a word occurs here.",
+            of=words_and_mean,
+            y={f"{column}_adjusted": ""},
+            hue="word",
+            panel="weights",
+            reference=(MEAN,),
+            ylabel="adjusted",
+        )
+        for column, called, less in (
+            ("max_explainable_variance", "explained variance", "its baseline"),
+            ("self_similarity", "self-similarity", "anisotropy"),
+        )
+    ),
+)

@@ -1,0 +1,224 @@
+"""Tables and plots of data scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from isotrain.analysis.data_scale.curves import (
+    ENCODER,
+    Factor,
+    about,
+    curves,
+    data_factor,
+    measure,
+    named,
+)
+from isotrain.analysis.plots import LinePlot
+from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.analysis.weights import AFTER
+
+HELD_OUT = {  # why the held-out fifth is, or is not, of other texts
+    "sst2": " Phrases of one sentence may stand on both sides of that cut.",
+    "rte": " Pairs of one premise stand on one side of that cut.",
+    "snli": " Pairs of one premise stand on one side of that cut.",
+}
+INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
+RUN_SAW = (
+    "after: where the run was trained on this very task, its encoder has seen these training "
+    "examples, the held-out fifth among them; dev is not among them, yet may have chosen the "
+    "run's checkpoint."
+)
+CHANCE = "largest class"
+
+
+def scores(frames: Frames) -> pd.DataFrame:
+    """Mean scores of every curve, by its name, with facts of its task."""
+    return _points(frames, "mean", lambda r: dict(about(frames.records, str(r["task"]))))
+
+
+def scores_and_chance(frames: Frames) -> pd.DataFrame:
+    """Mean scores, and behind them a line at the largest class."""
+    found = scores(frames)
+    if found.empty:
+        return found
+    chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
+    chance = chance.assign(mean=chance["majority"], mean_low=None, mean_high=None)
+    return pd.concat([found, chance])
+
+
+def categories(frames: Frames) -> pd.DataFrame:
+    """Correlations in the categories of the diagnostic set."""
+    return _points(frames, "category", lambda record: {})
+
+
+def factors(frames: Frames) -> pd.DataFrame:
+    """Times the data that other features need for each score of the encoder."""
+    rows: list[dict[str, object]] = []
+    for task, own in curves(frames.records).items():
+        chance = about(frames.records, task)["majority"]
+        others = [name for name in own if not name.startswith(ENCODER)]
+        for reference in (name for name in own if name.startswith(ENCODER)):
+            for size, point in own[reference].items():
+                place = {"task": task, "of": reference, "size": size, "score": point.mean}
+                is_above = not isinstance(chance, float) or point.ends[0] > chance
+                for name in others:
+                    factor = Factor(None, None, None)
+                    if is_above:
+                        factor = data_factor(own[name], own[reference], size)
+                    rows.append({**place, "name": name, **factor._asdict()})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def unseen(frames: Frames) -> pd.DataFrame:
+    """Scores on examples with few and with many words that training did not have."""
+    found = pd.DataFrame(
+        [{**r, "name": name} for name, r in named([*frames.of("score").to_dict("records")])]
+    )
+    share = ["unseen_share", "n_few_unseen", "n_many_unseen"]
+    place = found.groupby(["task", "size"], sort=False)
+    for key in share:
+        mean = place[key].transform("mean")
+        found[key] = mean if key == share[0] else mean.round().astype(int)
+    halves = ["score_few_unseen", "score_many_unseen"]
+    found[halves] = found[halves].astype(float)
+    means = found.groupby(["task", "size", *share, "name"], sort=False)[halves].mean()
+    means = means.reset_index().astype(object)
+    return means.where(means.notna(), None)
+
+
+def method(frames: Frames) -> Iterator[str]:
+    """How heads are trained."""
+    yield (
+        "The same head on all features, standardised by its training examples, fitted on four "
+        "fifths of the examples of a class, its penalty chosen by the loss on the fifth."
+    )
+    for task in dict.fromkeys(frames.of("mean")["task"]):
+        if task in HELD_OUT:
+            yield f"{task}:{HELD_OUT[task]}"
+    if AFTER in frames.weights:
+        yield RUN_SAW
+
+
+def sources(frames: Frames) -> Iterator[str]:
+    """Where vectors come from."""
+    own = frames.of("features")
+    told = zip(own["features"], own["source"], strict=True)
+    yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
+
+
+def _points(frames: Frames, kind: str, facts: object) -> pd.DataFrame:
+    rows = [
+        {**facts(r), **r, "name": name, "mean_low": r["low"], "mean_high": r["high"],  # type: ignore[operator]
+         "measure": measure(str(r.get("task", "")))}
+        for name, r in named([r for r in frames.records if r["kind"] == kind])
+    ]  # fmt: skip
+    found = pd.DataFrame(rows, dtype=object)
+    return found.drop(columns="weights") if rows else found
+
+
+TABLES = (
+    TableSpec(
+        "scores_{task}",
+        "Scores on {task}",
+        of=scores,
+        index={"size": "examples"},
+        across="name",
+        values={"mean": ""},
+        each="task",
+        notes=(
+            "{measure} on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
+            "which draw the training examples (nested) and random vectors; mean over them, 95 % CI "
+            f"{INTERVALS}. All of them have the same examples at the last size.",
+            "{task} has {n_train:,} training examples here; the largest class has a share of "
+            "{majority} of the scored examples.",
+            method,
+        ),
+    ),
+    TableSpec(
+        "data_factor",
+        "Times the data that other features need for the encoder's score",
+        of=factors,
+        index={"task": "task", "of": "of", "size": "examples", "score": "encoder's score"},
+        across="name",
+        values={"value": "", "least": "least", "most": "most"},
+        notes=(
+            "Where the mean curve of the other features first has the encoder's mean score, "
+            "straight over the logarithm of the size, both curves made to rise (isotonic means); "
+            f"least and most: from the ends of the 95 % CIs of both, {INTERVALS}.",
+            "> x: not reached with x times the data, which is all there is; ≤ x: reached at the "
+            "smallest size already; –: not reached with less than 2 times the data there are, or "
+            "the encoder's interval reaches down to the largest class, so there is nothing to "
+            "reach.",
+        ),
+    ),
+    TableSpec(
+        "unseen_words",
+        "Scores on dev examples with few and with many words that training did not have",
+        of=unseen,
+        index={
+            "task": "task",
+            "size": "examples",
+            "unseen_share": "unseen",
+            "n_few_unseen": "n few",
+            "n_many_unseen": "n many",
+        },
+        across="name",
+        values={"score_few_unseen": "few", "score_many_unseen": "many"},
+        notes=(
+            "unseen: share of the words of a scored example that are in no training example, mean; "
+            "few, many: up to the median share, and above it. Means over the seeds, n too.",
+        ),
+    ),
+    TableSpec(
+        "diagnostic",
+        "Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
+        of=categories,
+        index={"category": "category", "n": "n"},
+        across="name",
+        values={"mean": ""},
+        notes=(
+            "Correlation R₃ of predicted and true classes (Gorodkin 2004), 0 = chance; a pair may "
+            "be of several categories. Trained on {size:,} examples of snli, {n_seeds} seeds; mean "
+            "over seeds, 95 % CI for other seeds and other pairs together (crossed).",
+        ),
+    ),
+    TableSpec(
+        "features",
+        "What the heads read",
+        of="features",
+        index={"task": "task", "features": "features"},
+        values={
+            name: name
+            for name in (
+                *("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts"),
+            )
+        },
+        notes=(
+            "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
+            "a token (of word vectors: without a known one), whose vector is 0; n_cut: texts "
+            "longer than max_length.",
+            "Means over tokens leave [UNK] out where the vectors are static or random; random ones "
+            "are drawn anew for each seed, the first draw is named here.",
+            sources,
+        ),
+    ),
+)
+PLOTS = (
+    LinePlot(
+        "curves_{task}",
+        "{task}: {measure} by number of training examples",
+        "{measure} on {n_scored:,} examples of {task} over the number of training examples, mean "
+        "of {n_seeds} seeds; bands are 95 % CIs for other seeds and other examples.",
+        of=scores_and_chance,
+        x="size",
+        y={"mean": ""},
+        hue="name",
+        each="task",
+        xlabel="training examples",
+        ylabel="{measure}",
+        reference=(CHANCE,),
+        log=True,
+    ),
+)

@@ -1,0 +1,222 @@
+"""The data sets that analyses read: sentences of a corpus, each once, and pairs with gold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks import rte, snli, stsb, text, wic
+from isotrain.tasks.data.sources import SPLITS, DataSet, Source, load_split
+from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
+
+PAIR = ("sentence1", "sentence2")
+SST2, AVAILABLE = "sst2", "available"
+TEST_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+REVISIONS = {  # of mteb/<name>-sts; its SICK-R has 9,927 pairs, published are 4,927 of them
+    "sts12": "a0d554a64d88156834ff5ae9920b964011b16384",
+    "sts13": "7e90230a92c190f1bf69ae9002b8cea547a64cca",
+    "sts14": "6031580fec1f6af667f0bd2da0a551cf4f0b2375",
+    "sts15": "ae752c7c21bf194d8b67fd573edf7ae58183cbe3",
+    "sts16": "4d8694f8f0e0100860b497b999b3dbed754a0513",
+    "sickr": "20a6d6f312dd54037fe07a32d58e5e168867909d",
+}
+STS = {
+    name: DataSet(
+        name=name,
+        fields={"sentence1": str, "sentence2": str, "score": float},
+        target="score",
+        hub_id=f"mteb/{name}-sts",
+        hub_config=None,
+        hub_revision=revision,
+        folders=(name.upper().replace("SICKR", "SICK-R"),),
+        hides=(),
+        needs=("test",),
+    )
+    for name, revision in REVISIONS.items()
+} | {"stsb": stsb.DATA}
+SST2_DATA = DataSet(
+    name=SST2,
+    fields={"sentence": str, "label": int},
+    target="label",
+    hub_id="nyu-mll/glue",
+    hub_config="sst2",
+    hub_revision="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+    folders=("SST-2",),
+    classes=("negative", "positive"),
+)
+PTB = DataSet(
+    name="ptb",
+    fields={"text": str},
+    target="",
+    hub_id="",
+    hub_config=None,
+    hub_revision="",
+    folders=("penn", "PTB"),
+    files=("{}.txt", "ptb.{}.txt"),
+    needs=("train",),
+)
+
+
+class Texts(NamedTuple):
+    """A data set, and the fields of its rows that are texts."""
+
+    data_set: DataSet
+    fields: Sequence[str]
+
+
+TEXTS: Mapping[str, Texts] = {
+    "snli": Texts(snli.DATA, PAIR),
+    "rte": Texts(rte.DATA, PAIR),
+    "wic": Texts(wic.DATA, PAIR),
+    SST2: Texts(SST2_DATA, ("sentence",)),
+    "wikitext-2": Texts(text.DATA, ("text",)),
+    **{name: Texts(data_set, PAIR) for name, data_set in STS.items()},
+}
+RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, which chunks can be cut of
+
+
+class Place(NamedTuple):
+    """A data set, and the split of it that is scored."""
+
+    data_set: DataSet
+    split: str
+
+
+PLACES: Mapping[str, Place] = {
+    **{name: Place(STS[name], "test") for name in TEST_SETS},
+    "stsb_dev": Place(STS["stsb"], "dev"),
+    SST2: Place(SST2_DATA, "test"),
+}
+
+
+def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
+    """The data set of a corpus; `others` are corpora too.
+
+    Raises:
+        ValueError: there is no such corpus.
+    """
+    known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
+    if corpus not in known:
+        raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
+    return known[corpus]
+
+
+def check_splits(splits: Sequence[str]) -> None:
+    """Refuse no split, one twice, or one that is neither train, dev nor test."""
+    if not splits or len(set(splits)) < len(splits) or not set(splits) <= set(SPLITS):
+        raise ValueError(f"splits must be some of {', '.join(SPLITS)}, each once, got {splits}")
+
+
+def check_names(
+    argument: str, given: str | Sequence[str], known: Iterable[str], available: bool = True
+) -> None:
+    """Refuse what is no list of known names, each once, nor `available` where that is allowed.
+
+    >>> check_names("tasks", "rte", ["rte", "wic"])
+    Traceback (most recent call last):
+    ValueError: tasks must be available or a list out of rte, wic, each once; got 'rte', did you \
+mean [rte]?
+    """
+    known = list(known)
+    rule = f"{argument} must be {'available or ' * available}a list out of {', '.join(known)}"
+    if isinstance(given, str):
+        if not available or given != AVAILABLE:
+            raise ValueError(f"{rule}, each once; got {given!r}, did you mean [{given}]?")
+    elif not given or set(given) - set(known) or len(set(given)) < len(given):
+        raise ValueError(f"{rule}, each once; got {list(given)}")
+
+
+def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
+    """The different sentences of some splits of a data set, in the order in which they first stood.
+
+    SNLI has each premise three times, and repeated sentences have equal embeddings, which raise
+    every similarity: so each sentence counts once. The paragraphs of WikiText are cut into
+    sentences and written as ordinary text, headings left out, with `unknown` (the tokenizer's
+    unknown token) for rare words.
+
+    Raises:
+        ValueError: no such corpus, or no sentence in it.
+    """
+    data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
+    rows = [row for split in splits for row in load_split(source, data_set, split)]
+    found = [str(row[field]) for row in rows for field in fields]
+    if corpus == "wikitext-2":
+        lines = (line for line in found if line.strip() and not is_heading(line))
+        cut = (sentence for line in lines for sentence in split_sentences(line))
+        found = [as_written(sentence).replace(UNKNOWN, unknown) for sentence in cut]
+    sentences = list(dict.fromkeys(one for line in found if (one := line.strip())))
+    if not sentences:
+        raise ValueError(f"{corpus} has no sentence in {', '.join(splits)}")
+    return sentences
+
+
+class Pairs(NamedTuple):
+    """P pairs of sentences and their gold similarity."""
+
+    sentences: list[str]  # the different ones, in the order in which they first stood
+    first_P: np.ndarray  # numbers of sentences
+    second_P: np.ndarray
+    gold_P: np.ndarray
+
+
+class NoGoldError(CannotRunError):
+    """A split without any row that has gold."""
+
+
+class Readable(NamedTuple):
+    """The sets to measure, those of pairs read; and why others of `available` are not."""
+
+    names: list[str]
+    pairs: dict[str, Pairs]
+    absent: dict[str, str]
+
+
+def chosen_sets(source: Source, sets: str | Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The sets that a source has, and why others of `available` are not; reads no row."""
+    wanted = list(PLACES) if sets == AVAILABLE else list(sets)
+    absent = {name: problem for name in wanted if (problem := source.missing(PLACES[name][0]))}
+    return [name for name in wanted if name not in absent], absent
+
+
+def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
+    """The sets of a source with their pairs; of `available` those without gold are left out.
+
+    Raises:
+        CannotRunError: a set that was named has no row with gold, or none is left.
+    """
+    names, absent = chosen_sets(source, sets)
+    pairs: dict[str, Pairs] = {}
+    for name in names:
+        if name == SST2:
+            continue
+        try:
+            pairs[name] = sts_pairs(source, *PLACES[name])
+        except NoGoldError as error:
+            if sets != AVAILABLE:
+                raise
+            absent[name] = str(error)
+    if set(names) <= set(absent):
+        raise CannotRunError(f"no set has gold: {'; '.join(absent.values())}")
+    return Readable([name for name in names if name not in absent], pairs, absent)
+
+
+def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
+    """The pairs of a split that have gold.
+
+    Raises:
+        NoGoldError: a ValueError: no row has gold, or there is no row.
+    """
+    rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
+    if not rows:
+        raise NoGoldError(
+            f"{data_set.name}/{split} has no row with gold in {source.revision_of(data_set)}; "
+            "leave it out of analysis.sets, or use another source"
+        )
+    sides = [[row[field].strip() for row in rows] for field in PAIR]
+    number = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
+    first_P, second_P = (np.array([number[text] for text in side]) for side in sides)
+    gold_P = np.array([row["score"] for row in rows])
+    return Pairs(list(number), first_P, second_P, gold_P)

@@ -1,0 +1,265 @@
+"""Token embeddings of sentences on disk, and the transforms of Rajaei and Sheikhi, frozen.
+
+N rows (tokens, special ones too), M rows of a sample, D dimensions, U sentences, K clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.encode import Spans, encode_rows, tokenise
+from isotrain.analysis.types import Cell, Subject
+from isotrain.geometry.assignment import Assignment, Method
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
+from isotrain.geometry.cluster_removal import Removal
+from isotrain.geometry.groups import hashed_order
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.metrics.partition_null import gaussian_null
+
+BLOCK = 8192  # rows that are transformed at a time
+
+Transform = Callable[[Tensor], Tensor]
+"""Rows `[M, D]` to rows `[M, D]`, each by itself."""
+
+
+class TokenCloud(NamedTuple):
+    """Every token of some sentences as a row, at one layer."""
+
+    rows_ND: np.ndarray  # of a file on disk
+    sentence_N: np.ndarray
+    token_N: np.ndarray  # ids
+    special_N: np.ndarray  # whether a row is CLS, SEP or the like
+    n_sentences: int
+    n_cut: int  # sentences that were longer than `max_length`
+
+
+Clouds = Callable[[], Mapping[int, TokenCloud]]
+"""The cloud of each layer; the sentences are encoded at the first call."""
+
+
+class Sample(NamedTuple):
+    """Rows of ordinary tokens, those of whole sentences."""
+
+    x_MD: Tensor
+    token_M: np.ndarray  # ids
+    n_sentences: int
+
+
+def token_clouds(
+    subject: Subject,
+    name: str,
+    sentences: Sequence[str],
+    layers: Sequence[int],
+    most: int | None = None,
+) -> dict[int, TokenCloud]:
+    """The tokens of sentences at each layer, pads never among them; streamed to `<name>.npy`.
+
+    One forward pass gives all layers. With `most`, only the tokens of whole sentences that are
+    drawn until so many ordinary ones are together.
+    """
+    tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
+    n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
+    chosen_U = np.arange(len(sentences))
+    if most is not None:
+        n_ordinary_U = n_tokens_U - np.array([sum(own) for own in tokens.special])
+        chosen_U = drawn(n_ordinary_U, most, subject.seed)
+    sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
+    start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
+    spans = Spans(sentence_N, start_N, start_N + 1)
+    rows_LND = encode_rows(subject, name, tokens, spans, layers)
+    token_N = np.concatenate([tokens.ids[i] for i in chosen_U]).astype(np.int64)
+    special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
+    return {
+        layer: TokenCloud(rows_ND, sentence_N, token_N, special_N, len(sentences), tokens.n_cut)
+        for layer, rows_ND in zip(layers, rows_LND, strict=True)
+    }
+
+
+def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Sentences, drawn by hashing their positions, whose rows fill `most`; one at least.
+
+    >>> drawn(np.array([3, 3, 3]), 7, seed=0).size, drawn(np.array([3, 3, 3]), 9, seed=0)
+    (2, array([0, 1, 2]))
+    """
+    order_U = hashed_order(len(n_rows_U), seed).numpy()
+    n_fitting = int(np.searchsorted(np.cumsum(n_rows_U[order_U]), most, side="right"))
+    return np.sort(order_U[: max(1, n_fitting)])
+
+
+def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
+    """Ordinary tokens of whole sentences, `most` at most; of the sentences `among`, if given."""
+    ordinary_N = ~cloud.special_N
+    if among_U is not None:
+        ordinary_N &= np.isin(cloud.sentence_N, among_U)
+    sentence_N = cloud.sentence_N[ordinary_N]
+    own_U, n_rows_U = np.unique(sentence_N, return_counts=True)
+    chosen_U = own_U[drawn(n_rows_U, most, seed)]
+    at_M = np.flatnonzero(ordinary_N)[np.isin(sentence_N, chosen_U)]
+    return Sample(torch.from_numpy(cloud.rows_ND[at_M]), cloud.token_N[at_M], len(chosen_U))
+
+
+def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = False) -> Tensor:
+    """Mean of the transformed rows of each sentence, `[U, D]`; all rows, a block at a time.
+
+    CLS and SEP are in the mean with `specials` alone. A sentence without a row is zero, so that
+    its cosine with any other is 0.
+    """
+    sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
+    count_U1 = torch.zeros(cloud.n_sentences, 1)
+    for start in range(0, len(cloud.rows_ND), BLOCK):
+        kept_B = np.flatnonzero(specials | ~cloud.special_N[start : start + BLOCK])
+        if not len(kept_B):
+            continue
+        y_BD = torch.from_numpy(np.array(cloud.rows_ND[start : start + BLOCK][kept_B]))
+        if transform is not None:
+            y_BD = transform(y_BD)
+        at_B = torch.from_numpy(cloud.sentence_N[start : start + BLOCK][kept_B])
+        sum_UD.index_add_(0, at_B, y_BD)
+        count_U1.index_add_(0, at_B, torch.ones(len(at_B), 1))
+    return sum_UD / count_U1.clamp_min(1.0)
+
+
+OWN_POOLING, NONE = "own_pooling", "none"
+
+
+class Recipe(NamedTuple):
+    """What a transform takes away."""
+
+    assign: Method | None  # None: one cluster, all rows
+    removes: bool  # dominant directions, after the mean
+
+
+RECIPES: Mapping[str, Recipe | None] = {
+    OWN_POOLING: None,
+    NONE: None,
+    "mean": Recipe(None, False),
+    "mean_pca": Recipe(None, True),
+    "kmeans_mean": Recipe("kmeans", False),
+    "kmeans_mean_pca": Recipe("kmeans", True),
+    "gmm_mean": Recipe("gmm", False),
+    "gmm_mean_pca": Recipe("gmm", True),
+}
+
+
+class Numbers(NamedTuple):
+    """How many clusters and directions, and how they are found."""
+
+    n_clusters: int
+    n_components: int  # directions that a cluster loses
+    n_directions: int  # that all rows lose, without clusters
+    n_iterations: int
+    rho: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A frozen transform and what is known of its fit."""
+
+    stats: ClusterPCAStats
+    facts: Mapping[str, Cell]
+
+    def __call__(self, x_MD: Tensor) -> Tensor:
+        """Transformed rows; the result of a row does not depend on the others."""
+        return apply_cluster_pca(x_MD, self.stats)
+
+
+class Fitting(NamedTuple):
+    """Which transforms are fitted, and how."""
+
+    settings: Sequence[str]
+    numbers: Numbers
+    max_rows: int
+    seed: int
+    tell: Callable[[str], None]
+
+    def fits(self, x_MD: Tensor, split: str) -> dict[str, Fitted | None]:
+        """Each setting fitted on the rows of a split; None for the identity."""
+        found: dict[str, Fitted | None] = {}
+        for setting in self.settings:
+            self.tell(f"fitting {setting} on {len(x_MD):,} rows of {split}")
+            fitted = fit_transform(x_MD, setting, self.numbers, self.seed)
+            if fitted is not None:
+                known = {"fitted_on": split, "n_fitted": len(x_MD), **fitted.facts}
+                fitted = replace(fitted, facts=known)
+            found[setting] = fitted
+        return found
+
+
+def fit_transform(x_MD: Tensor, name: str, numbers: Numbers, seed: int) -> Fitted | None:
+    """The statistics of a transform from the rows given, frozen; None where it is the identity.
+
+    >>> numbers = Numbers(2, 1, 1, 10, 0.25)
+    >>> fitted = fit_transform(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), "mean", numbers, seed=0)
+    >>> fitted(torch.tensor([[9.0, 0.0]])).tolist()
+    [[7.0, 0.0]]
+    """
+    recipe = RECIPES[name]
+    if recipe is None:
+        return None
+    of_clusters = recipe.assign is not None
+    n_clusters = numbers.n_clusters if of_clusters else 1
+    n_removed = numbers.n_components if of_clusters else numbers.n_directions
+    stats = fit_cluster_pca(
+        x_MD,
+        n_clusters,
+        n_removed if recipe.removes else 0,
+        Assignment(recipe.assign or "kmeans", n_iterations=numbers.n_iterations),
+        Removal(rho=numbers.rho),
+        generator=torch.Generator().manual_seed(seed),
+        exact=True,
+    )
+    count_K = torch.bincount(stats.assignment_N, minlength=n_clusters)  # type: ignore[arg-type]
+    facts: dict[str, Cell] = {
+        "n_clusters": n_clusters,
+        "n_directions": n_removed if recipe.removes else 0,  # of a cluster, where it is not small
+        "smallest_cluster": int(count_K.min()),
+        "directions_removed": int(stats.counters["directions_removed"]),
+        "rows_borrowed": int(stats.counters["rows_borrowed"]),
+    }
+    return Fitted(stats._replace(assignment_N=None), facts)
+
+
+def shapes(
+    x_MD: Tensor, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
+) -> Iterator[dict[str, Cell]]:
+    """A record a transform: the shape of the rows after it, and what is known of its fit."""
+    for setting, fitted in fits.items():
+        if setting != OWN_POOLING:  # the rows of `none`
+            y_MD = x_MD if fitted is None else fitted(x_MD)
+            known = {} if fitted is None else fitted.facts
+            yield {"kind": "cloud", **facts, "setting": setting, **known, **shape_of(y_MD)}
+
+
+def shape_of(x_MD: Tensor) -> dict[str, Cell]:
+    """How isotropic rows are: ln I(W) with what chance gives it, IsoScore and mean cosine.
+
+    I(W) takes every eigenvector with both signs. `chance` is the median, and 95 % range, of ln
+    I(W) of Gaussian clouds of the same N, D and rms norm; None where N or D is beyond the table.
+    """
+    n, d = x_MD.shape
+    rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())
+    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    log_value = float(partition(cloud, precision="mixed"))
+    found: dict[str, Cell] = {
+        "n_rows": n,
+        "rms_norm": rms,
+        "mean_cosine": float(mean_cosine(cloud)),
+        "isoscore": float(isoscore(cloud, precision="mixed")),
+        "partition": math.exp(log_value),
+        "ln_partition": log_value,
+    }
+    try:
+        band = gaussian_null(n, d, rms)
+    except ValueError:  # beyond the stored grid
+        return found | {"chance_low": None, "chance": None, "chance_high": None}
+    return found | {"chance_low": band.low, "chance": band.median, "chance_high": band.high}

@@ -1,0 +1,236 @@
+"""Tables and plots of offline isotropy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from isotrain.analysis.data_sets import PLACES, TEST_SETS
+from isotrain.analysis.offline_isotropy.clouds import NONE
+from isotrain.analysis.offline_isotropy.maps import map_pictures
+from isotrain.analysis.plots import LinePlot
+from isotrain.analysis.tables import Frames, TableSpec
+
+CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
+MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
+MEAN = ["spearman", "pearson", "spearman_gain"]  # what a mean over sets is taken of
+PLACE = ["weights", "layer", "setting"]
+
+
+def similar(frames: Frames) -> pd.DataFrame:
+    """Correlations of every set, behind their means over the test sets."""
+    found = frames.of("similarity")
+    if found.empty:
+        return found
+    tests = found[found["set"].isin(TEST_SETS)]
+    n_sets = tests["set"].nunique()
+    if n_sets < 2:
+        return found
+    groups = tests.astype(dict.fromkeys(MEAN, float)).groupby(PLACE, sort=False)
+    means = groups[MEAN].mean()[groups.size() == n_sets].reset_index()
+    return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found]).astype(object)
+
+
+def at_a_glance(frames: Frames) -> pd.DataFrame:
+    """The mean over test sets and one set, a cell with the gain over none."""
+    found = similar(frames)
+    if found.empty:
+        return found
+    found = found[~found["set"].isin(set(PLACES) - {main_set(frames)})]
+    values = zip(found["spearman"], found["spearman_gain"], found["setting"], strict=True)
+    texts = [f"{v:.1f}" + (f" ({g:+.1f})" if s != NONE else "") for v, g, s in values]
+    return found.assign(text=texts)
+
+
+def gained(frames: Frames) -> pd.DataFrame:
+    """Correlations, without the setting that gains are over."""
+    found = similar(frames)
+    return found if found.empty else found[found["setting"] != NONE]
+
+
+def clouds(frames: Frames) -> pd.DataFrame:
+    """Every cloud, with its ln I(W) less that of chance."""
+    found = frames.of("cloud")
+    less = found["ln_partition"] - found["chance"].astype(float)
+    found = found.assign(less_chance=less.where(less.notna(), None))
+    return found.drop(columns=["chance_low", "chance_high"])  # a range of clouds is no CI
+
+
+def untransformed(frames: Frames) -> pd.DataFrame:
+    """The clouds of one set before any transform."""
+    found = clouds(frames)
+    return found[(found["set"] == main_set(frames)) & (found["setting"] == NONE)]
+
+
+def main_set(frames: Frames) -> str:
+    """STS-B, or else the first set that was measured."""
+    found = set(frames.of("cloud")["set"])
+    return MAIN if MAIN in found else next(name for name in PLACES if name in found)
+
+
+def scored(frames: Frames) -> Iterator[str]:
+    """What was scored, and how."""
+    found = frames.of("similarity")
+    pairs = found.drop_duplicates("set", keep="last")
+    told = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
+    yield f"Pairs: {told}."
+    cut = pairs[pairs["n_sentences_cut"] > 0]
+    if len(cut):
+        both = zip(cut["n_sentences_cut"], cut["set"], strict=True)
+        yield f"Sentences cut to max_length: {', '.join(f'{n} of {s}' for n, s in both)}."
+
+
+def left_out(frames: Frames) -> Iterator[str]:
+    """Sets that were not measured."""
+    absent = frames.of("set left out")
+    if len(absent):
+        names = ", ".join(dict.fromkeys(absent["set"]))
+        told = "records.csv says what was looked for"
+        yield f"Not in this source, or without gold there: {names}; {told}."
+
+
+def widest(frames: Frames) -> Iterator[str]:
+    """How wide the intervals of accuracies are."""
+    heads = frames.of("head")
+    half = max(heads["accuracy_high"] - heads["accuracy_low"]) / 2
+    yield (
+        "Logistic regression for each layer; transforms and head are fitted on train alone, "
+        f"nothing is selected. 95 % CIs (Wilson) are ± {half:.3f} at most, not those of "
+        "differences; records.csv has each."
+    )
+
+
+FITTED = (
+    "Transforms are fitted with fit_on={analysis.fit_on} (train: STS-B train, less the sentences "
+    "that are scored; test: the sentences that are scored, without their gold, the published "
+    "protocol): {analysis.n_clusters} clusters (k-means++ from the seed, {analysis.n_iterations} "
+    "rounds) of {analysis.n_components} directions each; mean_pca removes {analysis.n_directions}. "
+    "Each different sentence counts once.",
+    "Another seed gives other clusters; errors over pairs do not hold that spread.",
+    "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
+)
+PAIRED = (
+    "± 95 % CI, of {analysis.n_resamples} bootstrap resamples of the pairs. The mean over sets has "
+    "none: STS-B holds pairs of the other sets."
+)
+ISOTROPY = (
+    "ln_partition: ln I(W) over eigenvectors with both signs, 0 = isotropic; it depends on N and "
+    "the rms norm. chance: its median for Gaussian rows of the same N, D and norm; less_chance: "
+    "ln I(W) less that.",
+    "isoscore: in [0, 1], 1 = isotropic; it does not see the mean, which mean_cosine does.",
+)
+BY_SET = {"set": "set", "layer": "layer"}
+TABLES = (
+    TableSpec(
+        "layers",
+        "Spearman × 100 by layer, with the gain over none",
+        of=at_a_glance,
+        index=BY_SET,
+        across="setting",
+        values={"text": ""},
+        notes=(scored, left_out, *FITTED),
+    ),
+    TableSpec(
+        "isotropy",
+        "Isotropy of the token embeddings of {set} by layer, untransformed",
+        of=untransformed,
+        index={"layer": "layer"},
+        values={name: name for name in CLOUD},
+        notes=ISOTROPY,
+    ),
+    *(
+        TableSpec(
+            name,
+            title,
+            of=of,
+            index=index,
+            across="setting",
+            values={column: ""},
+            notes=(PAIRED, *more),
+            form=form,
+        )
+        for name, title, of, index, column, form, more in (
+            (
+                "spearman",
+                "Spearman correlation of cosine and gold, times 100",
+                similar,
+                BY_SET,
+                "spearman",
+                ".2f",
+                (),
+            ),
+            (
+                "gains",
+                "Gain in Spearman over none, times 100",
+                gained,
+                BY_SET,
+                "spearman_gain",
+                "+.2f",
+                ("CIs are paired: both settings on the same resampled pairs.",),
+            ),
+            (
+                "pearson",
+                "Pearson correlation of cosine and gold, times 100",
+                similar,
+                BY_SET,
+                "pearson",
+                ".2f",
+                (),
+            ),
+        )
+    ),
+    TableSpec(
+        "clouds",
+        "Token embeddings before (none) and after each transform",
+        of=clouds,
+        index={**BY_SET, "setting": "setting"},
+        values={name: name for name in ("n_fitted", *CLOUD)},
+        notes=(
+            "n_fitted: rows the statistics come from; n_rows: rows measured (sst2: of train).",
+            *ISOTROPY,
+            *FITTED,
+            left_out,
+        ),
+    ),
+    TableSpec(
+        "sst2",
+        "SST-2: accuracy of a linear head on frozen, mean-pooled features",
+        of="head",
+        index={"split": "split", "n_train": "n_train", "n_rows": "n_rows", "layer": "layer"},
+        across="setting",
+        values={"accuracy": ""},
+        notes=(widest,),
+        bare=True,
+    ),
+)
+
+
+PLOTS = (
+    LinePlot(
+        "spearman",
+        "Spearman correlation by layer",
+        "Spearman correlation of cosine and gold over all pairs, a panel a set, a line a setting, "
+        "layer 0 the embedding output; bands are 95 % CIs over pairs.",
+        of=similar,
+        y={"spearman": ""},
+        hue="setting",
+        panel="set",
+        xlabel="layer",
+        ylabel="Spearman × 100",
+    ),
+    LinePlot(
+        "partition",
+        "Partition isotropy of the token embeddings by layer",
+        "ln I(W) of the token embeddings (0 = isotropic), a panel a set, a line a setting; thin "
+        "dotted lines are what Gaussian rows of the same number and norm have.",
+        of="cloud",
+        y={"ln_partition": ""},
+        hue="setting",
+        panel="set",
+        xlabel="layer",
+        ylabel="ln I(W)",
+        null="chance",
+    ),
+    map_pictures,
+)

@@ -1,0 +1,139 @@
+"""Heads on frozen features by scikit-learn, chosen on held-out examples.
+
+N examples, F features, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrain.geometry.groups import hashed_order
+
+Floats = NDArray[np.floating[Any]]
+MOST_STEPS = 1000  # of L-BFGS
+SETTLED = 1e-5  # largest entry of the gradient
+RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
+
+
+class Chosen(NamedTuple):
+    """A fitted estimator of scikit-learn, and what chose it."""
+
+    probe: Any
+    penalty: float
+    held_out_loss: float
+    n_held_out: int
+
+
+def not_installed() -> list[str]:
+    """Why no head can be fitted, and what to do; empty where scikit-learn is there."""
+    if find_spec("sklearn") is not None:
+        return []
+    return [
+        "this analysis fits its heads by scikit-learn, which is not installed: "
+        "pip install 'isotrain[analysis]'"
+    ]
+
+
+def linear_probe(n_classes: int, penalty: float, n: int) -> Any:
+    """Standardised features and a linear map, unfitted; λ = `penalty`, for n examples.
+
+    Multinomial logistic regression, which minimises mean log loss + λ/2·‖W‖² (a column a class),
+    or without classes ridge regression: mean squared error/2 + λ/2·‖w‖².
+    """
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if not n_classes:
+        return make_pipeline(StandardScaler(), Ridge(alpha=penalty * n))
+    # Of two classes scikit-learn has one column w = w₁ − w₀, and ‖W‖² is ‖w‖²/2.
+    strength = (2 if n_classes == 2 else 1) / (penalty * n)
+    options = {"max_iter": MOST_STEPS, "tol": SETTLED, "warm_start": True}
+    return make_pipeline(StandardScaler(), LogisticRegression(C=strength, **options))
+
+
+def choose_penalty(
+    x_NF: Floats,
+    label_N: np.ndarray,
+    penalties: Sequence[float],
+    held_out: float,
+    seed: int,
+    n_classes: int = 0,
+) -> Chosen:
+    """The probe of all examples at the penalty with the least loss on a held-out part of them.
+
+    `held_out` of the examples, drawn by a hash of their position and the seed, are left out of the
+    fits that choose; features are standardised by the others. No other example is looked at.
+
+    Raises:
+        ValueError: fewer than two examples on either side.
+
+    >>> x = np.arange(20.0)[:, None]
+    >>> found = choose_penalty(x, x[:, 0] > 9, [1.0, 0.01], held_out=0.2, seed=0, n_classes=2)
+    >>> found.penalty, found.probe.predict([[3.0], [15.0]]).tolist()
+    (0.01, [False, True])
+    """
+    order_N = hashed_order(len(x_NF), seed).numpy()
+    n_out = round(held_out * len(x_NF))
+    if min(n_out, len(x_NF) - n_out) < 2:
+        raise ValueError(
+            f"a penalty is chosen on rows held out of {len(x_NF)}; give more training rows"
+        )
+    out_N, in_N = order_N[:n_out], order_N[n_out:]
+    parts = x_NF[in_N], label_N[in_N], x_NF[out_N], label_N[out_N]
+    chosen = best_penalty(*parts, penalties, n_classes)
+    probe = linear_probe(n_classes, chosen.penalty, len(x_NF))
+    return chosen._replace(probe=_fitted(probe, x_NF, label_N, n_classes))
+
+
+def best_penalty(
+    x_nF: Floats,
+    label_n: np.ndarray,
+    held_mF: Floats,
+    held_label_m: np.ndarray,
+    penalties: Sequence[float],
+    n_classes: int = 0,
+) -> Chosen:
+    """The probe of n examples at the penalty with the least loss on m others.
+
+    Penalties are tried from the largest down, each fit started at the last one, until three in a
+    row have a larger loss than that before them: the path may have bumps.
+    """
+    falling = sorted(penalties, reverse=True)
+    probe = linear_probe(n_classes, falling[0], len(x_nF))
+    found: list[Chosen] = []
+    for penalty in falling:
+        fresh = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
+        probe.steps[-1][1].set_params(**fresh)
+        own = _fitted(probe, x_nF, label_n, n_classes)
+        loss = mean_loss(own, held_mF, held_label_m, n_classes)
+        found.append(Chosen(deepcopy(own), penalty, loss, len(held_mF)))
+        last = [one.held_out_loss for one in found[-RISES - 1 :]]
+        if len(last) > RISES and all(a < b for a, b in pairwise(last)):
+            break
+    return min(found, key=lambda one: one.held_out_loss)
+
+
+def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> Any:
+    """The probe, fitted; where all labels are of one class, the constant answer."""
+    from sklearn.dummy import DummyClassifier
+
+    if n_classes and len(np.unique(label_N)) == 1:
+        return DummyClassifier().fit(x_NF, label_N)
+    return probe.fit(x_NF, label_N)
+
+
+def mean_loss(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> float:
+    """Mean negative log likelihood of the classes, in nats; of scores the mean squared error."""
+    if not n_classes:
+        return float(np.square(probe.predict(x_NF) - label_N).mean())
+    share_NC = np.full((len(label_N), n_classes), np.finfo(np.float32).tiny)  # of classes unseen
+    share_NC[:, probe.classes_.astype(int)] = probe.predict_proba(x_NF).clip(share_NC[0, 0])
+    return float(-np.log(share_NC[np.arange(len(label_N)), label_N.astype(int)]).mean())

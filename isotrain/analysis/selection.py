@@ -1,0 +1,297 @@
+"""What is measured of texts: words, occurrences of words, pairs as one sequence, WiC's targets.
+
+N rows (tokens or words) or pairs, A sequences, T tokens.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.encode import CHUNK, Spans, Tokens, tokenise, tokenise_columns
+from isotrain.encoders.base import Encoder
+from isotrain.geometry.groups import hashed_order
+from isotrain.tasks.data.encoding import Form
+from isotrain.tasks.data.sources import Source
+from isotrain.tasks.wic import WiC
+from isotrain.types import Batch, Edit, EncoderOutput, Row
+
+T = TypeVar("T")
+Unit = Literal["piece", "word"]
+Key = tuple[int, ...]
+"""A word: the ids of its pieces, one where pieces are the unit."""
+
+
+def drawn(given: Sequence[T], most: int | None, seed: int) -> list[T]:
+    """At most so many members, drawn by hashing their places with the seed, in their old order.
+
+    >>> len(drawn("abcdefgh", 3, seed=0)), drawn("ab", None, seed=0)
+    (3, ['a', 'b'])
+    """
+    if most is None or len(given) <= most:
+        return list(given)
+    return [given[i] for i in sorted(hashed_order(len(given), seed)[:most].tolist())]
+
+
+class Sample(NamedTuple):
+    """Rows within tokenised sentences, and the number of the word and of the sentence of each."""
+
+    tokens: Tokens
+    spans: Spans
+    word_N: Tensor
+    sentence_N: Tensor
+
+
+class Units:
+    """What counts as a word of a tokenised sentence.
+
+    Special tokens and unknown words never do, and where `punctuation` is false nothing without a
+    letter or a digit.
+
+    Args:
+        tokenizer: a fast one.
+        unit: `piece` is each token of the tokenizer, as Ethayarajh (2019) has it; `word` what
+            stands between spaces and punctuation, whose embedding is the mean of its pieces.
+        punctuation: whether `.` is a word.
+    """
+
+    def __init__(self, tokenizer: Any, unit: Unit, punctuation: bool) -> None:
+        self.tokenizer, self.unit, self.punctuation = tokenizer, unit, punctuation
+        self.no_words = set(tokenizer.all_special_ids)
+
+    def of(self, tokens: Tokens, i: int, sentence: str) -> Iterator[tuple[int, int, Key]]:
+        """First token, end (excluded) and key of each word of sentence i."""
+        ids, numbers, n = tokens.ids[i], tokens.words[i], len(tokens.ids[i])
+        start = 0
+        while start < n:
+            stop = start + 1
+            if self.unit == "word" and numbers[start] is not None:
+                while stop < n and numbers[stop] == numbers[start]:
+                    stop += 1
+            key = tuple(ids[start:stop])
+            first, last = tokens.offsets[i][start][0], tokens.offsets[i][stop - 1][1]
+            is_written = self.punctuation or any(map(str.isalnum, sentence[first:last]))
+            if not tokens.special[i][start] and is_written and self.no_words.isdisjoint(key):
+                yield start, stop, key
+            start = stop
+
+    def keys_of(self, word: str) -> tuple[set[Key], str]:
+        """The keys of a word at the start of a text and behind a space; or why it has none."""
+        texts = [word, f" {word}"]
+        found: set[Key] = {
+            *map(tuple, self.tokenizer(texts, add_special_tokens=False)["input_ids"])
+        }
+        if any(not self.no_words.isdisjoint(key) for key in found):
+            return set(), "unknown to this tokenizer"
+        if self.unit == "word":
+            return found, ""
+        single: set[Key] = {key for key in found if len(key) == 1}
+        n_pieces = min(map(len, found))
+        return single, "" if single else f"{n_pieces} pieces; analysis.unit=word follows it"
+
+
+def draw_sentences(
+    sentences: Sequence[str], units: Units, max_length: int, seed: int, max_rows: int
+) -> Sample:
+    """The words of whole sentences, drawn by hashing their places with the seed.
+
+    Sentences are taken until the words of the next one would exceed `max_rows` (those that are too
+    long by themselves are passed over before the first); of sentences that are equal to the
+    tokenizer (`A dog.` and `a dog.`) the first drawn.
+
+    Raises:
+        ValueError: not one sentence has few enough words and more than none.
+    """
+    kept = Tokens([], [], [], [], 0)
+    rows: list[tuple[int, int, int, Key]] = []
+    for tokens, i, text in _tokenised(_in_order(sentences, seed), units.tokenizer, max_length):
+        own = [*units.of(tokens, i, text)]
+        if len(rows) + len(own) > max_rows:
+            if rows:
+                break
+            continue
+        kept = _add(kept, tokens, i)
+        rows += [(len(kept.ids) - 1, *found) for found in own]
+    if not rows:
+        raise ValueError(f"no sentence of the corpus has 1 to {max_rows} words; raise max_rows")
+    number_of: dict[Key, int] = {}
+    words = [number_of.setdefault(key, len(number_of)) for *_, key in rows]
+    spans = _spans([row[:3] for row in rows])
+    return Sample(kept, spans, torch.tensor(words), torch.from_numpy(spans.sentence_N))
+
+
+def draw_occurrences(
+    sentences: Sequence[str],
+    units: Units,
+    max_length: int,
+    seed: int,
+    words: Mapping[str, Set[Key]],
+    most: int,
+) -> tuple[Tokens, dict[str, Spans]]:
+    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`.
+
+    The places of a word are the same whichever other words are followed.
+    """
+    kept = Tokens([], [], [], [], 0)
+    found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
+    wanted = {word: _plain(word) for word in words}
+
+    def may_have_one(text: str) -> bool:
+        plain = _plain(text) if wanted else ""
+        return any(word in plain for word in wanted.values())
+
+    might = filter(may_have_one, _in_order(sentences, seed))
+    for tokens, i, text in _tokenised(might, units.tokenizer, max_length):
+        own = [*units.of(tokens, i, text)]
+        at = {w: [(s, e) for s, e, key in own if key in words[w]] for w in wanted}
+        if any(at.values()):
+            kept = _add(kept, tokens, i)
+            for word, places in at.items():
+                found[word] += [(len(kept.ids) - 1, *place) for place in places]
+                if len(found[word]) >= most:
+                    del wanted[word]
+        if not wanted:
+            break
+    return kept, {word: _spans(places[:most]) for word, places in found.items()}
+
+
+def tokenise_pairs(
+    tokenizer: Any, pairs: Sequence[tuple[str, str]], max_length: int
+) -> tuple[Tokens, list[list[int | None]]]:
+    """Tokens of pairs, one sequence a pair, and which sentence (0, 1) each token is of.
+
+    That is None for special tokens. The longer sentence of a pair is cut first.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> tokens, owners = tokenise_pairs(build_tiny(8, 1, 1).tokenizer, [("the", "the")], 9)
+    >>> owners
+    [[None, 0, None, 1, None]]
+    """
+    columns = [[pair[side] for pair in pairs] for side in (0, 1)]
+    return tokenise_columns(tokenizer, columns, max_length)
+
+
+class SegmentedPairs:
+    """An encoder that sees the second sentence of a sequence as segment 1, as in fine-tuning.
+
+    Segment 1 begins behind the first token that ends a sentence (SEP); pads are in segment 0. An
+    encoder without segments, or a tokenizer without SEP, is left as it is.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoder, name)
+
+    def __call__(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
+        """Hidden states of a batch whose segments are set."""
+        end = self.encoder.tokenizer.sep_token_id
+        if end is not None:
+            is_end_AT = (batch.input_ids == end).long()
+            behind_AT = (is_end_AT.cumsum(dim=1) - is_end_AT).clamp(max=1)
+            batch = replace(batch, token_type_ids=behind_AT * batch.attention_mask)
+        found: EncoderOutput = self.encoder(batch, after_block)
+        return found
+
+
+class Targets(NamedTuple):
+    """Pairs whose targets were both kept: row 2k and 2k + 1 of `spans` are those of pair k."""
+
+    tokens: Tokens
+    spans: Spans
+    kept_N: np.ndarray  # places of the pairs among the rows given
+    n_left_out: int  # pairs with a target that was cut off
+
+
+def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
+    """The pairs of a split that have gold, or `most` of them, drawn by a hash of the seed."""
+    return drawn(WiC().rows_of(source, split), most, seed)
+
+
+def find_targets(
+    rows: Sequence[Row], tokenizer: Any, max_length: int, form: Form = "bi"
+) -> Targets:
+    """The token spans of both targets of each pair.
+
+    A target is where `start` and `end` say, never where the word stands first: its span is all
+    tokens that overlap those characters (of a word in several pieces, all of them). A pair with
+    a target beyond `max_length` tokens is left out and counted.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> row = {"sentence1": "the dog", "start1": 4, "end1": 7}
+    >>> row |= {"sentence2": "a dog", "start2": 2, "end2": 5}
+    >>> found = find_targets([row], build_tiny(8, 1, 1).tokenizer, 16)
+    >>> found.spans.sentence_N.tolist(), found.spans.start_N.tolist(), found.n_left_out
+    ([0, 1], [2, 2], 0)
+    """
+    pairs = [(str(row["sentence1"]), str(row["sentence2"])) for row in rows]
+    if form == "cross":
+        tokens, owners = tokenise_pairs(tokenizer, pairs, max_length)
+    else:
+        tokens = tokenise(tokenizer, [text for pair in pairs for text in pair], max_length)
+        owners = [[None if special else 0 for special in marks] for marks in tokens.special]
+    kept, found = [], []
+    for k, row in enumerate(rows):
+        both = []
+        for side in (0, 1):
+            at, owner = (k, side) if form == "cross" else (2 * k + side, 0)
+            first, last = int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
+            inside = [
+                t
+                for t, ((start, stop), own) in enumerate(
+                    zip(tokens.offsets[at], owners[at], strict=True)
+                )
+                if own == owner and start < last and stop > first
+            ]
+            both += [(at, inside[0], inside[-1] + 1)] if inside else []
+        if len(both) == 2:
+            kept.append(k)
+            found += both
+    return Targets(tokens, _spans(found), np.array(kept, dtype=np.int64), len(rows) - len(kept))
+
+
+def _in_order(sentences: Sequence[str], seed: int) -> Iterator[str]:
+    """The sentences in the order of the seed."""
+    return (sentences[i] for i in hashed_order(len(sentences), seed).tolist())
+
+
+def _tokenised(
+    texts: Iterable[str], tokenizer: Any, max_length: int
+) -> Iterator[tuple[Tokens, int, str]]:
+    """Each of several equal sentences once, tokenised, in their order; few are held at a time."""
+    seen: set[bytes] = set()
+    rest = iter(texts)
+    while some := list(islice(rest, CHUNK)):
+        tokens = tokenise(tokenizer, some, max_length)
+        for i, text in enumerate(some):
+            key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
+            if key not in seen:
+                seen.add(key)
+                yield tokens, i, text
+
+
+def _add(kept: Tokens, tokens: Tokens, i: int) -> Tokens:
+    """`kept` with sentence i of `tokens` behind it."""
+    kept.ids.append(tokens.ids[i])
+    kept.special.append(tokens.special[i])
+    kept.words.append(tokens.words[i])
+    kept.offsets.append(tokens.offsets[i])
+    return kept._replace(n_cut=kept.n_cut + tokens.is_cut[i])
+
+
+def _spans(places: Sequence[tuple[int, int, int]]) -> Spans:
+    return Spans(*np.array(places, dtype=np.int64).reshape(-1, 3).T)
+
+
+def _plain(text: str) -> str:
+    """A text without case and accents: no tokenizer tells more words apart by its spelling."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()

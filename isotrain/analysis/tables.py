@@ -1,0 +1,184 @@
+"""Tables as data, and the one renderer that makes them of records.
+
+A standard error `<column>_error` is shown as the half width of a 95 % CI, everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+Cell = str | float | int | None
+Record = Mapping[str, Cell]
+"""One measurement: flat, so that it is a line of a CSV file and a row of a table."""
+
+Z = 1.959963984540054  # half a 95 % CI in standard errors
+
+
+class Table(NamedTuple):
+    """Records as people read them."""
+
+    name: str  # of its file
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()  # method, N, how to read it
+
+
+class Frames:
+    """Records as data frames, one for each kind, columns of objects: 3 stays 3.
+
+    >>> Frames([{"kind": "layer", "layer": 3}, {"kind": "layer", "n": None}]).of("layer")["layer"]
+    0       3
+    1    None
+    Name: layer, dtype: object
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    def of(self, kind: str) -> pd.DataFrame:
+        """The records of a kind; what one of them lacks is None."""
+        own = [record for record in self.records if record["kind"] == kind]
+        frame = pd.DataFrame(own, dtype=object)
+        return frame.where(frame.notna(), None)
+
+    @property
+    def weights(self) -> list[Cell]:
+        """The weights that were measured: `as given`, or `before` and `after`."""
+        return list(dict.fromkeys(record["weights"] for record in self.records))
+
+
+Rows = str | Callable[[Frames], pd.DataFrame]
+Note = str | Callable[[Frames], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table as data.
+
+    A value with a column `<value>_error` reads `value ± 1.96 · error`; one with `<value>_low` and
+    `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the index. Rows
+    are grouped by the index, left to right, each group where it first occurs.
+
+    Args:
+        name: of the table's file.
+        title: with fields, as notes.
+        of: a kind of record, or a function of all of them.
+        index: columns that a row is named by.
+        values: columns and their headings; those that no record has are left out.
+        across: a column whose values stand side by side, each with all of `values`.
+        notes: with fields `{n_rows:,}` of the first record, `{analysis.seeds}`; or a function.
+        each: a column: one table for each of its values.
+        form: of a value with an error or a CI, such as `.3f`.
+        bare: values alone, without errors and CIs.
+        always: an empty table is shown, too.
+    """
+
+    name: str
+    title: str
+    of: Rows
+    index: Mapping[str, str]
+    values: Mapping[str, str]
+    across: str | None = None
+    notes: Sequence[Note] = ()
+    each: str | None = None
+    form: str = ".3f"
+    bare: bool = False
+    always: bool = False
+
+
+def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]:
+    """The table of a specification, or one for each value of `each`; its texts filled."""
+    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
+        if len(own) or spec.always:
+            notes: list[str] = []
+            for note in spec.notes:
+                notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
+            name, title = (text.format_map(fields) for text in (spec.name, spec.title))
+            several = len(frames.weights) > 1 and "weights" in own
+            yield Table(name, title, *_columns_and_rows(spec, own, several), notes)
+
+
+def groups_of(
+    of: Rows, each: str | None, frames: Frames, analysis: object
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of a table or a picture, in groups, with the fields that fill its texts."""
+    frame = frames.of(of) if isinstance(of, str) else of(frames)
+    values = [None] if each is None or frame.empty else list(dict.fromkeys(frame[each]))
+    for value in values:
+        own = frame if value is None else frame[frame[each] == value]
+        first = {} if own.empty else own.iloc[0].to_dict()
+        yield {"analysis": analysis, **first}, own
+
+
+def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
+    """A 95 % CI to read.
+
+    >>> interval(0.25, 0.5), interval(None, None)
+    ('0.250 to 0.500', None)
+    """
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return None
+    return f"{low:{form}} to {high:{form}}"
+
+
+def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
+    """A value and the half width of its 95 % CI, to read; the error may be unknown.
+
+    >>> with_error(0.12345, 0.001), with_error(0.5, None), with_error(None, 0.1)
+    ('0.123 ± 0.002', '0.500', None)
+    """
+    if not isinstance(value, int | float) or math.isnan(value):
+        return None
+    known = isinstance(error, int | float) and math.isfinite(error)
+    return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if known else "")  # type: ignore[arg-type]
+
+
+def _columns_and_rows(
+    spec: TableSpec, own: pd.DataFrame, several: bool
+) -> tuple[list[str], list[list[Cell]]]:
+    keys = [*spec.index, *["weights"] * several]
+    headings = [spec.index.get(key, key) for key in keys]
+    lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
+    columns: dict[str, None] = {}
+    for record in own.to_dict("records"):
+        side = "" if spec.across is None else f"{record[spec.across]} "
+        cells = {(side + name).strip(): cell for name, cell in _cells(spec, own, record)}
+        lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
+        columns |= dict.fromkeys(cells)
+    if not lines:
+        columns = dict.fromkeys(spec.values.values())
+    place = {key: key[: len(spec.index)] for key in lines}
+    first_of: dict[tuple[Cell, ...], int] = {}  # of the beginnings of places, level by level
+    for whole in place.values():
+        for depth in range(1, len(whole) + 1):
+            first_of.setdefault(whole[:depth], len(first_of))
+
+    def order(key: tuple[Cell, ...]) -> list[int]:
+        return [first_of[place[key][:depth]] for depth in range(1, len(place[key]) + 1)]
+
+    ordered = sorted(lines, key=order)
+    rows = [[*key, *(lines[key].get(column) for column in columns)] for key in ordered]
+    return [*headings, *columns], rows
+
+
+def _cells(
+    spec: TableSpec, own: pd.DataFrame, record: Mapping[Any, Any]
+) -> Iterator[tuple[str, Cell]]:
+    """The cells of a record, each with its heading."""
+    for key, name in spec.values.items():
+        if key not in own:
+            continue
+        if f"{key}_low" in own and not spec.bare:
+            ends = record[f"{key}_low"], record[f"{key}_high"]
+            yield name, record[key]
+            yield f"{name} 95 % CI".strip(), interval(*ends, spec.form)
+        elif f"{key}_error" in own and not spec.bare:
+            yield name, with_error(record[key], record[f"{key}_error"], spec.form)
+        else:
+            yield name, record[key]

@@ -1,0 +1,384 @@
+"""Tables and plots of tails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from isotrain.analysis.plots import LinePlot, Picture, clean
+from isotrain.analysis.tables import Cell, Frames, Record, TableSpec
+
+MOST_DIMENSIONS = 3  # whose gains and biases stand side by side
+MOST_NAMED = 8  # outliers that a figure can name
+MOST_LINES = 4  # outliers whose norms a reader can follow
+
+
+def outliers(frames: Frames) -> pd.DataFrame:
+    """Outlier dimensions, with the layers in which they are beyond the threshold."""
+    found = frames.of("outlier")
+    if len(found):
+        at = zip(found["layers_beyond"], found["n_layers"], strict=True)
+        found["beyond"] = [f"{k} of {n}" for k, n in at]
+    return found
+
+
+def cloud(frames: Frames) -> Iterator[str]:
+    """What outliers were looked for in, and the weights that have none."""
+    first = frames.of("layer").iloc[0]
+    yield (
+        f"{first['n_rows']:,} tokens of {first['n_sentences']:,} sentences, special and unknown "
+        "tokens left out. Shares: of the embeddings of those layers whose smallest, or largest, "
+        "entry sits there; ± 95 % CI over sentences."
+    )
+    having = {record["weights"] for record in frames.records if record["kind"] == "outlier"}
+    for weights in frames.weights:
+        if weights not in having:
+            yield f"{weights}: there is none, so cut changes nothing"
+
+
+def ends(frames: Frames) -> pd.DataFrame:
+    """The foremost dimensions at both ends."""
+    found = frames.of("tail")
+    return found.assign(is_outlier=["yes" if one else "no" for one in found["is_outlier"]])
+
+
+def first_norms(frames: Frames) -> pd.DataFrame:
+    """The norms at the first outliers."""
+    return _first(frames.of("norm"), MOST_DIMENSIONS)
+
+
+def embedding_tables(frames: Frames) -> pd.DataFrame:
+    """The outliers' columns of embedding tables; the last rows are of all other dimensions."""
+    found = frames.of("table")
+    if found.empty:
+        return found
+    found["table"] = [str(name).removesuffix("_embeddings") for name in found["table"]]
+    others = found.drop_duplicates(["weights", "table"])
+    others = others.assign(dimension="others", size=others["others"], score=None)
+    return pd.concat([found, others])
+
+
+def falls(frames: Frames) -> Iterator[str]:
+    """What cutting does to anisotropy on average."""
+    for record in frames.of("cut").to_dict("records"):
+        fall = f"{record['anisotropy_fall']:.3f} ± {1.96 * record['anisotropy_fall_error']:.3f}"
+        of = f" ({record['weights']})" if len(frames.weights) > 1 else ""
+        yield f"Cutting lowers the mean over layers above the embeddings by {fall}{of}."
+
+
+def wic_chosen(frames: Frames) -> pd.DataFrame:
+    """The chosen layer of each treatment, and behind them the answer `same` to everything."""
+    found = frames.of("wic chosen")
+    if found.empty:
+        return found
+    same = found.drop_duplicates("weights")
+    splits = [s for s in ("dev", "test") if s in found]
+    constant = {s: same[f"constant_true_{s}"] for s in splits}
+    kept = same[["weights", "kind"]].assign(treatment="always same", **constant)
+    return pd.concat([found, kept]).astype(object).where(lambda cells: cells.notna(), None)
+
+
+def sts(frames: Frames) -> pd.DataFrame:
+    """Spearman × 100 of every set, layer and treatment."""
+    ends = {"low": "spearman_low", "high": "spearman_high"}
+    return frames.of("sts").rename(columns=ends)
+
+
+def last_sts(frames: Frames) -> pd.DataFrame:
+    """Of the last layer."""
+    found = sts(frames)
+    return found[found["layer"] == found["layer"].max()] if len(found) else found
+
+
+def sts_left_out(frames: Frames) -> list[str]:
+    """Sets without gold."""
+    found = frames.of("sts left out")
+    return [f"Left out: {why}." for why in dict.fromkeys(found["why"])] if len(found) else []
+
+
+def sts_means(frames: Frames) -> pd.DataFrame:
+    """Means over the sets, where every set has a value."""
+    found = sts(frames)
+    if found.empty:
+        return found
+    whole = found.groupby(["weights", "treatment", "layer"], sort=False)["spearman"]
+    means = whole.apply(lambda one: one.mean() if one.notna().all() else None).reset_index()
+    return means.assign(n_sets=found["set"].nunique())
+
+
+def norm_lines(frames: Frames) -> pd.DataFrame:
+    """Gains and biases, one below the other."""
+    found = _first(frames.of("norm"), MOST_LINES)
+    parts = [
+        found.assign(part=part, score=found[f"{part}_score"])
+        for part in ("gain", "bias")
+        if f"{part}_score" in found
+    ]
+    if not parts:
+        return found
+    both = pd.concat(parts)
+    return both.assign(dimension=[f"dimension {i}" for i in both["dimension"]])
+
+
+def mean_vectors(outcome: object) -> Iterator[Picture]:
+    """The mean vector of each layer, entry by entry, outliers named; a picture of each weights."""
+    records: Sequence[Record] = outcome.records  # type: ignore[attr-defined]
+    for name, score_LD in outcome.arrays.items():  # type: ignore[attr-defined]
+        weights = name.partition("/")[0]
+        own = [r for r in records if r["kind"] == "outlier" and r["weights"] == weights]
+        dims = [r["dimension"] for r in own][:MOST_NAMED]
+        some = f" ({len(dims)} of {len(own)})" if len(own) > len(dims) else ""
+        yield Picture(
+            f"mean_vectors_{weights}".replace(" ", "_"),
+            f"Mean vectors, {weights}",
+            _mean_vectors(score_LD, dims),
+            "The mean vector of each layer, entry by entry, in standard deviations from the mean "
+            f"of its entries; outlier dimensions are named{some}.",
+        )
+
+
+def _mean_vectors(score_LD: np.ndarray, dims: Sequence[Cell]) -> Figure:
+    figure = Figure(figsize=(8.0, 3.8), layout="constrained")
+    axis = figure.subplots()
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(score_LD)))
+    for layer, (score_D, colour) in enumerate(zip(score_LD, colours, strict=True)):
+        axis.plot(score_D, color=colour, linewidth=0.7, label=f"layer {layer}")
+    for i in map(int, dims):  # type: ignore[arg-type]
+        farthest = score_LD[np.abs(score_LD[:, i]).argmax(), i]
+        above = farthest > 0
+        axis.annotate(
+            str(i),
+            (i, farthest),
+            xytext=(0, 4 if above else -4),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if above else "top",
+            fontsize=8,
+        )
+    axis.margins(x=0.01, y=0.1)
+    axis.set_xlabel("dimension", fontsize=8)
+    axis.set_ylabel("entry of the mean vector, in sd", fontsize=8)
+    axis.tick_params(labelsize=8)
+    clean(axis)
+    axis.legend(fontsize=7, frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _first(norms: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The records of the first dimensions of each weights."""
+    if norms.empty:
+        return norms
+    place = norms.groupby("weights", sort=False)["dimension"].transform(
+        lambda d: pd.factorize(d)[0]
+    )
+    return norms[place < most]
+
+
+TABLES = (
+    TableSpec(
+        "outliers",
+        "Outlier dimensions",
+        of=outliers,
+        index={"rank": "rank", "dimension": "dimension"},
+        values={
+            "mean_score": "score",
+            "minimum_share": "share of minima",
+            "maximum_share": "share of maxima",
+            "beyond": "beyond in",
+        },
+        notes=(
+            "An outlier has |score| > {analysis.threshold:g} in at least "
+            "{analysis.layers_share:.0%} of the layers above the embeddings; score: how far its "
+            "entry of the mean vector, over {analysis.corpus} ({analysis.fit_split}), lies from "
+            "the mean of all entries, in their standard deviation; here the mean over those "
+            "layers.",
+            cloud,
+        ),
+        always=True,
+    ),
+    TableSpec(
+        "ends",
+        "Where the smallest and the largest entry of an embedding sits",
+        of=ends,
+        index={"end": "end", "rank": "rank", "dimension": "dimension"},
+        values={"share": "share", "mean_score": "score", "is_outlier": "outlier"},
+        notes=(
+            "{n_rows:,} embeddings: those of all layers above the embedding output; ± 95 % CI over "
+            "sentences.",
+        ),
+    ),
+    TableSpec(
+        "layers",
+        "The foremost dimension of each layer",
+        of="layer",
+        index={"layer": "layer"},
+        values={
+            "minimum_dimension": "min dim",
+            "minimum_share": "share of minima",
+            "maximum_dimension": "max dim",
+            "maximum_share": "share of maxima",
+            "mean_dimension": "mean dim",
+            "mean_score": "score",
+            "n_beyond": "beyond",
+            "cosine_dimension": "cosine dim",
+            "cosine_share": "of cosine",
+        },
+        notes=(
+            "min, max: the dimension that most often holds the smallest, the largest entry, and in "
+            "what share of {n_rows:,} tokens of {n_sentences:,} sentences (± 95 % CI over "
+            "sentences).",
+            "mean: the dimension with the largest |score|; beyond: dimensions over the threshold "
+            "in that layer alone; cosine: the dimension that gives most of the mean cosine, and "
+            "its part.",
+        ),
+    ),
+    TableSpec(
+        "norms",
+        f"Gains and biases of norms at the first {MOST_DIMENSIONS} outliers",
+        of=first_norms,
+        index={"layer": "layer", "norm": "norm"},
+        across="dimension",
+        values={"gain_score": "gain", "bias_score": "bias"},
+        notes=(
+            "z-scores against the dimensions that are no outliers. Layer 0 is the embeddings; the "
+            "last norm of a block makes its output in BERT, and stands in front of a sublayer in "
+            "GPT-2. All outliers: records.csv.",
+        ),
+    ),
+    TableSpec(
+        "embedding_tables",
+        "Embedding tables at the outliers",
+        of=embedding_tables,
+        index={"dimension": "dimension"},
+        across="table",
+        values={"size": "size", "score": "score"},
+        notes=(
+            "size: mean |entry| of the column of a table; others: the mean of that over the "
+            "dimensions that are no outliers; score: the distance from it, in their sd.",
+        ),
+    ),
+    TableSpec(
+        "anisotropy",
+        "Anisotropy by treatment",
+        of="treated",
+        index={"layer": "layer"},
+        across="treatment",
+        values={"anisotropy": ""},
+        notes=(
+            "{n_rows:,} tokens of {n_sentences:,} other sentences: mean cosine of two of different "
+            "sentences, ± 95 % CI (jackknife over sentences).",
+            "none: as the encoder gives them; cut: outlier dimensions set to zero in the "
+            "embeddings of each layer, the encoder is not run again; whitened: by the mean and "
+            "directions of train embeddings alone.",
+            falls,
+        ),
+    ),
+    TableSpec(
+        "self_similarity",
+        "Self-similarity of words less anisotropy, by treatment",
+        of="treated",
+        index={"layer": "layer"},
+        across="treatment",
+        values={"self_similarity_adjusted": ""},
+        notes=(
+            "{n_rows:,} tokens of {n_sentences:,} other sentences; {n_words:,} tokens of the "
+            "vocabulary that occur often enough, ± 95 % CI of the difference (jackknife over "
+            "sentences).",
+        ),
+    ),
+    TableSpec(
+        "wic",
+        "WiC by a threshold on the cosine of the target words",
+        of=wic_chosen,
+        index={"treatment": "treatment"},
+        values={
+            "layer": "layer",
+            "threshold": "threshold",
+            "train": "train",
+            "dev": "dev",
+            "test": "test",
+            "optimistic_dev": "best cell dev",
+            "optimistic_test": "best cell test",
+        },
+        notes=(
+            "Accuracy; {n_train:,} training pairs; {n_left_out} pairs left out, whose target was "
+            "cut off. Layer and threshold are the best of train, the half of it that nothing was "
+            "fitted on; Wilson intervals.",
+            "Whitened by the targets of the other half, {n_fit:,} pairs of other words. best cell: "
+            "the best of all layers and thresholds on that very split, as published: optimistic, "
+            "so it has no interval.",
+            lambda frames: _sizes(frames),
+        ),
+    ),
+    TableSpec(
+        "wic_layers",
+        "WiC: accuracy of each layer",
+        of="wic",
+        index={"layer": "layer"},
+        across="treatment",
+        values={"dev": "dev", "test": "test"},
+        notes=("The threshold of each layer is the best of train. Intervals: records.csv.",),
+        bare=True,
+    ),
+    TableSpec(
+        "sts",
+        "STS: Spearman × 100 of cosine and gold, layer {layer}",
+        of=last_sts,
+        index={"set": "set", "n_pairs": "pairs"},
+        across="treatment",
+        values={"spearman": ""},
+        notes=(
+            "Test splits, all pairs of a set together; sentences are means over all their tokens, "
+            "CLS and SEP among them. Intervals: Bonett and Wright 2000.",
+            "Whitened by {n_fit:,} sentences: those of STS-B's train split that are in no test set "
+            "(many pairs of STS-B are those of older sets).",
+            sts_left_out,
+        ),
+        form=".1f",
+    ),
+    TableSpec(
+        "sts_layers",
+        "STS: Spearman × 100 of each layer",
+        of=sts,
+        index={"layer": "layer", "treatment": "treatment"},
+        across="set",
+        values={"spearman": ""},
+        bare=True,
+    ),
+)
+
+
+def _sizes(frames: Frames) -> Iterator[str]:
+    first = frames.of("wic chosen").iloc[0]
+    yield ", ".join(f"{s} {first[f'n_{s}']:,} pairs" for s in ("dev", "test") if s in first)
+
+
+PLOTS = (
+    mean_vectors,
+    LinePlot(
+        "norms_{weights}",
+        "norms at outlier dimensions, {weights}: z-score against the other dimensions",
+        f"Gains and biases of at most {MOST_LINES} outliers: the norms of block l stand between "
+        "l − 1 and l, in their order.",
+        of=norm_lines,
+        x="place",
+        y={"score": ""},
+        hue="dimension",
+        panel="part",
+        each="weights",
+        xlabel="layer (0 = embedding output)",
+    ),
+    *(
+        LinePlot(column, title, f"By layer: {title}.", of=of, y={column: ""}, hue="treatment")
+        for of, column, title in (
+            ("treated", "anisotropy", "anisotropy of tokens"),
+            ("treated", "self_similarity_adjusted", "self-similarity of words, less anisotropy"),
+            ("wic", "dev", "WiC, accuracy on dev at the threshold of train"),
+            (sts_means, "spearman", "STS: Spearman × 100, mean over {n_sets} sets"),
+        )
+    ),
+)

@@ -1,0 +1,279 @@
+"""Embeddings as they are, cut or whitened: WiC by a threshold on cosines, and STS.
+
+L layers, N rows or pairs, P pairs of a set, D dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.analysis.data_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
+from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
+from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.selection import find_targets, wic_pairs
+from isotrain.analysis.types import Cell, Record, Subject
+from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.groups import hashed_order
+from isotrain.geometry.whitening import apply_whitening
+from isotrain.pages.verdict import wilson
+from isotrain.tasks.data.sources import Source
+from isotrain.transforms.cut_tails import CutTails
+from isotrain.transforms.whitening import Whitening
+
+NONE, CUT, WHITENED = "none", "cut", "whitened"
+TREATMENTS = (NONE, CUT, WHITENED)
+
+Treatment = Callable[[Tensor], Tensor]
+
+
+def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[str, Treatment]:
+    """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
+
+    `cut` sets `dims` to zero (with no `dims` it changes nothing). `whitened` is
+    (x − μ)·U diag((λ + ε·λ̄)^−1/2), its mean and directions those of the rows `fit` alone: whoever
+    measures gives rows of train here and others to the maps. A norm leaves a direction whose
+    variance is rounding: ε = 1e-6 keeps it small and leaves all others as they are.
+
+    Luo 2020 (both); Su 2021 (whitening, ε = 0).
+
+    >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
+    >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
+    [[3.0, 0.0]]
+    """
+    fit_ND = fit_ND.double()
+    width = fit_ND.shape[1]
+    tails = CutTails(width, dims=list(dims), mode="zero")
+    cut = tails.estimate(fit_ND)
+    whitening = Whitening(width, epsilon, keep_scale=False).estimate(fit_ND)
+    return {
+        NONE: lambda x_ND: x_ND.double(),
+        CUT: lambda x_ND: tails.transform(x_ND.double(), cut, are_last=False),
+        WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
+    }
+
+
+def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
+    """Cosine of each row of `u` with that of `v` `[N]`, in [−1, 1]; 0 where one is zero."""
+    return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
+
+
+SPLITS = ("train", "dev", "test")
+FIT = "fit"  # the half of train that whitening is fitted on
+EVALUATED = ("dev", "test")
+Answers = Mapping[str, tuple[Tensor, Tensor]]
+"""By split: cosines `[N]`, and whether the sense is the same `[N]`."""
+
+
+class Threshold(NamedTuple):
+    """Same sense where the cosine is at least `value`; the accuracy where it was chosen."""
+
+    value: float
+    accuracy: float
+
+
+def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
+    """The threshold with the most pairs right, of all there are; the lowest of several.
+
+    Thresholds are −1 (all the same sense), the middle between two neighbouring cosines, and one
+    just above 1 (none). Exact, by one sort.
+
+    >>> best_threshold(torch.tensor([0.75, 0.25, 1.0, 0.0]), torch.tensor([1, 0, 1, 0]))
+    Threshold(value=0.5, accuracy=1.0)
+    """
+    order_N = cosine_N.argsort()
+    cosine_N, same_N = cosine_N.double()[order_N], same_N.long()[order_N]
+    n = len(cosine_N)
+    none_below, ones = same_N.new_zeros(1), int(same_N.sum())
+    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: of the k smallest
+    right = torch.arange(n + 1) - same_below + (ones - same_below)
+    middle = (cosine_N[1:] + cosine_N[:-1]) / 2
+    value = torch.cat(
+        [middle.new_tensor([-1.0]), middle, middle.new_tensor([math.nextafter(1.0, 2.0)])]
+    )
+    apart = torch.ones(n + 1, dtype=torch.bool)
+    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # equal cosines are on one side
+    k = int(torch.where(apart, right, -1).argmax())
+    return Threshold(float(value[k]), int(right[k]) / n)
+
+
+def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
+    """The share of pairs that a threshold gets right."""
+    return float(((cosine_N.double() >= threshold).long() == same_N.long()).double().mean())
+
+
+def wic_records(
+    subject: Subject, dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """A record for each treatment and layer, and one for each treatment's chosen layer.
+
+    A target is the mean of its pieces. Whitening is fitted on the targets of one half of train
+    (`fit_half`); the other half chooses threshold and layer, for all treatments alike. `wic`: the
+    threshold that is best on that half and its accuracy there (`train`), on dev and on test;
+    `optimistic_dev` and `optimistic_test` are the best that any threshold reaches on that split
+    itself. `wic chosen`: the layer that is best on that half, with 95 % Wilson intervals, the
+    accuracy of always saying "same" (`constant_true`), and the best cell, of all layers and
+    thresholds, on the split itself (optimistic). A split without gold has no figures.
+
+    Raises:
+        ValueError: not two training pairs keep both their targets.
+    """
+    rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
+    given = [row for split in SPLITS for row in rows[split]]
+    found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
+    split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
+    same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
+    train = np.flatnonzero(split_N == "train")
+    if len(train) < 2:
+        raise ValueError(
+            f"{len(train)} pairs of WiC's train split keep both targets within "
+            f"{subject.max_length} tokens, and two are needed; raise max_length"
+        )
+    is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
+    split_N = split_N.astype(object)
+    split_N[train[is_fit]] = FIT
+    target = encode_rows(subject, "wic", found.tokens, found.spans)
+    by_cell: dict[tuple[str, int], Answers] = {}
+    for layer, x_ND in enumerate(target):
+        subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
+        pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
+        for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
+            own = {s: torch.from_numpy(split_N == s) for s in SPLITS if (split_N == s).any()}
+            by_cell[name, layer] = {s: (cosine_N[at], same_N[at]) for s, at in own.items()}
+    records: list[Record] = []
+    counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
+    for name in TREATMENTS:
+        cells = {layer: answers for (own, layer), answers in by_cell.items() if own == name}
+        records += _scored(name, cells, counts)
+    return records
+
+
+def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
+    """Which half of training pairs whitening is fitted on, as a mask; drawn by hashing words.
+
+    Rows that whitening was fitted on are too far apart afterwards, the more so the fewer they
+    are, so no pair of them may choose a threshold. Nor may one of the same word, which often has
+    the same sentence: all pairs of a word are in one half, but for the word at the cut.
+
+    >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
+    [True, False, True, False]
+    """
+    names, word_N = np.unique(words, return_inverse=True)
+    rank_W = hashed_order(len(names), seed).argsort().numpy()
+    rank_N = hashed_order(len(words), seed).argsort().numpy()
+    mask_N = np.zeros(len(words), dtype=bool)
+    mask_N[np.lexsort((rank_N, rank_W[word_N]))[: len(words) // 2]] = True
+    return mask_N
+
+
+def _cosines(
+    pair_N2D: Tensor, split_N: np.ndarray, dims: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    """The cosine `[N]` of each pair by treatment; whitening is fitted on the pairs of FIT alone."""
+    is_fit_N = torch.from_numpy(split_N == FIT)
+    maps = treatments(pair_N2D[is_fit_N].flatten(0, 1), dims, epsilon)
+    return {t: pair_cosines(maps[t](pair_N2D[:, 0]), maps[t](pair_N2D[:, 1])) for t in TREATMENTS}
+
+
+def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) -> list[Record]:
+    """The records of a treatment, from the cosines of each layer."""
+    records: list[Record] = []
+    for layer, answers in cells.items():
+        threshold = best_threshold(*answers["train"])
+        record: dict[str, Cell] = {
+            "kind": "wic",
+            "treatment": name,
+            "layer": layer,
+            "threshold": threshold.value,
+            "train": threshold.accuracy,
+            "n_train": len(answers["train"][1]),
+            **counts,
+        }
+        for split in (s for s in EVALUATED if s in answers):
+            share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])
+            low, high = wilson(share, n)
+            record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
+            record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
+            record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
+            record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
+        records.append(record)
+    chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
+    best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
+    return [*records, {**chosen, **best, "kind": "wic chosen"}]
+
+
+STS_FIT = "stsb"  # whose train split whitening is fitted on
+
+
+def sts_sets(source: Source) -> list[str]:
+    """The STS sets that a source has; none where it lacks the one whitening is fitted on.
+
+    >>> from isotrain.tasks.data.demo_generator import DemoSource
+    >>> sts_sets(DemoSource())
+    ['stsb']
+    """
+    found = [name for name in TEST_SETS if not source.missing(PLACES[name].data_set)]
+    return found if STS_FIT in found else []
+
+
+def sts_records(
+    subject: Subject, sets: Sequence[str], dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """Spearman × 100 of cosine and gold, for each set, treatment and layer.
+
+    Sentences are means over all their tokens, CLS and SEP among them. All pairs of the test split
+    of a set are ranked together. Whitening is fitted on the sentences of STS-B's train split that
+    are in none of the sets. A set without gold has a record that says so. `most` pairs of each set,
+    drawn from the seed; None = all.
+    """
+    records: list[Record] = []
+    texts: dict[str, int] = {}
+    pairs = {}
+    for name in sets:
+        try:
+            found = sts_pairs(subject.source, PLACES[name].data_set, "test")
+        except NoGoldError as error:
+            records.append({"kind": "sts left out", "set": name, "why": str(error)})
+            continue
+        n = len(found.gold_P)
+        own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
+        at = [
+            [texts.setdefault(found.sentences[i], len(texts)) for i in side_P[own]]
+            for side_P in (found.first_P, found.second_P)
+        ]
+        pairs[name] = (torch.tensor(at), found.gold_P[own])
+    train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
+    order = hashed_order(len(train), subject.seed).tolist()
+    fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
+    tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
+    rows = encode_rows(subject, "sts", tokens, whole_sentences(tokens))
+    for layer, x_ND in enumerate(rows):
+        subject.tell(f"STS, layer {layer} of {len(rows) - 1}")
+        x = torch.from_numpy(x_ND)
+        maps = treatments(x[len(texts) :], dims, epsilon)
+        for treatment in TREATMENTS:
+            treated_ND = maps[treatment](x[: len(texts)])
+            for name, (at_2P, gold_P) in pairs.items():
+                cosine_P = pair_cosines(treated_ND[at_2P[0]], treated_ND[at_2P[1]])
+                score = spearman(cosine_P.numpy(), gold_P)
+                percent = (None if part is None else 100 * part for part in score)
+                value, low, high = percent
+                records.append(
+                    {
+                        "kind": "sts",
+                        "set": name,
+                        "treatment": treatment,
+                        "layer": layer,
+                        "n_pairs": len(gold_P),
+                        "n_fit": len(fit),
+                        "spearman": value,
+                        "low": low,
+                        "high": high,
+                    }
+                )
+    return records

@@ -1,0 +1,114 @@
+"""Which dimensions are extreme, and which are outliers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from isotrain.analysis.tails.search import (
+    extreme_shares,
+    mean_scores,
+    outlier_dimensions,
+    share_error,
+)
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_shares_against_a_loop():
+    x = draw(60, 5)
+    low, high = extreme_shares(x)
+    for i in range(5):
+        assert low[i].item() == pytest.approx(
+            sum(int(r.tolist().index(min(r.tolist())) == i) for r in x) / 60
+        )
+        assert high[i].item() == pytest.approx(
+            sum(int(r.tolist().index(max(r.tolist())) == i) for r in x) / 60
+        )
+    assert low.sum().item() == pytest.approx(1.0)
+    assert high.sum().item() == pytest.approx(1.0)
+
+
+def test_shares_of_a_gaussian_cloud_are_one_in_d():
+    low, high = extreme_shares(draw(40_000, 8))
+    assert torch.allclose(low, torch.full((8,), 0.125).double(), atol=0.01)
+    assert torch.allclose(high, torch.full((8,), 0.125).double(), atol=0.01)
+
+
+def test_a_minimum_is_not_the_largest_absolute_value():
+    x = torch.tensor([[-1.0, 9.0, 0.0], [-2.0, 8.0, 0.0]])
+    low, high = extreme_shares(x)
+    assert low.tolist() == [1.0, 0.0, 0.0]
+    assert high.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_shares_refuse_a_nan():
+    with pytest.raises(ValueError, match="finite"):
+        extreme_shares(torch.tensor([[1.0, math.nan]]))
+
+
+def test_scores_against_the_definition():
+    mean = draw(3, 40) * 5 + 2
+    score = mean_scores(mean)
+    for row, own in zip(mean.double(), score, strict=True):
+        centre = sum(row.tolist()) / 40
+        sd = math.sqrt(sum((v - centre) ** 2 for v in row.tolist()) / 40)
+        for v, s in zip(row.tolist(), own.tolist(), strict=True):
+            assert s == pytest.approx((v - centre) / sd)
+
+
+def test_one_dimension_alone_scores_the_root_of_d_minus_one():
+    for d in (4, 26, 768):
+        mean = torch.zeros(1, d)
+        mean[0, d // 2] = -3.0
+        assert mean_scores(mean)[0, d // 2].item() == pytest.approx(-math.sqrt(d - 1))
+
+
+def test_a_mean_vector_without_spread_scores_zero():
+    assert mean_scores(torch.full((1, 9), 0.3)).abs().max().item() == 0.0
+
+
+@pytest.mark.parametrize("planted", [(0, 3), (17, 63), (40, 5)])
+def test_planted_dimensions_are_found_wherever_they_are(planted):
+    mean = draw(6, 64, seed=3) * 0.1
+    mean[:, planted[0]] += 9.0
+    mean[:, planted[1]] -= 6.0
+    assert outlier_dimensions(mean_scores(mean), 3.0, 0.5) == list(planted)  # the farthest first
+
+
+def test_one_layer_alone_makes_no_outlier():
+    mean = draw(6, 64, seed=3) * 0.1
+    mean[2, 11] += 9.0
+    score = mean_scores(mean)
+    assert score[2, 11] > 5
+    assert outlier_dimensions(score, 3.0, 0.5) == []
+    assert outlier_dimensions(score, 3.0, 1 / 6) == [11]
+
+
+def test_chance_finds_none_in_independent_layers_but_some_in_one():
+    score = mean_scores(draw(12, 768, seed=1))
+    assert len(outlier_dimensions(score[:1], 3.0, 0.5)) > 0
+    assert outlier_dimensions(score, 3.0, 0.5) == []
+
+
+def test_the_error_of_a_share_counts_sentences_not_rows():
+    hit = torch.tensor([1, 0, 1, 1, 0, 1, 0, 0])
+    rows_alone = share_error(hit, torch.arange(8))
+    assert rows_alone == pytest.approx(math.sqrt(0.25 / 8))  # the binomial error
+    repeated = share_error(hit.repeat_interleave(10), torch.arange(8).repeat_interleave(10))
+    assert repeated == pytest.approx(rows_alone)  # ten copies of a sentence are no more evidence
+
+
+def test_the_error_of_a_share_against_resampled_sentences():
+    generator = torch.Generator().manual_seed(0)
+    sentence = torch.arange(200).repeat_interleave(5)
+    chance = torch.rand(200, generator=generator)
+    hit = (torch.rand(1000, generator=generator) < chance[sentence]).long()
+    by_sentence = hit.reshape(200, 5)
+    drawn = torch.randint(200, (2000, 200), generator=generator)
+    spread = by_sentence[drawn].double().mean(dim=(1, 2)).std().item()
+    assert share_error(hit, sentence) == pytest.approx(spread, rel=0.08)

@@ -1,0 +1,195 @@
+"""Data sets of analyses: each sentence once, pairs with gold, and what is measured of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isotrain.analysis.data_sets import (
+    STS,
+    TEXTS,
+    check_splits,
+    chosen_sets,
+    data_set_of,
+    read_corpus,
+    readable_sets,
+    sts_pairs,
+)
+from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
+from isotrain.runs.record import CannotRunError
+from isotrain.tasks.data.sources import LocalSource, load_split
+from tests.analysis.offline_isotropy.offline_rows import (
+    SMALL,
+    labelled_rows,
+    pair_rows,
+    subject_on,
+    tiny_encoder,
+    write,
+    write_sets,
+)
+
+
+@pytest.fixture(scope="module")
+def source(data_dir):
+    return LocalSource(str(data_dir))
+
+
+def test_a_premise_of_snli_counts_once(source):
+    """Each stands in three rows: one for each class."""
+    rows = load_split(source, data_set_of("snli"), "train")
+    premises = [row["sentence1"] for row in rows]
+    assert len(premises) == 3 * len(set(premises))
+    found = read_corpus(source, "snli", ["train"], "[UNK]")
+    assert len(found) == len(set(found)) < 2 * len(rows)
+    assert set(found) == set(premises) | {row["sentence2"] for row in rows}
+
+
+def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
+    both = read_corpus(source, "rte", ["dev", "train"], "[UNK]")
+    dev = read_corpus(source, "rte", ["dev"], "[UNK]")
+    train = read_corpus(source, "rte", ["train"], "[UNK]")
+    assert both[: len(dev)] == dev
+    assert both[len(dev) :] == [text for text in train if text not in set(dev)]
+    assert set(dev) & set(train)  # or this tells nothing
+
+
+def test_spaces_around_a_sentence_make_no_other_one(sentences_source):
+    twice = sentences_source([" A dog. ", "A dog.", "  ", "A cat."])
+    assert read_corpus(twice, "rte", ["train"], "[UNK]") == ["A dog.", "A cat."]
+
+
+def test_paragraphs_of_wikitext_become_sentences_as_they_are_written(sentences_source):
+    lines = [" = Heading = \n", " ", " The <unk> barks . Then , in 1990 , it ran @-@ away . "]
+    found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]")
+    assert found == ["The [UNK] barks.", "Then, in 1990, it ran-away."]
+
+
+@pytest.mark.parametrize("corpus", sorted(TEXTS))
+def test_every_corpus_names_fields_that_its_data_set_has(corpus):
+    assert set(TEXTS[corpus].fields) <= set(data_set_of(corpus).fields)
+
+
+def test_no_such_corpus_or_split():
+    with pytest.raises(ValueError, match="there is no corpus snil; there are snli, rte, "):
+        data_set_of("snil")
+    check_splits(["dev", "train"])
+    for wrong in (["trian"], [], ["dev", "dev"]):
+        with pytest.raises(ValueError, match="must be some of train, dev, test, each once, got"):
+            check_splits(wrong)
+
+
+def test_a_split_without_a_sentence(sentences_source):
+    with pytest.raises(ValueError, match="sts12 has no sentence in dev"):
+        read_corpus(sentences_source(["A dog."]), "sts12", ["dev"], "[UNK]")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return write_sets(tmp_path_factory.mktemp("sets"))
+
+
+def test_available_sets_are_those_of_the_source(root):
+    names, absent = chosen_sets(LocalSource(str(root)), "available")
+    assert names == ["sts12", "stsb", "stsb_dev", "sst2"]
+    assert list(absent) == ["sts13", "sts14", "sts15", "sts16", "sickr"]
+    assert "sts14" in absent["sts14"]
+    assert OfflineIsotropy(**SMALL).missing(LocalSource(str(root))) == []
+
+
+def test_a_named_set_that_is_absent_is_refused(root):
+    missing = OfflineIsotropy(sets=["stsb", "sts14"]).missing(LocalSource(str(root)))
+    assert len(missing) == 1
+    assert "sts14" in missing[0]
+
+
+def test_no_set_at_all_is_refused(tmp_path):
+    missing = OfflineIsotropy().missing(LocalSource(str(tmp_path)))
+    assert any("sts12" in text for text in missing)
+    assert any("sst2" in text for text in missing)
+
+
+def test_fitting_on_train_needs_sts_b(tmp_path):
+    write(tmp_path, "sts12", "test", pair_rows(0, 12))
+    write(tmp_path, "sst2", "train", labelled_rows(0, 12))
+    write(tmp_path, "sst2", "dev", labelled_rows(1, 12))
+    source = LocalSource(str(tmp_path))
+    assert OfflineIsotropy(sets=["sts12"], fit_on="test").missing(source) == []
+    assert OfflineIsotropy(sets=["sst2"], fit_on="train").missing(source) == []
+    missing = OfflineIsotropy(sets=["sts12"]).missing(source)
+    assert len(missing) == 1
+    assert missing[0].startswith("fit_on=train needs the train split of STS-B")
+    assert missing[0].endswith("or use analysis.fit_on=test")
+
+
+def test_the_data_that_is_recorded_is_all_that_is_read(root):
+    source = LocalSource(str(root))
+    of_test = OfflineIsotropy(sets=["sts12"], fit_on="test")
+    assert list(of_test.data_sets(source)) == [STS["sts12"]]
+    found = list(OfflineIsotropy(sets=["sts12"]).data_sets(source))
+    assert found == [STS["sts12"], STS["stsb"]]
+
+
+@pytest.mark.parametrize("sets", ["stsb", [], ["stsb", "stsb"], ["stsB"], "all"])
+def test_sets_that_name_nothing(sets):
+    with pytest.raises(ValueError, match="sets must be available or a list"):
+        OfflineIsotropy(sets=sets)
+
+
+def test_rows_of_a_set(root):
+    pairs = sts_pairs(LocalSource(str(root)), STS["stsb"], "test")
+    rows = [json.loads(line) for line in (root / "stsb" / "test.jsonl").read_text().splitlines()]
+    for row, first, second in zip(rows, pairs.first_P, pairs.second_P, strict=True):
+        assert pairs.sentences[first] == row["sentence1"]
+        assert pairs.sentences[second] == row["sentence2"]
+    assert len(set(pairs.sentences)) == len(pairs.sentences)
+    assert pairs.gold_P.tolist() == [row["score"] for row in rows]
+
+
+def test_rows_without_gold(tmp_path):
+    rows = pair_rows(0, 12, file=lambda i: "images")
+    rows[3] |= {"score": None}
+    for split in ("train", "dev", "test"):
+        write(tmp_path, "stsb", split, rows if split == "test" else pair_rows(1, 3))
+    pairs = sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")
+    assert len(pairs.gold_P) == 11
+    write(tmp_path, "stsb", "test", [row | {"score": None} for row in rows])
+    with pytest.raises(ValueError, match="stsb/test has no row with gold"):
+        sts_pairs(LocalSource(str(tmp_path)), STS["stsb"], "test")
+
+
+@pytest.mark.parametrize("gold", ["hidden", "no file"])
+def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
+    root = write_sets(tmp_path)
+    write(root, "stsb", "test", [row | {"score": None} for row in pair_rows(2, 30)])
+    if gold == "no file":
+        (root / "stsb" / "test.jsonl").unlink()
+    source = LocalSource(str(root))
+    found = readable_sets(source, "available")
+    assert found.names == ["sts12", "stsb_dev", "sst2"]
+    assert list(found.pairs) == ["sts12", "stsb_dev"]
+    assert "stsb/test has no row with gold" in found.absent["stsb"]
+    with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
+        readable_sets(source, ["stsb", "sts12"])
+    analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
+    parts = [*analysis.parts(subject_on(tiny_encoder(), root, tmp_path / "rows"))]
+    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
+    assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
+    assert parts[1].measure().records
+
+
+def test_where_no_set_has_gold_nothing_can_run(tmp_path):
+    write(tmp_path, "sts12", "test", [row | {"score": -1.0} for row in pair_rows(0, 12)])
+    with pytest.raises(CannotRunError, match="sts12/test has no row with gold"):
+        readable_sets(LocalSource(str(tmp_path)), "available")
+
+
+def test_each_split_is_read_once(root):
+    class Counting(LocalSource):
+        def read(self, data_set, split):
+            read.append((data_set.name, split))
+            return super().read(data_set, split)
+
+    read = []
+    readable_sets(Counting(str(root)), "available")
+    assert read == [("sts12", "test"), ("stsb", "test"), ("stsb", "dev")]

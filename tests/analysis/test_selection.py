@@ -1,0 +1,188 @@
+"""What counts as a word, and which words of a corpus are measured."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from isotrain.analysis.encode import tokenise
+from isotrain.analysis.selection import Units, draw_occurrences, draw_sentences
+
+TEXTS = [f"The old doctor number {k} called the lawyer, xyz." for k in range(40)]
+
+
+@pytest.fixture(scope="module")
+def byte_level():
+    """A tokenizer as GPT-2 has it: no CLS and SEP, a word behind a space is another piece."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = ["he", "the", "Ġhe", "Ġthe"]
+    vocabulary = {piece: i for i, piece in enumerate([*alphabet, *words, "<|endoftext|>"])}
+    merges = [("h", "e"), ("Ġ", "he"), ("t", "he"), ("Ġ", "the")]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<|endoftext|>")
+
+
+def words_of(tokenizer, text, unit="piece", punctuation=False):
+    tokens = tokenise(tokenizer, [text], 64)
+    found = [*Units(tokenizer, unit, punctuation).of(tokens, 0, text)]
+    assert all(list(key) == tokens.ids[0][start:stop] for start, stop, key in found)
+    return [" ".join(tokenizer.convert_ids_to_tokens(list(key))) for _, _, key in found]
+
+
+@pytest.mark.parametrize(
+    ("unit", "punctuation", "wanted"),
+    [
+        ("piece", False, ["the", "doctor", "x", "##y", "##z", "4"]),
+        ("piece", True, ["the", "doctor", ",", "x", "##y", "##z", "4", "!"]),
+        ("word", False, ["the", "doctor", "x ##y ##z", "4"]),
+        ("word", True, ["the", "doctor", ",", "x ##y ##z", "4", "!"]),
+    ],
+)
+def test_words_of_a_sentence(tokenizer, unit, punctuation, wanted):
+    assert words_of(tokenizer, "The doctor, xyz 4!", unit, punctuation) == wanted
+
+
+def test_neither_special_tokens_nor_unknown_words_are_words(tokenizer):
+    assert words_of(tokenizer, "the ✈ doctor", punctuation=True) == ["the", "doctor"]
+    assert words_of(tokenizer, "the [UNK] [SEP] doctor") == ["the", "doctor"]
+
+
+def test_words_of_bytes(byte_level):
+    """The bytes of a quotation mark are letters to a look at the vocabulary; its text is none."""
+    for unit in ("piece", "word"):
+        assert words_of(byte_level, "the “the", unit) == ["the", "the"]
+    assert words_of(byte_level, "the “the", punctuation=True)[1:-1] == ["Ġ", "â", "Ģ", "ľ"]
+    assert words_of(byte_level, "the é the", "word") == ["the", "Ġ Ã ©", "Ġthe"]
+
+
+def test_keys_of_a_word(tokenizer, byte_level):
+    pieces = Units(tokenizer, "piece", False)
+    words = Units(tokenizer, "word", False)
+    doctor = tuple(tokenizer("doctor", add_special_tokens=False)["input_ids"])
+    assert pieces.keys_of("doctor") == ({doctor}, "")
+    assert pieces.keys_of("xyz")[1] == "3 pieces; analysis.unit=word follows it"
+    (xyz,) = words.keys_of("xyz")[0]
+    assert tokenizer.convert_ids_to_tokens(list(xyz)) == ["x", "##y", "##z"]
+    assert words.keys_of("✈") == (set(), "unknown to this tokenizer")
+    # The first word of a text and one behind a space are one word.
+    keys, reason = Units(byte_level, "piece", False).keys_of("the")
+    assert reason == ""
+    assert {byte_level.convert_ids_to_tokens(list(key))[0] for key in keys} == {"the", "Ġthe"}
+
+
+def drawn(tokenizer, texts=TEXTS, unit="piece", seed=0, max_rows=100):
+    return draw_sentences(texts, Units(tokenizer, unit, False), 64, seed, max_rows)
+
+
+def read(tokenizer, tokens, spans):
+    return [
+        " ".join(tokenizer.convert_ids_to_tokens(tokens.ids[i][start:stop]))
+        for i, start, stop in zip(*spans, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("unit", ["piece", "word"])
+def test_whole_sentences_until_the_rows_are_full(tokenizer, unit):
+    sample = drawn(tokenizer, unit=unit)
+    n = {i: len(words_of(tokenizer, text, unit)) for i, text in enumerate(TEXTS)}
+    assert 100 - max(n.values()) < len(sample.spans) <= 100
+    assert len(sample.word_N) == len(sample.sentence_N) == len(sample.spans)
+    assert sorted(set(sample.sentence_N.tolist())) == list(range(len(sample.tokens.ids)))
+    assert not any(
+        sample.tokens.special[i][t]
+        for i, start, stop in zip(*sample.spans, strict=True)
+        for t in range(start, stop)
+    )
+
+
+def test_equal_numbers_are_equal_words(tokenizer):
+    sample = drawn(tokenizer, unit="word")
+    spelled = read(tokenizer, sample.tokens, sample.spans)
+    by_number = {}
+    for number, text in zip(sample.word_N.tolist(), spelled, strict=True):
+        by_number.setdefault(number, set()).add(text)
+    assert all(len(texts) == 1 for texts in by_number.values())
+    assert len(by_number) == len(set(spelled))
+
+
+def test_the_seed_draws_and_nothing_else_does(tokenizer):
+    first, again, other = (drawn(tokenizer, seed=seed) for seed in (0, 0, 1))
+    assert first.tokens.ids == again.tokens.ids
+    assert first.tokens.words == again.tokens.words
+    assert first.tokens.ids != other.tokens.ids
+    few = drawn(tokenizer, max_rows=50)
+    assert few.tokens.ids == first.tokens.ids[: len(few.tokens.ids)]
+
+
+def test_sentences_that_the_tokenizer_cannot_tell_apart_count_once(tokenizer):
+    texts = [form for text in TEXTS for form in (text, text.lower(), text.upper(), f"{text} ")]
+    sample = drawn(tokenizer, texts, max_rows=10_000)
+    assert len(sample.tokens.ids) == len(TEXTS)
+
+
+def test_sentences_that_are_cut_are_counted(tokenizer):
+    units = Units(tokenizer, "piece", False)
+    assert draw_sentences(TEXTS, units, 8, 0, 10_000).tokens.n_cut > 0
+    assert draw_sentences(TEXTS, units, 64, 0, 10_000).tokens.n_cut == 0
+
+
+def test_a_corpus_without_a_word(tokenizer):
+    for texts, most in ((["!!!", "..."], 100), (TEXTS, 1)):
+        with pytest.raises(ValueError, match="no sentence of the corpus has 1 to"):
+            drawn(tokenizer, texts, max_rows=most)
+
+
+def test_occurrences_of_words_each_as_often_as_it_stands(tokenizer):
+    texts = [*TEXTS, "The doctor and the doctor.", "A watermelon.", "DOCTOR!", "No word of these."]
+    units = Units(tokenizer, "word", False)
+    words = {word: units.keys_of(word)[0] for word in ("doctor", "xyz", "melon", "garden")}
+    tokens, places = draw_occurrences(texts, units, 64, 0, words, 1000)
+    assert {word: len(spans) for word, spans in places.items()} == {
+        "doctor": 43, "xyz": 40, "melon": 0, "garden": 0,
+    }  # fmt: skip
+    assert set(read(tokenizer, tokens, places["doctor"])) == {"doctor"}
+    assert set(read(tokenizer, tokens, places["xyz"])) == {"x ##y ##z"}
+    assert len(tokens.ids) == 42  # sentences without one of the words are not kept
+
+
+def test_no_word_more_often_than_asked(tokenizer):
+    units = Units(tokenizer, "piece", False)
+    words = {word: units.keys_of(word)[0] for word in ("the", "doctor")}
+    tokens, places = draw_occurrences(TEXTS, units, 64, 0, words, 7)
+    assert [len(spans) for spans in places.values()] == [7, 7]
+    assert len(tokens.ids) <= 7
+
+
+def test_case_and_accents_hide_no_occurrence(tokenizer):
+    """The tokenizer drops them; a look for the bare spelling would miss these sentences."""
+    units = Units(tokenizer, "piece", False)
+    words = {"doctor": units.keys_of("doctor")[0]}
+    _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], units, 64, 0, words, 10)
+    assert len(places["doctor"]) == 2
+
+
+def test_the_places_of_a_word_are_the_same_whichever_others_are_followed(tokenizer):
+    """Drawn from a list of the sentences with any of the words, they would be others."""
+    units = Units(tokenizer, "piece", False)
+    texts = [f"The {name} number {k}." for k in range(60) for name in ("doctor", "king", "garden")]
+
+    def sentences_of(*words):
+        keys = {word: units.keys_of(word)[0] for word in words}
+        tokens, places = draw_occurrences(texts, units, 64, 0, keys, 7)
+        return [tokens.ids[i] for i in places["doctor"].sentence_N]
+
+    alone = sentences_of("doctor")
+    assert len(alone) == 7
+    assert sentences_of("king", "doctor", "the") == alone == sentences_of("doctor", "garden")
+
+
+def test_a_sentence_that_is_too_long_by_itself_is_passed_over(tokenizer):
+    units = Units(tokenizer, "piece", False)
+    long = " ".join(["the doctor"] * 20)
+    short = [f"the doctor {k}" for k in range(6)]
+    for seed in range(8):  # the long one is drawn first by some of them
+        sample = draw_sentences([long, *short], units, 64, seed, 10)
+        assert 0 < len(sample.spans) <= 10
