@@ -1,4 +1,4 @@
-"""PCA whitening against scikit-learn; the life that the four whitening layers share.
+"""PCA whitening against scikit-learn.
 
 N rows, D width, R directions.
 """
