@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from isotrain.geometry.scatter import stratified_folds
 from isotrain.metrics import best_dimension_accuracy as module
 from isotrain.metrics.best_dimension_accuracy import best_dimension_accuracy
-
-light = settings(max_examples=25)
-
-
-def cloud(n, d, seed=0, mean=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+from tests.metrics.clouds import cloud, light
 
 
 def accuracy(x, labels, **options):
@@ -144,17 +138,6 @@ def test_equal_rows_give_the_majority(value):
         found = best_dimension_accuracy(x, labels, n_folds=n_folds)
         assert found["accuracy"].item() == pytest.approx(2 / 3, abs=1e-12)
         assert found["majority"].item() == pytest.approx(2 / 3, abs=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_promotion_and_determinism(dtype):
-    x, labels = cloud(40, 6, seed=6).to(dtype), torch.arange(40) % 2
-    torch.manual_seed(1)
-    first = accuracy(x, labels)
-    torch.manual_seed(2)
-    assert accuracy(x.double(), labels) == first
-    assert best_dimension_accuracy(x, labels)["accuracy"].dtype == torch.float64
-    assert first == pytest.approx(by_hand(x, labels, 5), abs=1e-12)
 
 
 def test_errors():

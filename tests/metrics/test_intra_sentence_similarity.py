@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isotrain.geometry.groups import hashed_order
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 
-light = settings(max_examples=25)
 FORMS = ["published", "leave_one_out"]
 
 
@@ -124,28 +121,6 @@ def test_cancelling_rows_have_a_mean_of_zero_and_cosine_0():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(st.integers(8, 40), st.integers(1, 8), st.integers(2, 4), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(form, n, d, n_sentences, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x, groups = text(n, d, n_sentences, seed)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    order = torch.randperm(n, generator=generator)
-    found = floats(intra_sentence_similarity(x, groups, form))
-    assert -1.0 - 1e-12 <= found["value"] <= 1.0 + 1e-12
-    for moved, names in (
-        (x @ rotation, groups),
-        (x * 1e-6, groups),
-        (x * 1e150, groups),
-        (x[order], groups[order]),
-        (x, 7 - 11 * groups),
-    ):
-        assert floats(intra_sentence_similarity(moved, names, form)) == pytest.approx(
-            found, abs=1e-11
-        )
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_long_rows_weigh_in_the_mean(form):
     x, groups = text(30, 5, 3)
     longer = x.clone()
@@ -173,13 +148,6 @@ def test_a_mean_of_norm_16000_keeps_the_digits(form):
     found = 1.0 - intra_sentence_similarity(far, groups, form)["value"].item()
     assert 1e-9 < np.mean(values) < 1e-6
     assert found == pytest.approx(np.mean(values), rel=1e-5)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_gradient_when_asked(form):
-    x, groups = text(9, 3, 2)
-    adjusted = lambda x: intra_sentence_similarity(x, groups, form)["adjusted"]  # noqa: E731
-    assert torch.autograd.gradcheck(adjusted, x.requires_grad_())
 
 
 def test_errors():

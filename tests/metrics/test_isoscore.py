@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from IsoScore.IsoScore import IsoScore
 
 from isotrain.metrics.isoscore import isoscore
 
-light = settings(max_examples=25)
 SHAPES = [(2, 2), (5, 3), (16, 64), (64, 16), (33, 32), (32, 33), (500, 4)]
 
 
@@ -70,41 +67,11 @@ def test_finite_sample_law_of_a_gaussian_cloud(n, tolerance):
     assert isoscore(x).item() == pytest.approx(law, rel=tolerance)
 
 
-def test_law_of_the_methods_table():
-    for n, expected in ((32, 0.0375), (64, 0.0746), (277, 0.263), (4096, 0.842)):
-        law = ((n - 1) * 768 / (n - 1 + 768) - 1) / 767
-        assert law == pytest.approx(expected, rel=5e-3)
-
-
 @pytest.mark.parametrize(("k", "d"), [(1, 5), (2, 5), (5, 5), (3, 100)])
 def test_k_even_dimensions_of_d_score_k_minus_one_over_d_minus_one(k, d):
     x = torch.cat([torch.eye(k), -torch.eye(k)])
     x = torch.nn.functional.pad(x, (0, d - k)) * 7.0 + 2.0
     assert isoscore(x).item() == pytest.approx((k - 1) / (d - 1), abs=1e-12)
-
-
-@given(st.integers(2, 30), st.integers(2, 12), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = cloud(n, d, seed)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    value = isoscore(x).item()
-    assert 0.0 <= value <= 1.0
-    for moved in (
-        x @ rotation,
-        x + 10.0 * torch.randn(d, generator=generator, dtype=torch.float64),
-        x * 1e-3,
-        x * -1e4,
-        x[torch.randperm(n, generator=generator)],
-    ):
-        assert isoscore(moved).item() == pytest.approx(value, abs=1e-11)
-
-
-@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e100, 1e150])
-def test_extreme_scales_neither_overflow_nor_underflow(scale):
-    x = cloud(20, 6, seed=4)
-    assert isoscore(x * scale).item() == pytest.approx(isoscore(x).item(), abs=1e-12)
 
 
 def test_one_dimension_scores_one():
@@ -117,51 +84,8 @@ def test_constant_rows_score_zero(n, value):
     assert isoscore(torch.full((n, 5), value, dtype=torch.float64)).item() == 0.0
 
 
-def test_duplicating_every_row_changes_nothing():
-    x = cloud(25, 6, seed=5)
-    assert isoscore(x.repeat(3, 1)).item() == pytest.approx(isoscore(x).item(), abs=1e-12)
-
-
 def test_two_rows_use_one_dimension():
     assert isoscore(cloud(2, 10, seed=6)).item() == pytest.approx(0.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("n", [8, 39, 40])
-def test_wide_clouds_equal_the_tall_route(n):
-    x = cloud(n, 40, seed=7)
-    centred = x - x.mean(dim=0)
-    covariance = centred.T @ centred / (n - 1)  # the D × D route by hand
-    ratio = covariance.trace() ** 2 / covariance.square().sum()
-    assert isoscore(x).item() == pytest.approx(float((ratio - 1) / 39), abs=1e-12)
-
-
-def test_mean_of_norm_16000_does_not_eat_the_digits():
-    x = cloud(200, 16, seed=8)
-    far = x + 16_000.0 / 4.0  # ‖mean‖ = 16 000
-    assert isoscore(far).item() == pytest.approx(isoscore(x).item(), abs=1e-9)
-    single = far.float()
-    assert isoscore(single).item() == pytest.approx(from_eigenvalues(single), abs=1e-9)
-
-
-def test_autocast_changes_nothing():
-    x = cloud(50, 8, seed=10).float()
-    with torch.autocast("cpu", torch.bfloat16):
-        found = isoscore(x)
-    assert torch.equal(found, isoscore(x))
-
-
-def test_input_is_left_alone_and_gradient_flows_when_asked():
-    x = cloud(6, 4, seed=11)
-    kept = x.clone()
-    isoscore(x)
-    assert torch.equal(x, kept)
-    assert torch.autograd.gradcheck(isoscore, x.requires_grad_())
-
-
-def test_errors():
-    for shape in ((4,), (2, 3, 4)):
-        with pytest.raises(ValueError, match=r"\[N, D\]"):
-            isoscore(torch.zeros(shape))
 
 
 # Products in float32

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from IsoScore.IsoScore import IsoScore_cov, istar
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.isoscore_star import isoscore_star, isoscore_star_of_rows
+from tests.metrics.clouds import light
 
-light = settings(max_examples=25)
 SHAPES = [(2, 2), (5, 3), (7, 20), (20, 7), (20, 20), (300, 4)]
 ZETAS = [0.0, 0.2, 0.75, 1.0]
 

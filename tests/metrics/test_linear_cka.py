@@ -5,12 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isotrain.metrics.linear_cka import linear_cka
 
-light = settings(max_examples=25)
 SHAPES = [(2, 1, 1), (5, 3, 4), (30, 8, 8), (10, 40, 60), (40, 100, 3), (200, 5, 20)]
 
 
@@ -81,23 +78,6 @@ def test_the_gram_form_is_the_mean_over_tuples_of_four_rows():
     assert total / len(tuples) == pytest.approx(unbiased_hsic(x, y), rel=1e-9)
 
 
-@pytest.mark.parametrize("debiased", [False, True])
-@given(n=st.integers(5, 30), d=st.integers(1, 12), seed=st.integers(0, 10_000))
-@light
-def test_invariances_and_range(debiased, n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x, y = pair(n, d, 6, seed)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    value = linear_cka(x, y, debiased).item()
-    assert (-1.0 if debiased else 0.0) <= value <= 1.0
-    for moved in (x @ rotation, x + 30.0, x * -1e-3, x * 1e100, x * 1e-150):
-        assert linear_cka(moved, y, debiased).item() == pytest.approx(value, abs=1e-9)
-        assert linear_cka(y, moved, debiased).item() == pytest.approx(value, abs=1e-9)
-    order = torch.randperm(n, generator=generator)
-    assert linear_cka(x[order], y[order], debiased).item() == pytest.approx(value, abs=1e-9)
-    assert linear_cka(x, x @ rotation * 3.0 - 1.0, debiased).item() == pytest.approx(1.0, abs=1e-9)
-
-
 def test_pairing_of_rows_matters():
     x = cloud(200, 4, seed=1)
     assert linear_cka(x, x.flip(0)).item() < 0.2
@@ -137,20 +117,6 @@ def test_a_simplex_has_no_debiased_product():
     assert linear_cka(torch.eye(6), x, debiased=True).item() == 0.0
     assert linear_cka(x, torch.eye(6), debiased=True).item() == 0.0
     assert linear_cka(torch.eye(6), x).item() > 0.0
-
-
-@pytest.mark.parametrize("debiased", [False, True])
-def test_mean_of_norm_16000(debiased):
-    x, y = pair(60, 16, 9, seed=4)
-    value = linear_cka(x, y, debiased).item()
-    assert linear_cka(x + 4_000.0, y, debiased).item() == pytest.approx(value, abs=1e-9)
-
-
-@pytest.mark.parametrize("debiased", [False, True])
-def test_gradient(debiased):
-    x, y = pair(6, 3, 2, seed=6)
-    x, y = x.requires_grad_(), y.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x, y: linear_cka(x, y, debiased), (x, y))
 
 
 def test_errors():

@@ -3,20 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import RidgeClassifier
 
 from isotrain.geometry.scatter import stratified_folds
 from isotrain.metrics.best_dimension_accuracy import best_dimension_accuracy
 from isotrain.metrics.linear_probe_accuracy import _scores, linear_probe_accuracy
-
-light = settings(max_examples=25)
-
-
-def cloud(n, d, seed=0, mean=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+from tests.metrics.clouds import cloud
 
 
 def accuracy(x, labels, **options):
@@ -76,42 +68,12 @@ def test_sees_what_no_single_dimension_holds():
     assert accuracy(x, labels) > single + 0.15
 
 
-@given(st.integers(12, 40), st.integers(1, 60), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(n) % 3
-    x = cloud(n, d, seed) + 0.5 * labels[:, None]
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    value = accuracy(x, labels, n_folds=3)
-    assert 0.0 <= value <= 1.0
-    for moved in (x @ rotation, x + 100.0, x * 1e-3, x * -7.0, x * 1e200, x * 1e-200):
-        assert accuracy(moved, labels, n_folds=3) == value
-    assert accuracy(x, labels.float() * 4, n_folds=3) == value
-
-
-def test_mean_of_norm_16000():
-    labels = torch.arange(80) % 2
-    x = cloud(80, 16, seed=5) + 0.7 * labels[:, None]
-    assert accuracy(x + 4_000.0, labels) == accuracy(x, labels)
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, -16_000.3])
 def test_equal_rows_give_the_majority(value):
     x = torch.full((300, 4), value, dtype=torch.float64)
     found = linear_probe_accuracy(x, torch.tensor([1] * 200 + [0] * 100))
     assert found["accuracy"].item() == pytest.approx(2 / 3, abs=1e-12)
     assert found["majority"].item() == pytest.approx(2 / 3, abs=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_promotion_and_determinism(dtype):
-    x, labels = cloud(50, 6, seed=6).to(dtype), torch.arange(50) % 2
-    torch.manual_seed(1)
-    first = accuracy(x, labels)
-    torch.manual_seed(2)
-    assert accuracy(x.double(), labels) == first
-    assert linear_probe_accuracy(x, labels)["accuracy"].dtype == torch.float64
 
 
 def test_duplicated_and_constant_columns():

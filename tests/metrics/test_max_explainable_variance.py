@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-
-light = settings(max_examples=25)
+from tests.metrics.clouds import floats
 
 
 def words(n, d, n_words, seed=0, mean=0.5):
@@ -18,10 +15,6 @@ def words(n, d, n_words, seed=0, mean=0.5):
     groups = (torch.rand(n, generator=generator) ** 2 * n_words).long()
     noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
     return word_GD[groups] + noise_ND, groups
-
-
-def floats(found):
-    return {name: value.item() for name, value in found.items()}
 
 
 def share(rows, center):
@@ -158,37 +151,12 @@ def test_baseline_sets_are_disjoint_and_bounded():
     assert found["baseline"].item() == pytest.approx(share(x, False), abs=1e-13)
 
 
-@given(st.integers(20, 50), st.integers(1, 10), st.booleans(), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(n, d, center, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x, groups = words(n, d, 3, seed)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    found = floats(max_explainable_variance(x, groups, center))
-    floor = 1 / min(5 - center, d)
-    assert floor - 1e-12 <= found["value"] <= 1.0 + 1e-12
-    moved = [(x @ rotation, groups), (x * 1e-3, groups), (x * -1e4, groups), (x, 50 - groups)]
-    if center:
-        moved.append((x + 10.0 * torch.randn(d, generator=generator), groups))
-    for y, names in moved:
-        again = floats(max_explainable_variance(y, names, center))
-        assert again == pytest.approx(found, abs=1e-10)
-
-
 def test_all_rows_do_not_depend_on_their_order():
     x, groups = words(60, 8, 4)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     found = max_explainable_variance(x, groups, n_per_group=None)["value"].item()
     turned = max_explainable_variance(x[order], groups[order], n_per_group=None)["value"].item()
     assert turned == pytest.approx(found, abs=1e-13)
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_extreme_scales(scale):
-    x, groups = words(40, 8, 3)
-    assert floats(max_explainable_variance(x * scale, groups)) == pytest.approx(
-        floats(max_explainable_variance(x, groups)), abs=1e-12
-    )
 
 
 def test_a_mean_of_norm_16000():
@@ -199,16 +167,6 @@ def test_a_mean_of_norm_16000():
     found = 1.0 - max_explainable_variance(far, groups * 0, n_per_group=60)["value"].item()
     energy = np.linalg.svd(far.numpy(), compute_uv=False) ** 2
     assert found == pytest.approx(energy[1:].sum() / energy.sum(), abs=1e-14)
-
-
-@pytest.mark.parametrize("n_per_group", [None, 4])
-def test_gradient_when_asked(n_per_group):
-    x, groups = words(14, 3, 2)
-
-    def adjusted(x):
-        return max_explainable_variance(x, groups, n_per_group=n_per_group)["adjusted"]
-
-    assert torch.autograd.gradcheck(adjusted, x.requires_grad_())
 
 
 def test_errors():

@@ -5,14 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from isotrain.metrics import partition as module
 from isotrain.metrics.partition import partition
-
-light = settings(max_examples=25)
 
 
 def cloud(n, d, seed=0, mean=0.0, scale=1.0):
@@ -110,19 +106,6 @@ def test_log_false_is_the_exponential():
     assert value == pytest.approx(math.exp(partition(x).item()), rel=1e-12)
 
 
-@given(st.integers(1, 25), st.integers(1, 10), st.integers(0, 10_000))
-@light
-def test_rotation_row_order_and_range(n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = cloud(n, d, seed, mean=0.1)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    value = partition(x).item()
-    assert value <= 0.0
-    assert partition(x @ rotation).item() == pytest.approx(value, abs=1e-8)
-    order = torch.randperm(n, generator=generator)
-    assert partition(x[order]).item() == pytest.approx(value, abs=1e-8)
-
-
 def test_scale_moves_it():
     x = cloud(100, 5, seed=4)
     assert partition(2.0 * x).item() < partition(x).item() - 0.1
@@ -140,14 +123,6 @@ def test_centred_lower_bound():
 @pytest.mark.parametrize("shape", [(3, 8), (8, 3), (1, 1)])
 def test_zero_rows_are_isotropic(shape):
     assert partition(torch.zeros(shape)).item() == 0.0
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_half_precision_is_promoted(dtype):
-    x = (cloud(20, 5, seed=6) * 30.0).to(dtype)
-    found = partition(x)
-    assert found.dtype == torch.float64
-    assert found.item() == pytest.approx(in_log_space(x), abs=1e-7)
 
 
 def test_errors_name_the_fix():
@@ -234,14 +209,6 @@ def test_mixed_keeps_its_digits_under_a_mean_of_norm_16000(n):
     plain = (x.float() @ directions.float()).double()  # products of the rows themselves
     log_f = torch.cat([torch.logsumexp(plain, 0), torch.logsumexp(-plain, 0)])
     assert abs((log_f.min() - log_f.max()).item() - exact) > 1e-5
-
-
-def test_mixed_is_not_narrowed_by_autocast():
-    x = cloud(50, 8, seed=13, mean=0.5).float()
-    for precision in ("double", "mixed"):
-        with torch.autocast("cpu", torch.bfloat16):
-            found = partition(x, precision=precision)
-        assert torch.equal(found, partition(x, precision=precision))
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e150, 1e200, 1e300])

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import cosine_similarity
 
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.s_inter import s_inter
-
-light = settings(max_examples=25)
+from tests.metrics.clouds import floats
 
 
 def types(n, d, n_types, seed=0, mean=0.5, noise=1.0):
@@ -30,10 +27,6 @@ def islands(n, d, n_types, seed=0):
     label_N = torch.randint(3, (n,), generator=generator)
     x, groups = types(n, d, n_types, seed)
     return x + island_KD[label_N], groups, label_N
-
-
-def floats(found):
-    return {name: value.item() for name, value in found.items()}
 
 
 def all_pairs(rows):
@@ -143,25 +136,6 @@ def test_placed_points():
         equal = floats(s_inter(torch.full((12, 5), 0.1), groups, adjust=adjust))
         assert equal["value"] == pytest.approx(expected, abs=1e-14)
         assert equal["n_clusters"] == 1.0
-
-
-@given(st.integers(12, 40), st.integers(2, 8), st.integers(2, 6), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(n, d, n_types, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x, groups = types(n, d, n_types, seed)
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    length_N1 = 10.0 ** (6.0 * torch.rand(n, 1, generator=generator, dtype=torch.float64) - 3.0)
-    for adjust in ("none", "centre"):
-        found = floats(s_inter(x, groups, adjust=adjust))
-        assert -1 / (n_types - 1) - 1e-12 <= found["value"] <= 1.0 + 1e-12
-        moved = [(x @ rotation, groups), (x * 1e-3, groups), (x, 9 - 2 * groups)]
-        if adjust == "none":
-            moved.append((x * length_N1, groups))
-        else:
-            moved.append((x + 10.0 * torch.randn(d, generator=generator), groups))
-        for y, names in moved:
-            assert floats(s_inter(y, names, adjust=adjust)) == pytest.approx(found, abs=1e-10)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -5,18 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import f_oneway
 
 from isotrain.metrics.scatter_ratio import scatter_ratio
-
-light = settings(max_examples=25)
-
-
-def cloud(n, d, seed=0, mean=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) + mean
+from tests.metrics.clouds import cloud
 
 
 def by_hand(x, labels):
@@ -59,22 +51,6 @@ def test_mean_share_over_all_permutations_of_labels_is_c_minus_one_over_n_minus_
         assert np.mean(shares) == pytest.approx((len(set(labels)) - 1) / 5, rel=1e-10)
 
 
-@given(st.integers(4, 30), st.integers(1, 10), st.integers(0, 10_000))
-@light
-def test_invariances_and_range(n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x, labels = cloud(n, d, seed), torch.arange(n) % 3
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    value, share = both(x, labels)
-    assert 0.0 <= share <= 1.0
-    assert value == pytest.approx(share / (1.0 - share), rel=1e-9)
-    for moved in (x @ rotation, x + 50.0, x * 1e-3, x * -1e200, x * 1e-200):
-        assert both(moved, labels) == pytest.approx((value, share), rel=1e-9)
-    order = torch.randperm(n, generator=generator)
-    assert both(x[order], labels[order]) == pytest.approx((value, share), rel=1e-10)
-    assert both(x, 10 - labels) == pytest.approx((value, share), rel=1e-10)
-
-
 def test_collapsed_classes_have_no_ratio():
     points = cloud(3, 5, seed=3, mean=9.0)
     with pytest.raises(ValueError, match=r"each of 3 classes are equal \(N = 24\); measure more"):
@@ -92,21 +68,3 @@ def test_equal_rows_have_neither_scatter(value):
 def test_equal_class_means_give_zero():
     x = cloud(9, 4, seed=4, mean=3.0)
     assert both(torch.cat([x, x]), torch.arange(2).repeat_interleave(9)) == (0.0, 0.0)
-
-
-def test_mean_of_norm_16000():
-    x, labels = cloud(100, 16, seed=5), torch.arange(100) % 2
-    assert both(x + 4_000.0, labels) == pytest.approx(both(x, labels), rel=1e-9)
-
-
-def test_gradient():
-    labels = torch.tensor([0, 1, 1, 0, 2, 2])
-    x = cloud(6, 3, seed=7).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: tuple(scatter_ratio(x, labels).values()), x)
-
-
-def test_errors():
-    with pytest.raises(ValueError, match="slice a score"):
-        scatter_ratio(cloud(3, 2), torch.tensor([0.5, 1.0, 2.0]))
-    with pytest.raises(ValueError, match="two classes"):
-        scatter_ratio(cloud(3, 2), torch.ones(3))

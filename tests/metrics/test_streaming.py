@@ -5,15 +5,15 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics import MetricCollection
 
 from isotrain.geometry.rows import hash_ids
 from isotrain.metrics.streaming import StreamingSuite
 from isotrain.metrics.suite import suite
+from tests.metrics.clouds import light
 
-light = settings(max_examples=25)
 MOMENTS = (
     "isoscore",
     "isoscore_corrected",

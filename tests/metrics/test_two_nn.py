@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 import skdim
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isotrain.metrics.two_nn import two_nn
-
-light = settings(max_examples=20)
-
-
-def cloud(n, d, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64)
+from tests.metrics.clouds import cloud
 
 
 def literal(x, discard=0.1):
@@ -82,32 +74,6 @@ def test_a_lattice_fills_the_space():
     assert two_nn(lattice).item() == 3.0
     turned, _ = torch.linalg.qr(cloud(30, 30))  # equal distances to rounding
     assert two_nn(turned).item() == 30.0
-
-
-@given(st.integers(10, 60), st.integers(1, 8), st.integers(0, 10_000))
-@light
-def test_invariances(n, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = cloud(n, d, seed)
-    rotation, _ = torch.linalg.qr(cloud(d, d, seed + 1))
-    value = two_nn(x).item()
-    assert value > 0.0
-    order = torch.randperm(n, generator=generator)
-    for moved in (x @ rotation, x + 30.0 * cloud(1, d, seed + 2), x * -1e4, x * 1e-9, x[order]):
-        assert two_nn(moved).item() == pytest.approx(value, rel=1e-6)
-
-
-def test_mean_of_norm_16000_does_not_eat_the_digits():
-    x = cloud(200, 16, seed=8)
-    single = (x + 16_000.0 / 4.0).float()
-    assert two_nn(x + 16_000.0 / 4.0).item() == pytest.approx(two_nn(x).item(), rel=1e-9)
-    assert two_nn(single).item() == pytest.approx(literal(single), rel=1e-9)
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_extreme_scales(scale):
-    x = cloud(50, 4, seed=10)
-    assert two_nn(x * scale).item() == pytest.approx(two_nn(x).item(), rel=1e-9)
 
 
 def test_too_few_rows_to_fit():

@@ -51,14 +51,6 @@ def test_gradcheck_and_a_step_spreads_the_rows():
     assert cosreg((x - 0.1 * x.grad).detach()).item() < loss.item()
 
 
-def test_a_zero_row_keeps_the_gradient_finite():
-    x = cloud(4, 3, seed=2)
-    x[0] = 0.0
-    x.requires_grad_()
-    cosreg(x).backward()
-    assert bool(torch.isfinite(x.grad).all())
-
-
 def test_objective_takes_every_vector_of_view_zero_at_each_place():
     objective = CosReg(weight=0.3)
     pooled, tokens = cloud(6, 4, seed=3).reshape(3, 2, 4), cloud(9, 4, seed=5)

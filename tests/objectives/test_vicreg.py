@@ -85,22 +85,6 @@ def test_placed_points():
     assert vicreg(equal, equal).item() == pytest.approx(50.0 * 0.99, rel=1e-6)
 
 
-@pytest.mark.parametrize("unbiased", [False, True])
-@pytest.mark.parametrize(("n", "d"), [(7, 3), (5, 7)])
-def test_gradcheck(unbiased, n, d):
-    x, y = cloud(n, d, scale=0.5).requires_grad_(), cloud(n, d, 1, scale=0.5).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a, b: vicreg(a, b, unbiased=unbiased), (x, y))
-
-
-@pytest.mark.parametrize("unbiased", [False, True])
-def test_invariances(unbiased):
-    x, y = cloud(8, 5), cloud(8, 5, seed=1)
-    expected = vicreg(x, y, unbiased=unbiased).item()
-    order, columns = torch.tensor([3, 1, 0, 2, 7, 6, 4, 5]), torch.tensor([4, 2, 0, 1, 3])
-    moved = [(rows + 7.0)[order][:, columns] for rows in (y, x)]
-    assert vicreg(*moved, unbiased=unbiased).item() == pytest.approx(expected, rel=1e-10)
-
-
 @pytest.mark.parametrize(("unbiased", "least"), [(False, 2), (True, 4)])
 def test_too_few_rows_count_as_undefined(unbiased, least):
     objective = VICReg(weight=1.0, unbiased=unbiased)

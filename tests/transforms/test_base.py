@@ -97,3 +97,14 @@ def test_labels_may_be_asked_for_in_the_class():
     assert layer.reads_labels
     with pytest.raises(ValueError, match="labels"):
         layer(torch.randn(4, 2))
+
+
+def test_rows_pass_as_the_same_tensor_and_nothing_is_stored():
+    layer, x = Identity(width=3), torch.ones(4, 3)
+    layer.observe(x)
+    layer.fit()
+    layer.fit(x)
+    for mode in (True, False):
+        assert layer.train(mode)(x) is x
+    assert not layer.state_dict()
+    assert layer.counters == {}

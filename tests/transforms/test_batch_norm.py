@@ -80,22 +80,9 @@ def test_equal_rows_pass_through_without_weight_and_bias(n, dtype):
     assert bool((layer.weight.grad == 0.0).all())  # there, for processes that wait for it
 
 
-def test_duplicates_count_like_the_rows_they_repeat():
-    x, layer = cloud(6, 9), BatchNorm(9).double()
-    torch.testing.assert_close(layer(x.repeat(5, 1))[:6], layer(x))
-    assert layer.counters["rows_passed_through"].item() == 0
-
-
 def test_gradcheck_of_training():
     layer, _ = pair(3, stats="batch")
     assert torch.autograd.gradcheck(layer, cloud(5, 3).requires_grad_())
-
-
-def test_queue_statistics_join_the_queue_and_the_batch():
-    old, new = cloud(40, 6), cloud(10, 6, seed=1, mean=-1.0)
-    layer, theirs = pair(6, stats="queue")
-    layer.observe(old)
-    torch.testing.assert_close(layer(new), theirs(torch.cat([old, new]))[40:])
 
 
 def test_frozen_statistics_are_those_of_the_whole_queue_not_running_means():
@@ -110,37 +97,3 @@ def test_frozen_statistics_are_those_of_the_whole_queue_not_running_means():
     theirs.running_mean.copy_(rows.mean(dim=0))
     theirs.running_var.copy_(rows.var(dim=0, correction=0))
     torch.testing.assert_close(layer.eval()(new), theirs.eval()(new))
-
-
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-def test_weights_train_and_evaluation_is_frozen_and_survives_a_state_dict(stats):
-    x = cloud(64, 8, dtype=torch.float32)
-    layer = BatchNorm(8, stats=stats, queue_rows=512)
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-    for _ in range(5):
-        optimizer.zero_grad()
-        (layer(x) - 3.0).square().mean().backward()
-        optimizer.step()
-        layer.observe(x)
-    assert float(layer.bias.detach().min()) > 0.05
-    layer.fit()
-    layer.eval()
-    other = torch.cat([x[:16], cloud(48, 8, seed=3, mean=90.0, dtype=torch.float32)])
-    assert torch.equal(layer(other)[:16], layer(x)[:16])
-    twin = BatchNorm(8, stats=stats, queue_rows=512)
-    twin.load_state_dict(layer.state_dict())
-    assert torch.equal(twin.eval()(x), layer(x))
-    assert torch.equal(twin.train()(x), layer.train()(x))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"width": 0}, "width must be at least 1"),
-        ({"epsilon": 0.0}, "epsilon must be above 0"),
-        ({"stats": "running"}, "stats must be batch or queue"),
-    ],
-)
-def test_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        BatchNorm(**{"width": 8, **options})

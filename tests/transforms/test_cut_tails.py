@@ -104,11 +104,6 @@ def test_equal_rows_pass_through_and_are_counted(n, dims):
     assert layer.counters["dims_cut"].item() == 0
 
 
-def test_duplicates_count_like_the_rows_they_repeat():
-    x, layer = cloud(6, 40), CutTails(40, stats="batch")
-    torch.testing.assert_close(layer(x.repeat(5, 1))[:6], layer(x))
-
-
 @pytest.mark.parametrize("mode", ["clip", "zero"])
 def test_gradient_passes_where_the_coordinate_was_left(mode):
     x = cloud(16, 40)
@@ -130,57 +125,3 @@ def test_gradcheck_of_apply(bound):
     cut_D = torch.tensor([False, True, False, False, True])
     stats = CutTailsStats(cut_D, torch.tensor(bound).double(), {})
     assert torch.autograd.gradcheck(lambda rows: CutTails(5).transform(rows, stats, False), x)
-
-
-def test_queue_statistics_join_the_queue_and_the_batch():
-    old, new = cloud(40, 32), cloud(10, 32, seed=1)
-    layer = CutTails(32, stats="queue").double()
-    layer.observe(old)
-    torch.testing.assert_close(layer(new), reference(torch.cat([old, new]), "clip")[0][40:])
-
-
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-def test_training_then_frozen_evaluation_that_survives_a_state_dict(stats):
-    torch.manual_seed(0)
-    encoder = torch.nn.Linear(24, 24)
-    layer = CutTails(24, stats=stats, queue_rows=512)
-    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.01)
-    x, losses = cloud(64, 24, dtype=torch.float32), []
-    for _ in range(20):
-        rows = encoder(x)
-        loss = (layer(rows) - 1.0).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        layer.observe(rows)
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    layer.fit(x)
-    assert layer.cut_D.dtype == torch.bool
-    assert layer.cut_D.nonzero().flatten().tolist() == [1, 4]
-    layer.eval()
-    other = torch.cat([x[:16], 50.0 * cloud(48, 24, seed=3, dtype=torch.float32)])
-    assert torch.equal(layer(other)[:16], layer(x)[:16])
-    torch.testing.assert_close(layer(x).double(), reference(x, "clip")[0], atol=1e-5, rtol=0)
-    twin = CutTails(24, stats=stats, queue_rows=512)
-    twin.load_state_dict(layer.state_dict())
-    assert torch.equal(twin.eval()(x), layer(x))
-    assert torch.equal(twin.train()(x), layer.train()(x))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"dims": [8]}, r"some, not all, of 0 to width − 1 = 7, got \[8\]"),
-        ({"dims": [-1]}, "got .-1"),
-        ({"dims": "308"}, "got .'3'"),
-        ({"dims": range(8)}, "not all"),
-        ({"mode": "drop"}, "mode must be clip or zero"),
-        ({"clip_sd": 0.0}, "clip_sd must be above 0"),
-        ({"threshold": 1.0}, "threshold must be at least 2"),
-        ({"variance_factor": 1.0}, "variance_factor must be at least 2"),
-    ],
-)
-def test_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        CutTails(**{"width": 8, **options})

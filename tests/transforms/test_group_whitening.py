@@ -111,16 +111,3 @@ def test_the_gradient_runs_through_the_rows_and_their_mean():
     layer(x).backward(upstream)
     matrix_DD = layer.estimate(x.detach()).matrix_DD
     torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"group_size": 5}, "group_size must divide width=16, got 5; take 4"),
-        ({"group_size": 0}, "group_size must be at least 1"),
-        ({"epsilon": -1.0}, "epsilon must be at least 0"),
-    ],
-)
-def test_constructor_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        GroupWhitening(**{"width": 16, **options})

@@ -73,15 +73,6 @@ def test_total_variance_is_kept_and_uniform_scale_goes_through(n, d, seed, scale
     torch.testing.assert_close(shifted, estimate(x).scale_D)
 
 
-@pytest.mark.parametrize("n", [1, 2, 8, 512])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_equal_rows_pass_through_and_are_counted(n, dtype):
-    x = cloud(1, 12, dtype=dtype).repeat(n, 1)
-    layer = IsoBn(12, stats="batch")
-    assert torch.equal(layer(x), x)
-    assert layer.counters["rows_passed_through"].item() == n
-
-
 def test_a_dimension_that_does_not_vary_is_finite_and_changes_no_other():
     x = cloud(64, 6, dtype=torch.float32)
     x[:, 2] = 0.0
@@ -92,69 +83,8 @@ def test_a_dimension_that_does_not_vary_is_finite_and_changes_no_other():
     torch.testing.assert_close(estimate(x).scale_D, scale_D, rtol=2e-2, atol=0)
 
 
-def test_duplicates_count_like_the_rows_they_repeat():
-    x, layer = cloud(6, 9), IsoBn(9, stats="batch")
-    torch.testing.assert_close(layer(x.repeat(5, 1))[:6], layer(x))
-    assert layer.counters["rows_passed_through"].item() == 0
-
-
-def test_few_rows_bias_gamma_by_one_over_n_minus_one():
-    # γ of independent dimensions: 1/D + (1 − 1/D)/(N − 1), as the docstring says.
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(400, 20, 64, generator=generator, dtype=torch.float64)
-    rho = torch.stack([torch.corrcoef(one.T) for one in x])
-    assert rho.square().mean().item() == pytest.approx(1 / 64 + (63 / 64) / 19, rel=0.01)
-
-
 def test_gradient_is_scaled_and_nothing_else():
     x = cloud(16, 5).requires_grad_()
     upstream = cloud(16, 5, seed=1)
     IsoBn(5, stats="batch")(x).backward(upstream)
     torch.testing.assert_close(x.grad, upstream * estimate(x).scale_D)
-
-
-def test_queue_statistics_join_the_queue_and_the_batch():
-    old, new = cloud(40, 6), cloud(10, 6, seed=1, mean=-1.0)
-    layer = IsoBn(6, stats="queue").double()
-    layer.observe(old)
-    torch.testing.assert_close(layer(new), new * estimate(torch.cat([old, new])).scale_D)
-
-
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-def test_training_then_frozen_evaluation_that_survives_a_state_dict(stats):
-    torch.manual_seed(0)
-    encoder = torch.nn.Linear(8, 8)
-    layer = IsoBn(8, stats=stats, queue_rows=512)
-    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.002)
-    x, losses = cloud(64, 8, dtype=torch.float32), []
-    for _ in range(20):
-        rows = encoder(x)
-        loss = (layer(rows) - 1.0).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        layer.observe(rows)
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    layer.fit()
-    layer.eval()
-    other = torch.cat([x[:16], cloud(48, 8, seed=3, mean=90.0, dtype=torch.float32)])
-    assert torch.equal(layer(other)[:16], layer(x)[:16])
-    twin = IsoBn(8, stats=stats, queue_rows=512)
-    twin.load_state_dict(layer.state_dict())
-    assert torch.equal(twin.eval()(x), layer(x))
-    assert torch.equal(twin.train()(x), layer.train()(x))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"width": 0}, "width must be at least 1"),
-        ({"beta": -1.0}, "beta must be at least 0"),
-        ({"epsilon": 0.0}, "epsilon must be above 0"),
-        ({"stats": "ema"}, "stats must be batch or queue"),
-    ],
-)
-def test_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        IsoBn(**{"width": 8, **options})

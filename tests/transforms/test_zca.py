@@ -120,17 +120,3 @@ def test_the_gradient_runs_through_the_rows_and_their_mean(n):
     ZCA(8, stats="batch")(x).backward(upstream)
     expected = (upstream - upstream.mean(dim=0)) @ estimate(x.detach()).matrix_DD
     torch.testing.assert_close(x.grad, expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"width": 0}, "width must be at least 1"),
-        ({"epsilon": -0.1}, "epsilon must be at least 0, got -0.1"),
-        ({"stats": "running"}, "stats must be batch or queue"),
-        ({"queue_rows": 1}, "queue_rows must be at least 2"),
-    ],
-)
-def test_constructor_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        ZCA(**{"width": 8, **options})
