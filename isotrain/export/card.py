@@ -174,4 +174,4 @@ def _node(node: Mapping[str, Any]) -> str:
 def _command(run: SourceRun) -> str:
     if overrides := run.result.get("overrides"):
         return train_command(overrides, run.config, rerun=False)
-    return shlex.join(["isotrain", "job", str(run.folder / "result.json")])
+    return shlex.join(["isotrain", "run", str(run.folder / "result.json")])

@@ -210,10 +210,10 @@ def test_the_configuration_of_a_run_with_a_secret_in_a_key(monkeypatch):
 
 
 def test_a_refusal_shows_no_secret(capsys):
-    from isotrain.cli import _run
+    from isotrain.commands.worker import run_job
 
     overrides = ["encoder=tiny", "source=demo", "optimizer.lr=${oc.env:WANDB_API_KEY}"]
-    assert _run(RunJob(compose_run(overrides), "arm")) is None
+    assert run_job(RunJob(compose_run(overrides), "arm")) == 2
     said = capsys.readouterr().err
     assert "optimizer.lr must be float" in said
     assert SECRET not in said
