@@ -183,7 +183,7 @@ def test_data_that_changed_between_attempts_are_told_and_measured_again(
     with pytest.raises(KilledError):
         analyze(cfg_of())
     Toy.calls, Toy.stop = [], None
-    monkeypatch.setattr(DemoSource, "revision", "demo-v2")
+    monkeypatch.setattr(DemoSource, "revision_of", lambda self, data_set: "demo-v2")
     folder, _ = analyze(cfg_of())
     assert Toy.calls == ["first", "second"]
     assert read_result(folder)["data"] == "demo-v2"

@@ -487,9 +487,9 @@ def test_what_a_task_can_do_is_not_refused(name, keys):
 
 def test_more_rows_than_there_are():
     task, splits = demo("rte")
-    with pytest.raises(ValueError, match=r"n_train=3001.* there are 3000 .* use 1 to 3000"):
+    with pytest.raises(ValueError, match=r"n_train=3001 .* there are 3,000; keep 1 to 3,000"):
         apply_changes(splits, task, Changes(n_train=3001), 0)
-    told = r"there are 1650 .*label_skew=0\.9\): use 1 to 1650"
+    told = r"there are 1,650 after data\.label_skew=0\.9; keep 1 to 1,650"
     with pytest.raises(ValueError, match=told):
         apply_changes(splits, task, Changes(n_train=1651, label_skew=0.9), 0)
     assert len(train_of("rte", n_train=1650, label_skew=0.9)) == 1650
@@ -497,6 +497,6 @@ def test_more_rows_than_there_are():
 
 def test_a_share_of_no_row():
     task, splits = demo("rte")
-    with pytest.raises(ValueError, match=r"fraction=0\.0001 keeps 0 training rows"):
+    with pytest.raises(ValueError, match=r"fraction=0\.0001 keeps 0 training examples"):
         apply_changes(splits, task, Changes(fraction=0.0001), 0)
     assert len(train_of("rte", fraction=0.0002)) == 1
