@@ -22,7 +22,7 @@ baseline: none
 seeds: [0]
 """
 COMMANDS = (
-    "study run mine.yaml",
+    "run mine.yaml",
     "analyze analysis=contextuality encoder=tiny source=demo analysis.max_rows=600",
 )
 
