@@ -5,6 +5,7 @@ N rows, D dimensions, L blocks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def analysis(cls: type[T]) -> type[T]:
     return made
 
 
-class Analysis:
+class Analysis(ABC):
     """An experiment on the hidden states of an encoder; nothing is trained but small heads.
 
     Parts measure; tables and plots are made of their records alone, so that they can be made
@@ -100,9 +101,9 @@ class Analysis:
         """What it needs and `source` does not have, with the ways out; reads no row."""
         return [why for one in self.data_sets(source) if (why := source.missing(one))]
 
+    @abstractmethod
     def parts(self, subject: Subject) -> Iterable[Part]:
         """Its parts, in order; making one is quick, measuring it is not."""
-        raise NotImplementedError
 
     def tables(self, outcome: Outcome) -> Iterator[Table]:
         """What was found, to read."""

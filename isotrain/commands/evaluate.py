@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from isotrain.cli import LOADING, train_of
 from isotrain.config.command import composed_jobs
+from isotrain.config.compose import content_hash, read_job
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, say, spinner
 from isotrain.jobs.stored import stored
@@ -44,7 +45,16 @@ def main(arguments: Sequence[str]) -> int:
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     own = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = given.config_dir or (own[-1] if own else None)
-    overrides = [f"threads={result['config']['threads']}", *of_run, *overrides, "logger=[]"]
+    of_run = [f"threads={result['config']['threads']}", *of_run]
+    recorded = read_job(folder / "result.json").cfg
+    again = composed_jobs(of_run, config_dir)[0].cfg
+    again.source = recorded.source  # its data may have moved
+    if content_hash(again) != content_hash(recorded):
+        return reject(
+            f"the overrides that {folder} records no longer give its configuration; evaluate it "
+            "with the version of isotrain and the --config-dir that it was made with"
+        )
+    overrides = [*of_run, *overrides, "logger=[]"]
     _, overrides, mistakes = check_sweep(overrides, config_dir)
     if mistakes:
         return reject(mistakes)

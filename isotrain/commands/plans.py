@@ -19,7 +19,7 @@ from typing import Any
 
 from isotrain.commands.shown import Given, look, open_trials, show_all, write
 from isotrain.config.sweep import names, read, text_of
-from isotrain.console import REJECTED, install, launched, reject, say, spinner
+from isotrain.console import install, launched, reject, say, spinner
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
@@ -57,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         return show_all()
     path = Path(given.name_or_folder)
     if path.suffix == ".json" or given.name_or_folder == "-":
+        if given.overrides or given.list or given.jobs != 1:
+            return reject(f"{path} is one job, and runs as it is; give its file alone")
         from isotrain.commands.worker import run_file
 
         return run_file(None if given.name_or_folder == "-" else path)
@@ -177,8 +179,12 @@ def report(arguments: Sequence[str]) -> int:
 def cancel(arguments: Sequence[str]) -> int:
     """The exit code of `isotrain cancel`: 0 when nothing is at work any more."""
     parser = _parser("cancel", "Stop what is at work on a run or plan, with checkpoints.")
-    with _errors():
+    with _errors() as code:
         given = resolved(parser.parse_intermixed_args(arguments))
+        if given.kind == "folder":
+            raise PlanError(
+                f"{given.folder} is no run, study, search or sweep; give a folder of one below it"
+            )
         told = set[int]()
         while found := sorted(_at_work(given)):
             for pid in found:
@@ -189,8 +195,7 @@ def cancel(arguments: Sequence[str]) -> int:
             told |= set(found)
             time.sleep(CANCEL_S)
         say(f"{given.folder}: {'stopped' if told else 'nothing is at work'}")
-        return 0
-    return REJECTED
+    return code[0]
 
 
 def kind_of(name_or_path: str) -> str:
@@ -229,7 +234,7 @@ def resolved(given: argparse.Namespace) -> Given:
         jobs = plan_jobs(study, given.overrides, given.config_dir)
         folder, file = study_folder(study, jobs), given.name_or_folder
         check_identity(study, jobs, folder, given.overrides)
-        return Given("study", folder, study, jobs, file=file, overrides=given.overrides)
+        return Given("study", folder, study, jobs, None, file, given.overrides, given.config_dir)
     plan = _search(given)
     return Given("search", plan.folder, search=plan)
 

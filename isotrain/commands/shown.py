@@ -33,6 +33,7 @@ class Given(NamedTuple):
     search: Plan | None = None
     file: str = ""
     overrides: Sequence[str] = ()
+    config_dir: str | None = None
 
 
 @contextmanager
@@ -117,7 +118,8 @@ def _report_study(study: Study, given: Given) -> None:
         given.folder.mkdir(parents=True, exist_ok=True)
         lock = take(given.folder / "lock")  # whoever is at work has written this
         if lock is not None:
-            write_identity(study, given.jobs, given.folder, given.file, given.overrides)
+            own = given.file, given.overrides, given.config_dir
+            write_identity(study, given.jobs, given.folder, *own)
             os.close(lock)
     write_report(study, given.jobs, given.overrides)
 

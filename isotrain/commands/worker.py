@@ -28,7 +28,7 @@ def run_file(file: Path | None) -> int:
     """The exit code of the job of a file, or of the environment."""
     try:
         job = parse_job(os.environ[JOB]) if file is None else read_job(file)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         return reject(str(error).splitlines())
     return run_job(job)
 

@@ -104,9 +104,11 @@ def read_job(path: Path) -> RunJob:
 def parse_job(text: str) -> RunJob:
     """The job of a `job_text`."""
     job = json.loads(text)
+    if not re.fullmatch(r"[\w.+=-]+", arm := job["arm"]) or set(arm) == {"."}:
+        raise ValueError(f"arm names a folder: letters, digits, - and _, got {arm!r}")
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
-    return RunJob(cfg, job["arm"], job.get("overrides") or (), job.get("search") or "")
+    return RunJob(cfg, arm, job.get("overrides") or (), job.get("search") or "")
 
 
 def key_of(override: str) -> str:

@@ -71,13 +71,13 @@ class End(NamedTuple):
 
 
 class Pool:
-    """Runs jobs, `n` at a time; used as a context, of which a folder has one at a time.
+    """Run jobs, `n` at a time; a context manager that one call per folder can hold.
 
-    A finished run is skipped, another goes on from its checkpoint; one whose `result.json` is
-    damaged is done again, and that file is kept. A run that another process is at is waited for,
-    whoever started it. A failure stops no other run. Where there are several CUDA devices, each run
-    at work has one of its own. SIGINT, SIGTERM and SIGHUP are passed on as SIGTERM, a second one as
-    SIGKILL. When this process is killed its runs go on.
+    Finished runs are skipped, interrupted ones resume. A run with a damaged `result.json` is
+    repeated, and that file is kept. If another process is training a run, the pool waits for it. A
+    failure stops no other run. With several CUDA devices, each run gets its own. SIGINT, SIGTERM
+    and SIGHUP are passed on as SIGTERM, a second one as SIGKILL. If this process is killed, its
+    runs continue.
 
     Args:
         folder: of the plan; made.
@@ -91,7 +91,7 @@ class Pool:
 
     def __init__(self, folder: Path, n: int, what: str, backend: Backend = local) -> None:
         self.folder, self.n, self.what, self._backend = folder, n, what, backend
-        self.received: Sequence[int] = ()  # stop signals so far
+        self.received = list[int]()  # stop signals so far
         self._stack, self._mutex = ExitStack(), threading.Lock()
         self._n_told, self._at_work, self._counts = (
             0,
@@ -110,14 +110,16 @@ class Pool:
             raise PlanError(
                 f"cannot write to {self.folder}; choose another output_dir=..."
             ) from error
-        self.received = self._stack.enter_context(stop_signals())
-        waiting = f"{self.what}: waiting for another call to end"
-        lock = self._lock_of(self.folder / "lock", waiting)
-        if lock is not None:
-            self._stack.callback(os.close, lock)
-            os.truncate(lock, 0)
-            os.pwrite(lock, json.dumps({"pid": os.getpid(), "n": self.n}).encode(), 0)
-        self._devices = cuda_devices()
+        with ExitStack() as stack:  # ours only once nothing can fail any more
+            self.received = stack.enter_context(stop_signals())
+            waiting = f"{self.what}: waiting for another call to end"
+            lock = self._lock_of(self.folder / "lock", waiting)
+            if lock is not None:
+                stack.callback(os.close, lock)
+                os.truncate(lock, 0)
+                os.pwrite(lock, json.dumps({"pid": os.getpid(), "n": self.n}).encode(), 0)
+            self._devices = cuda_devices()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -145,21 +147,31 @@ class Pool:
                     now(self._state())
                 return sum(end.result().state != "finished" for end in ends)
             except BaseException:  # nobody is left to follow them
-                self.received = [*self.received, signal.SIGTERM]
+                self.received.append(signal.SIGTERM)
                 raise
 
     def code(self, n_unfinished: int) -> int:
-        """The exit code of the plan, and what is told of a stop."""
+        """Exit code of the plan; reports a stop."""
         if self.received:
             say(f"{self.what}: stopped; the same command goes on")
             return 128 + self.received[0]
         return int(n_unfinished > 0)
 
     def one(self, job: Job, is_to_stop: Callable[[], bool] = lambda: False) -> End:
-        """The end of a job, which is followed until then.
+        """Start a job, unless it is finished, and follow it to its end.
 
-        `is_to_stop` is asked again and again while it is at work, and stops it with a checkpoint.
+        `is_to_stop` is polled meanwhile; once it is true, the job stops with a checkpoint. A job
+        that cannot be started, or whose record cannot be read, has failed; the others continue.
         """
+        try:
+            return self._one(job, is_to_stop)
+        except (PlanError, OSError, EOFError) as error:  # EOFError: the warm server has ended
+            with self._mutex:
+                self._counts["failed"] += 1
+            say(f"failed {job.name}: {error or type(error).__name__}")
+            return End("failed", log=self.folder / "logs" / f"{job.name}.log")
+
+    def _one(self, job: Job, is_to_stop: Callable[[], bool]) -> End:
         began_at, told, log = time.monotonic(), False, self.folder / "logs" / f"{job.name}.log"
         while not self.received:
             if not job.rerun and stored(job.folder).is_finished:
@@ -174,12 +186,13 @@ class Pool:
                 end = self._followed(job, log, lock, is_to_stop)
             finally:
                 os.close(lock)
-            if end.code != REJECTED or not is_owned(job.folder):  # else another one was quicker
+            if end.state:
                 return end
         return End("stopped", log=log)
 
     def _followed(self, job: Job, log: Path, lock: int, is_to_stop: Callable[[], bool]) -> End:
-        """Start a job and wait for its end, which is told."""
+        """Start a job, wait for its end and report it; no state where another was quicker."""
+        written_ns = _written_ns(job.folder)
         if damage := stored(job.folder).damage:
             aside = put_aside(*(job.folder / name for name in ("result.json", "resume.ckpt")))
             kept = ", ".join(path.name for path in aside)
@@ -202,16 +215,20 @@ class Pool:
         finally:
             stop_job(process)  # without an error it has ended
             del self._at_work[job.name]
-        return self._told(job, End("", code, log), time.monotonic() - began_at, is_asked)
+        end = End("", code, log)
+        if code == REJECTED and is_owned(job.folder):
+            return end
+        is_new = not job.rerun or _written_ns(job.folder) != written_ns
+        return self._told(job, end, time.monotonic() - began_at, is_asked, is_new)
 
-    def _told(self, job: Job, end: End, seconds: float, was_asked: bool) -> End:
-        """Say how a process ended; a run with its result is finished however it ended."""
+    def _told(self, job: Job, end: End, seconds: float, was_asked: bool, is_new: bool) -> End:
+        """Report how a process ended; a run with a new result is finished however it ended."""
         was_asked = was_asked or bool(self.received) or end.code in STOPPED
         state = "stopped" if was_asked else "failed"
         result: dict[str, object] = {}
         try:
             found = stored(job.folder)
-            state, result = ("finished" if found.is_finished else state), found.result
+            state, result = ("finished" if found.is_finished and is_new else state), found.result
         except PlanError as error:  # the others go on
             say(f"{job.name}: {error}")
         with self._mutex:
@@ -273,6 +290,14 @@ class Pool:
         return f"{text}; {', '.join(at)}"
 
 
+def _written_ns(folder: Path) -> int | None:
+    """When the record of a run was written last; None without one."""
+    try:
+        return (folder / "result.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 def seconds_left(work_s: Sequence[float], n: int) -> float:
     """How long jobs take that are left, `n` at a time: nobody helps with the longest.
 
@@ -288,7 +313,10 @@ def call_at_work(folder: Path) -> tuple[int, int] | None:
     >>> call_at_work(Path("nowhere"))
     """
     try:
+        if not is_locked(folder / "lock"):
+            return None
         content = json.loads((folder / "lock").read_text(encoding="utf-8"))
-        return (int(content["pid"]), int(content["n"])) if is_locked(folder / "lock") else None
-    except (OSError, ValueError, KeyError):
+        pid, n = int(content["pid"]), int(content["n"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
+    return (pid, n) if pid > 1 else None  # 0 and below name groups of processes
