@@ -105,7 +105,7 @@ def parse_job(text: str) -> RunJob:
     """The job of a `job_text`."""
     job = json.loads(text)
     if not re.fullmatch(r"[\w.+=-]+", arm := job["arm"]) or set(arm) == {"."}:
-        raise ValueError(f"arm names a folder: letters, digits, - and _, got {arm!r}")
+        raise ValueError(f"arm names a folder: letters, digits and _.+=-, got {arm!r}")
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
     return RunJob(cfg, arm, job.get("overrides") or (), job.get("search") or "")

@@ -40,7 +40,7 @@ def data_folder(monkeypatch):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
 
 
-def with_job(tmp_path, *overrides, arm="some arm"):
+def with_job(tmp_path, *overrides, arm="some-arm"):
     cfg = compose_run([*BASE, *overrides])
     path = tmp_path / "job.json"
     write_job(RunJob(cfg, arm, overrides), path)
@@ -57,7 +57,7 @@ def test_a_job_says_which_search_it_is_a_trial_of(tmp_path):
 def test_a_job_file_is_the_same_run(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
     found, arm, known, search = read_job(path)
-    assert (arm, search) == ("some arm", "")
+    assert (arm, search) == ("some-arm", "")
     assert list(known) == list(overrides)
     assert plain(found) == plain(cfg)
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
@@ -130,12 +130,20 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
     cfg.output_dir = text
     path = tmp_path_factory.mktemp("job") / "job.json"
     try:
-        write_job(RunJob(cfg, text), path)
+        write_job(RunJob(cfg, "a", search=text), path)
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
-    found, arm, *_ = read_job(path)
-    assert (found.output_dir, arm) == (text, text)
+    found, _, _, search = read_job(path)
+    assert (found.output_dir, search) == (text, text)
     assert plain(found) == plain(cfg)
+
+
+@pytest.mark.parametrize("arm", ["../elsewhere", "a/b", "..", ".", "", "a b", "a\n", 1, None])
+def test_a_job_names_a_folder_of_its_own(tmp_path, arm):
+    path = with_job(tmp_path)[1]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": arm}))
+    with pytest.raises(ValueError, match="no job"):
+        read_job(path)
 
 
 COMPOSED = compose_run(BASE)
