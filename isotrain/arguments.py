@@ -182,11 +182,12 @@ def _spelled(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-CUTOFF = 0.88  # similarity: one letter too many or too few in a name of four letters or more
+CUTOFF = 0.88  # similarity: one letter too many or too few in a name of five letters or more
 
 
 def refuse_misspelt(cls: type, base: type) -> None:
-    """Refuse a public name of `cls` that is almost one of the contract `base`.
+    """Refuse a public name of `cls` that is almost one of the contract `base`, or of its subclasses
+    that `cls` inherits from.
 
     A base class with defaults would answer for a misspelt member in silence. For
     `__init_subclass__` of the base: it reads the names that the body of the class defines or
@@ -201,12 +202,13 @@ def refuse_misspelt(cls: type, base: type) -> None:
     Traceback (most recent call last):
     TypeError: Mine.read_labels: did you mean reads_labels, of Layer? Rename it
     """
-    contract = _public_names(base)
-    for name in sorted(_public_names(cls) - contract):
+    bases = [one for one in cls.__mro__[1:] if issubclass(one, base)]
+    contract = {name: one.__name__ for one in bases for name in _public_names(one)}
+    for name in sorted(_public_names(cls) - contract.keys()):
         meant = get_close_matches(name, contract, n=1, cutoff=CUTOFF)
         if meant and not hasattr(base, name):
             raise TypeError(
-                f"{cls.__name__}.{name}: did you mean {meant[0]}, of {base.__name__}? Rename it"
+                f"{cls.__name__}.{name}: did you mean {meant[0]}, of {contract[meant[0]]}? Rename it"
             )
 
 

@@ -167,6 +167,8 @@ CASES: tuple[Case, ...] = (
         ("metric.isoscore.groups: a metric has one key, function",),
     ),
     Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
+    Case(("trainer.precision=bf16-true",), ("would round labels", "use bf16-mixed")),
+    Case(("+trainer.overfit_batches=2",), ("overfit_batches is set by isotrain itself",)),
     Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),
     Case(("site=[layer_9]",), ("layer_1 to layer_2 for this encoder, got 'layer_9'",)),
     Case(

@@ -150,6 +150,13 @@ def fused_and_scaled(content: Content) -> Iterator[str]:
         )
 
 
+def whole_weights(content: Content) -> Iterator[str]:
+    """Half-precision weights would round labels, counts and optimizer state."""
+    if (precision := str(content["trainer"].get("precision"))) in ("16-true", "bf16-true"):
+        mixed = precision.replace("true", "mixed")
+        yield f"trainer.precision={precision} would round labels and counts; use {mixed}"
+
+
 # Of the keys and the classes of the parts
 
 
@@ -287,6 +294,7 @@ def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
     *(one_size, evaluations, sites, rows_of_a_site, read_points),
     *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
+    whole_weights,
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),

@@ -247,13 +247,9 @@ def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, flo
     (2, 6)
     >>> training_steps({"fast_dev_run": True, "max_epochs": 3}, n_batches=4)
     (1, 1)
-    >>> training_steps({"overfit_batches": 2, "max_epochs": 3}, n_batches=4)
-    (2, 6)
     """
     if n := int(trainer.get("fast_dev_run") or 0):
         trainer = {**trainer, "limit_train_batches": n, "max_steps": n, "max_epochs": 1}
-    if overfit := trainer.get("overfit_batches"):
-        trainer = {**trainer, "limit_train_batches": overfit}
     if (limit := trainer.get("limit_train_batches")) is not None:
         n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
     an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))

@@ -32,6 +32,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
         "enable_progress_bar",
         "logger",
         "num_sanity_val_steps",
+        "overfit_batches",
         "plugins",
         "strategy",
         "use_distributed_sampler",

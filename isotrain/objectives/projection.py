@@ -52,7 +52,7 @@ class Projected(Objective):
         projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
             encoder and is used by nothing else.
         memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
-        n_labels: columns of the memory beside the D of an embedding.
+        has_labels: whether the memory keeps the label of each embedding, too.
 
     Raises:
         ValueError: other than one read point, or `memory_rows=1`.
@@ -65,12 +65,11 @@ class Projected(Objective):
         reads: Sequence[str],
         projection: Projection,
         memory_rows: int,
-        n_labels: int = 0,
+        has_labels: bool = False,
     ) -> None:
         super().__init__(weight, one_read_point(reads))
         self.projection = build_projection(projection, width)
-        self.n_columns = width + n_labels
-        self.memory = RowQueue(memory_rows, self.n_columns, span=1) if memory_rows else None
+        self.memory = RowQueue(memory_rows, width, 1, has_labels) if memory_rows else None
 
     @property
     def remembers(self) -> bool:
@@ -85,7 +84,5 @@ class Projected(Objective):
         return wide(projected_ND)
 
     def past(self, like_ND: Tensor) -> Tensor:
-        """What the memory holds, `[≤ M, D + labels]`, in the type of `like`."""
-        if self.memory is None:
-            return like_ND.new_zeros(0, self.n_columns)
-        return self.memory.rows().to(like_ND)
+        """The embeddings of the memory, `[≤ M, D]`, in the type of `like`."""
+        return like_ND[:0].detach() if self.memory is None else self.memory.rows().to(like_ND)

@@ -108,14 +108,14 @@ class SupCon(Projected):
         projection: Projection = "none",
         memory_rows: MemoryRows = 0,
     ) -> None:
-        super().__init__(weight, width, reads, projection, memory_rows, n_labels=1)
+        super().__init__(weight, width, reads, projection, memory_rows, has_labels=True)
         self.n_views, self.temperature = n_views, temperature
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         rows_ND, labels_N = self._labelled(views, labels)
-        past_M = self.past(rows_ND)
-        memory_MD, memory_labels_M = past_M[:, :-1], past_M[:, -1]
+        memory_MD = self.past(rows_ND)
+        memory_labels_M = self.memory.labels() if self.memory else None
         has_positive_N = positives_of(labels_N, memory_labels_M).any(dim=1)
         self.counters = {"anchors_skipped": (~has_positive_N).sum().float()}
         return supcon(rows_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
@@ -125,13 +125,13 @@ class SupCon(Projected):
         """Remember the embeddings of a step and their classes."""
         if self.memory is not None:
             rows_ND, labels_N = self._labelled(views, labels)
-            self.memory.push(torch.cat([unit_rows(rows_ND), labels_N[:, None]], dim=1))
+            self.memory.push(unit_rows(rows_ND), labels_N=labels_N)
 
     def n_remembered(self, n_vectors: int) -> int:
         """Each vector of an example, in every view."""
         return self.n_views * n_vectors
 
     def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Projected embeddings of all views, and the class of each in the same dtype."""
+        """Projected embeddings of all views, and the class of each."""
         rows_ND = torch.cat([self.project(view[0]) for view in views])
-        return rows_ND, labels.repeat(len(views)).to(rows_ND)
+        return rows_ND, labels.repeat(len(views))

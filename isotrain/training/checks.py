@@ -197,9 +197,9 @@ def check_sizes(
                 f"each of {world_size} processes needs an example, and {name} is {n}; lower "
                 "trainer.devices"
             )
-    interval, n_batches = cfg.trainer.get("val_check_interval"), len(data.train_dataloader())
+    interval, n_batches = cfg.trainer.get("val_check_interval"), data.n_batches(world_size)
     in_an_epoch = "check_val_every_n_epoch" not in cfg.trainer and not any(
-        key.startswith(("limit_", "overfit", "fast_dev")) for key in cfg.trainer
+        key.startswith(("limit_", "fast_dev")) for key in cfg.trainer
     )
     if in_an_epoch and isinstance(interval, int) and interval > n_batches:
         raise ValueError(

@@ -62,6 +62,7 @@ def calls_of(
         labels = ", labels_N" if layer.reads_labels else ""
         members: Any = (layer.forward, layer.observe, layer.fit)
         calls[f"isotropy at {site}"] = [(member, f"x_ND{labels}") for member in members]
+        calls[f"isotropy at {site}"].append((layer.fit, ""))  # of a queue, before an evaluation
         if isinstance(layer, FittedTransform):
             n_own = ", n_own=" if layer.of_clusters else ""
             named = ", labels_N=" if layer.reads_labels else ""

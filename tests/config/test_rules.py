@@ -378,9 +378,9 @@ def test_half_precision_needs_no_other_optimizer_where_nothing_is_clipped():
     assert mistakes("trainer.precision=16-mixed", "trainer.gradient_clip_val=null") == []
 
 
-def test_true_half_precision_scales_no_gradients_and_may_clip():
-    """It is refused as 16-mixed, which it is not."""
-    assert mistakes("trainer.precision=16-true") == []
+def test_half_precision_weights_would_round_labels():
+    (mistake,) = mistakes("trainer.precision=16-true")
+    assert mistake.endswith("use 16-mixed")
 
 
 @pytest.mark.parametrize("metric", ["isoscore", "mean_cosine", "partition"])

@@ -51,12 +51,13 @@ def test_rows_come_in_any_leading_shape_and_leave_wide():
 
 def test_the_memory_is_there_when_asked_for():
     x = torch.ones(3, 4, dtype=torch.float64)
-    without = Mean(1.0, 4, ["pooled"], "none", 0, n_labels=1)
+    without = Mean(1.0, 4, ["pooled"], "none", 0)
     assert without.memory is None
-    assert without.past(x).shape == (0, 5)
-    held = Mean(1.0, 4, ["pooled"], "none", 8, n_labels=1)
-    held.memory.push(torch.ones(3, 5))
-    assert held.past(x).shape == (3, 5)
+    assert without.past(x).shape == (0, 4)
+    held = Mean(1.0, 4, ["pooled"], "none", 8, has_labels=True)
+    held.memory.push(torch.ones(3, 4), labels_N=torch.arange(3))
+    assert held.memory.labels().tolist() == [0, 1, 2]
+    assert held.past(x).shape == (3, 4)
     assert held.past(x).dtype == torch.float64
     assert set(held.state_dict()) >= {"memory.rows_MD", "memory._extra_state"}
     with pytest.raises(ValueError, match="capacity must be at least 2, got 1"):

@@ -140,7 +140,7 @@ def test_the_memory_is_the_loop_over_the_last_rows(n_views):
         assert objective.counters["anchors_skipped"].item() == skipped
         objective.observe(views, labels)
         seen, seen_labels = [*seen, *rows], [*seen_labels, *repeated]
-    assert objective.memory.rows().shape == (7, 5)
+    assert objective.memory.rows().shape == (7, 4)
     twin = SupCon(1.0, 4, **made).double()
     twin.load_state_dict(objective.state_dict())
     assert twin(views, labels).item() == objective(views, labels).item()

@@ -7,6 +7,7 @@ import torch
 
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.identity import Identity
 from isotrain.transforms.zca import ZCA
 
@@ -47,8 +48,13 @@ def test_counters_are_a_layers_own():
 )
 @pytest.mark.parametrize("base", [RowTransform, ZCA])
 def test_a_misspelt_member_is_an_error_that_names_the_right_one(base, misspelt, meant):
-    with pytest.raises(TypeError, match=f"Mine.{misspelt}: did you mean {meant}, of RowTransform"):
+    with pytest.raises(TypeError, match=f"Mine.{misspelt}: did you mean {meant}, of "):
         type("Mine", (base,), {misspelt: True})
+
+
+def test_a_misspelt_member_of_an_inherited_base_class_is_one_too():
+    with pytest.raises(TypeError, match="Mine.of_cluster: did you mean of_clusters, of Fitted"):
+        type("Mine", (FittedTransform,), {"of_cluster": True})
 
 
 def test_new_members_of_a_layer_are_free():
