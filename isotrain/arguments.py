@@ -186,10 +186,9 @@ CUTOFF = 0.88  # similarity: one letter too many or too few in a name of five le
 
 
 def refuse_misspelt(cls: type, base: type) -> None:
-    """Refuse a public name of `cls` that is almost one of the contract `base`, or of its subclasses
-    that `cls` inherits from.
+    """Refuse a public name of `cls` that is almost one of the contract `base`.
 
-    A base class with defaults would answer for a misspelt member in silence. For
+    The contract includes subclasses of `base` that `cls` inherits from. A base class with defaults would answer for a misspelt member in silence. For
     `__init_subclass__` of the base: it reads the names that the body of the class defines or
     annotates, not those that a constructor assigns later.
 
@@ -205,10 +204,10 @@ def refuse_misspelt(cls: type, base: type) -> None:
     bases = [one for one in cls.__mro__[1:] if issubclass(one, base)]
     contract = {name: one.__name__ for one in bases for name in _public_names(one)}
     for name in sorted(_public_names(cls) - contract.keys()):
-        meant = get_close_matches(name, contract, n=1, cutoff=CUTOFF)
+        (meant,) = get_close_matches(name, contract, n=1, cutoff=CUTOFF) or [None]
         if meant and not hasattr(base, name):
             raise TypeError(
-                f"{cls.__name__}.{name}: did you mean {meant[0]}, of {contract[meant[0]]}? Rename it"
+                f"{cls.__name__}.{name}: did you mean {meant}, of {contract[meant]}? Rename it"
             )
 
 

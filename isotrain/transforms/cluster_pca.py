@@ -188,7 +188,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
             "full": removes and r.directions == "principal",
         }
         idle = {
-            "assign.method": alone and self.assign.method != "kmeans",
+            "assign.method": alone and self.assign.method == "spherical",
             "assign.softness": alone and self.assign.softness > 0,
             "assign.n_iterations": alone and self.assign.n_iterations != KMEANS.n_iterations,
             "removal.directions": not removes and r.directions == "random",

@@ -53,7 +53,7 @@ def test_a_misspelt_member_is_an_error_that_names_the_right_one(base, misspelt, 
 
 
 def test_a_misspelt_member_of_an_inherited_base_class_is_one_too():
-    with pytest.raises(TypeError, match="Mine.of_cluster: did you mean of_clusters, of Fitted"):
+    with pytest.raises(TypeError, match=r"Mine\.of_cluster: did you mean of_clusters, of Fitted"):
         type("Mine", (FittedTransform,), {"of_cluster": True})
 
 
