@@ -188,9 +188,9 @@ CUTOFF = 0.88  # similarity: one letter too many or too few in a name of five le
 def refuse_misspelt(cls: type, base: type) -> None:
     """Refuse a public name of `cls` that is almost one of the contract `base`.
 
-    The contract includes subclasses of `base` that `cls` inherits from. A base class with defaults would answer for a misspelt member in silence. For
-    `__init_subclass__` of the base: it reads the names that the body of the class defines or
-    annotates, not those that a constructor assigns later.
+    The contract includes subclasses of `base` that `cls` inherits from. A base class with defaults
+    would answer for a misspelt member in silence. For `__init_subclass__` of the base: it reads the
+    names that the body of the class defines or annotates, not those that a constructor assigns.
 
     Raises:
         TypeError: a near miss, with the name that was meant.
@@ -204,7 +204,7 @@ def refuse_misspelt(cls: type, base: type) -> None:
     bases = [one for one in cls.__mro__[1:] if issubclass(one, base)]
     contract = {name: one.__name__ for one in bases for name in _public_names(one)}
     for name in sorted(_public_names(cls) - contract.keys()):
-        (meant,) = get_close_matches(name, contract, n=1, cutoff=CUTOFF) or [None]
+        meant = next(iter(get_close_matches(name, contract, n=1, cutoff=CUTOFF)), "")
         if meant and not hasattr(base, name):
             raise TypeError(
                 f"{cls.__name__}.{name}: did you mean {meant}, of {contract[meant]}? Rename it"

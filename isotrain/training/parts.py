@@ -61,8 +61,11 @@ def calls_of(
     for site, layer in model.transforms.items():
         labels = ", labels_N" if layer.reads_labels else ""
         members: Any = (layer.forward, layer.observe, layer.fit)
-        calls[f"isotropy at {site}"] = [(member, f"x_ND{labels}") for member in members]
-        calls[f"isotropy at {site}"].append((layer.fit, ""))  # of a queue, before an evaluation
+        of_queue: Any = (layer.fit, "")  # before an evaluation
+        calls[f"isotropy at {site}"] = [
+            *((member, f"x_ND{labels}") for member in members),
+            of_queue,
+        ]
         if isinstance(layer, FittedTransform):
             n_own = ", n_own=" if layer.of_clusters else ""
             named = ", labels_N=" if layer.reads_labels else ""
