@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.pages.readings import READINGS, base_of
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)
@@ -84,26 +83,14 @@ def measured(curves: Iterable[CurveKey]) -> list[str]:
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
-def ranked(metrics: Iterable[str]) -> list[str]:
-    """Metrics in the order in which readings are listed, then those that are not.
-
-    >>> ranked(["mine", "partition", "lid_value", "isoscore"])
-    ['isoscore', 'partition', 'lid_value', 'mine']
-    """
-    order = {name: curve for curve, name in enumerate(READINGS)}
-    return sorted(metrics, key=lambda metric: (order.get(base_of(metric), len(order)), metric))
-
-
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     """The values that a page shows first: those that the record of a run names, or the first two.
 
     >>> headline({"headline": ["lid_value"]}, ["isoscore", "lid_sd", "lid_value"])
     ['lid_value']
-    >>> headline({}, ["lid_value", "partition", "isoscore"])
-    ['isoscore', 'partition']
     """
     named = [name for name in result.get("headline") or () if name in metrics]
-    return named or ranked(metrics)[:2]
+    return named or list(metrics)[:2]
 
 
 def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:

@@ -50,7 +50,7 @@ def test_what_a_reader_sees_first(page):
         "2 tasks × 4 methods × 8 seeds",
         "64 of 64 runs finished",
         "Does isotropy help while fine-tuning?",
-        "Higher score than the baseline none: no method. Lower: project (wic",
+        "No method scores higher than the baseline none. Lower: project (wic",
         f"wic: accuracy on test, N = 1,400, n = 8 seeds, baseline none {100 * own:.1f}",
         "The same within ±1.0 points: protect_labels",
         "seeds would show one point",
@@ -61,8 +61,8 @@ def test_what_a_reader_sees_first(page):
 
 def test_sections_in_their_order(page):
     titles = [
-        *("What was compared", "Differences in the score", "Score against isotropy"),
-        *("Isotropy by layer at the end", "Isotropy through training", "All numbers", "Runs"),
+        *("Differences in the score", "Score against isotropy", "Isotropy by layer at the end"),
+        *("Isotropy through training", "What was compared", "All numbers", "Runs"),
         *("Repeat this study", "How to read it"),
     ]
     behind = page.text[page.text.index("How to read it") :]  # the contents list ends with it
