@@ -70,6 +70,6 @@ def cloud_sections(
             "closest to the one before it (orthogonal Procrustes); distances within a map do not "
             "change. The directions themselves differ from step to step."
         )
-        body = piece("map_viewer") + piece("note", text=text)
+        body = piece("map_viewer", note=text)
         found.append(Section("Maps of embeddings through training", body, "maps"))
     return found

@@ -12,7 +12,6 @@ from isotrain.pages.rows import (
     at,
     by_n,
     end_of,
-    gaussian_isoscore,
     isotropy_series,
     number,
     series,
@@ -145,8 +144,7 @@ def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> l
     if not texts:
         return []
     rule = f"N < {FEW_OF_WIDTH}·D = {least:,}" if width else f"N < {least:,}"
-    text = (
-        f"Isotropy was measured on few embeddings ({rule}): {'; '.join(texts)}. IsoScore and ranks "
-        "read low there, the corrected IsoScore does not."
-    )
-    return [f"{text} {gaussian_isoscore(curves, width)}" if width else text]
+    return [
+        f"Isotropy was measured on few embeddings ({rule}): {'; '.join(texts)}. IsoScore reads low "
+        "there, N/(N + D) of a Gaussian, and ranks do; the corrected IsoScore does not."
+    ]

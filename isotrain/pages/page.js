@@ -187,8 +187,9 @@ function viewer(data) {
     play.setAttribute("aria-pressed", "false");
   }
   function show(number) { step.value = number; draw(); }
+  const titled = (name) => name.replace("/before", ", layer input").replace("/after", ", output").replace("/", ", ");
   const chosen = Object.keys(data.clouds);
-  cloud.replaceChildren(...chosen.map((name) => new Option(name.replace("/", ", "), name)));
+  cloud.replaceChildren(...chosen.map((name) => new Option(titled(name), name)));
   cloud.value = data.start;
   step.max = data.steps.length - 1;
   options();

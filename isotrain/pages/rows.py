@@ -11,7 +11,6 @@ from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-MOST_SIZES = 3  # that a sentence lists
 
 
 def series(rows: Rows, key: str) -> Series:
@@ -139,21 +138,6 @@ def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
         if curve.metric == COUNTS[0] and known:
             found.setdefault(known[-1], []).append(curve)
     return dict(sorted(found.items()))
-
-
-def gaussian_isoscore(curves: Mapping[CurveKey, Series], width: int) -> str:
-    """What IsoScore perfectly isotropic rows have by their number alone, in a sentence.
-
-    It is about N/(N + D) for a Gaussian cloud of N rows of `width` D.
-
-    >>> gaussian_isoscore({CurveKey("n_rows", "layer_00", "cls"): [(0, 640.0)]}, 384)
-    'Perfectly isotropic Gaussian rows have an IsoScore of about 0.625 at N = 640 (D = 384).'
-    """
-    sizes = [n for n in by_n(curves) if n]
-    ends = sizes if len(sizes) <= MOST_SIZES else [sizes[0], sizes[-1]]
-    texts = " and ".join(f"{number(n / (n + width))} at N = {n:,}" for n in ends)
-    what = f"Perfectly isotropic Gaussian rows have an IsoScore of about {texts} (D = {width:,})."
-    return what if ends else ""
 
 
 def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> str:

@@ -25,6 +25,7 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
+from isotrain.reporting.frame import CHANCE
 from isotrain.reporting.words import number as score_number
 from isotrain.reporting.words import score_name
 from isotrain.runs.keys import VIEWS, CurveKey
@@ -75,7 +76,7 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
     if _versus(result, rows, end, levels) in ("below", NOT_APART):
         text = "The score is not above {}: see whether the training loss falls. If not, change "
         text += "<code>optimizer.lr</code>; if it does, train longer."
-        found.append(Markup(text).format(levels[_final(result, rows, end)[0]][0]))
+        found.append(Markup(text).format(_the(levels[_final(result, rows, end)[0]][0])))
     lowest = min(losses, key=lambda point: point[1], default=(0.0, 0.0))
     if losses and losses[-1][1] > (1 + SOME) * lowest[1] and not _rose(result, scores, lowest[0]):
         text = "Loss on dev rises from {} (step {:.0f}) to {} while the score does not improve: "
@@ -143,7 +144,8 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> s
     )
     text += f" ({', '.join(known)})" if known else ""
     if level := levels.get(key):
-        text += f", {_versus(result, rows, end, levels)} {level[0]} ({score_number(level[1], key)})"
+        beside = _versus(result, rows, end, levels)
+        text += f", {beside} {_the(level[0])} ({score_number(level[1], key)})"
     dev = str(result["monitor"])
     first, last = values[0][1], at(values, end.step)
     if len(values) > 1:
@@ -159,6 +161,10 @@ def _final(result: Mapping[str, Any], rows: Rows, end: End) -> tuple[str, float,
     if (value := (result.get("scores") or {}).get(test)) is not None:
         return test, value, n_evaluated(result, rows, "test")
     return dev, at(series(rows, dev), end.step), n_evaluated(result, rows, "val")
+
+
+def _the(level: str) -> str:
+    return level if level == CHANCE else f"the {level}"
 
 
 def _interval(key: str, value: float, n: int) -> tuple[float, float] | None:

@@ -75,10 +75,10 @@ def test_what_a_reader_sees_first(page):
         "examples: 5,428 train, 640 dev, 1,400 test",
         "2031-02-03 04:05 UTC+02:00",
         "Did it learn the task? Accuracy on test 55.0 (95 % CI 52.4 to 57.6, N = 1,400), "
-        "below majority class (60.0). On dev from 50.0 to 60.0, step 0 to step 40.",
+        "below the majority class (60.0). On dev from 50.0 to 60.0, step 0 to step 40.",
         f"of tokens, last layer (layer_02): {first:.3f} → {last:.3f} (N = 2,048).",
         f"At pooled its input has {before:.3f} and its output {after:.3f} at step 40 (N = 640).",
-        "What to look at next The score is not above majority class:",
+        "What to look at next The score is not above the majority class:",
         "read its 2 limitations . One run with one seed",
     ):
         assert wanted in page.text

@@ -8,7 +8,6 @@ from isotrain.pages.rows import (
     End,
     chance,
     end_of,
-    gaussian_isoscore,
     headline,
     isotropy_series,
     n_rows,
@@ -78,14 +77,3 @@ def test_a_headline_of_names_that_are_no_values_is_the_first_two():
     metrics = ["isoscore", "lid_sd", "lid_value", "partition"]
     assert headline({"headline": ["partition", "lid_value"]}, metrics) == ["partition", "lid_value"]
     assert headline({"headline": ["lid"]}, metrics) == ["isoscore", "lid_sd"]
-
-
-def test_isoscore_of_gaussian_rows_at_few_or_many_sizes():
-    def text(*sizes):
-        clouds = (CurveKey("n_rows", f"layer_{k:02d}", "cls") for k in range(len(sizes)))
-        counted = {curve: [(0.0, float(n))] for curve, n in zip(clouds, sizes, strict=True)}
-        return gaussian_isoscore(counted, 100)
-
-    assert "of about 0.500 at N = 100 and 0.800 at N = 400 (D = 100)" in text(400, 100, 100)
-    assert "0.500 at N = 100 and 0.909 at N = 1,000 (D" in text(100, 200, 300, 1000)
-    assert text(0) == text() == ""
