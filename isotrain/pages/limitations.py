@@ -18,7 +18,7 @@ from isotrain.pages.rows import (
 )
 from isotrain.runs.keys import CurveKey
 
-FEW_ROWS = 1000  # examples, or embeddings where their width is unknown, below which it is told
+FEW_ROWS = 1000  # examples of dev, below which it is told
 FAR = 2.0  # between the embeddings of a queue and those of dev, above which it is told
 GAP, SPREAD = "/queue_gap", "/queue_spread"
 FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
@@ -133,18 +133,16 @@ def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
 
 
 def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
-    """Which clouds have few embeddings for their width D; where D is unknown, few at all."""
-    width, titles = result.get("width"), view_titles(result)
-    least = FEW_OF_WIDTH * width if width else FEW_ROWS
-    texts = []
+    """Which clouds have few embeddings for their width D."""
+    titles, texts = view_titles(result), []
     for n, clouds in by_n(curves).items():
         names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)
-        if n < least:
+        if n < FEW_OF_WIDTH * result["width"]:
             texts.append(f"N = {n:,} ({', '.join(names)})")
     if not texts:
         return []
-    rule = f"N < {FEW_OF_WIDTH}·D = {least:,}" if width else f"N < {least:,}"
     return [
-        f"Isotropy was measured on few embeddings ({rule}): {'; '.join(texts)}. IsoScore reads low "
-        "there, N/(N + D) of a Gaussian, and ranks do; the corrected IsoScore does not."
+        f"Isotropy was measured on few embeddings (N < {FEW_OF_WIDTH}·D = "
+        f"{FEW_OF_WIDTH * result['width']:,}): {'; '.join(texts)}. IsoScore reads low there, "
+        "N/(N + D) of a Gaussian, and ranks do; the corrected IsoScore does not."
     ]

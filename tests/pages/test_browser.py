@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from isotrain.pages.report import write_report
-from tests.pages.small_run import HOSTILE, LAYERS, with_snapshots, write_run
+from tests.pages.small_run import HOSTILE, LAYERS, write_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -235,13 +235,6 @@ def test_everything_is_open_in_print(seen):
 def test_nothing_is_wider_than_a_phone(seen):
     assert seen["wide"] == []
     assert not seen["scrolls"]
-
-
-def test_it_begins_with_the_weights_that_were_kept(tmp_path):
-    page = write_report(with_snapshots(tmp_path / "run", (0, 20, 40), selected_step=20))
-    dom, said = opened(page, tmp_path)
-    assert said == []
-    assert "Kept weights (step 20) · 12 of 640 embeddings" in dom
 
 
 @pytest.mark.parametrize("more", [{"isotropy": False}, {"snapshots": False}])

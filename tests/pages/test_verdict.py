@@ -131,7 +131,6 @@ def test_few_embeddings_for_their_width_are_told(tmp_path):
     assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
     assert f"(N < 10·D = 1,000): {small}. IsoScore" in told(width=100)
     assert told(width=64) == ""
-    assert f"(N < 1,000): {small}. IsoScore" in told(width=None)
 
 
 def test_faults_are_told_in_one_place(tmp_path):
