@@ -80,11 +80,6 @@ class Row(NamedTuple):
     published: float | None = None
     collapsed: str = ""  # how many runs of the method and of the baseline are
 
-    @property
-    def is_score(self) -> bool:
-        """Whether it is of what the task is judged by, rather than of isotropy."""
-        return is_score(self.score)
-
 
 def is_score(key: str) -> bool:
     """Whether a key is a score of a task, rather than a value of isotropy.
@@ -302,10 +297,8 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
     stage, _, metric = score.partition("/")
     if metric in CORRELATIONS:
         return CHANCE, 0.0
-    if metric != "accuracy":
-        return None
     try:
-        found = read_predictions(folder, SPLITS[stage])
+        found = read_predictions(folder, SPLITS[stage]) if metric == "accuracy" else None
     except DAMAGE:
         return None
     if found is None or not len(found.label):
