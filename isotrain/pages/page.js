@@ -265,17 +265,30 @@ function siteLines(one) {
   let [low, high] = ends(one.sites.map((site) => ["before", "after", "low", "high"].map((side) => site[side] || [])));
   if (low > high) return found;
   if (high - low < 1e-3 * Math.abs(high)) [low, high] = [low - 0.5e-3 * Math.abs(high), high + 0.5e-3 * Math.abs(high)];
+  let from = LEFT, top = TOP + 6; // of the legend
+  one.sites.forEach((site, k) => {
+    for (const [side, dash, name] of [["before", "6 4", ", input"], ["after", "", site.before ? ", output" : ""]]) {
+      if (!site[side]) continue;
+      const text = site.name + name, width = 40 + 6 * text.length;
+      if (from > LEFT && from + width > WIDE) [from, top] = [LEFT, top + 14];
+      found.append(svg("path", { d: `M${from} ${top}h22`, stroke: COLOURS[k % COLOURS.length], "stroke-width": 2, "stroke-dasharray": dash }));
+      found.append(svg("text", { x: from + 26, y: top + 4 }, text));
+      from += width;
+    }
+  });
   const [first, last] = [one.steps[0], one.steps.at(-1)], wide = WIDE - 12;
   const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (wide - LEFT);
-  const y = (value) => BOTTOM - 6 - ((value - low) / (high - low || 1)) * (BOTTOM - TOP - 40);
+  const y = (value) => BOTTOM - 6 - ((value - low) / (high - low || 1)) * (BOTTOM - top - 20);
   const path = (values) => values.map((v, i) => (v === null ? "" : `${i && values[i - 1] !== null ? "L" : "M"}${x(one.steps[i]).toFixed(1)} ${y(v).toFixed(1)}`)).join("");
   for (const part of [0, 0.5, 1]) {
     const value = low + part * (high - low);
     found.append(svg("path", { d: `M${LEFT} ${y(value)}H${wide}`, stroke: "#d0d7de" }));
     found.append(svg("text", { x: LEFT - 5, y: y(value) + 4, "text-anchor": "end" }, minus(round(value))));
   }
-  for (const i of few(one.steps.length, 5))
-    found.append(svg("text", { x: x(one.steps[i]), y: BOTTOM + 15, "text-anchor": "middle" }, one.steps[i]));
+  few(one.steps.length, 5).map((i) => one.steps[i]).forEach((step, k, all) => {
+    if (step === last || x(all[k + 1]) - x(step) > 26)
+      found.append(svg("text", { x: x(step), y: BOTTOM + 15, "text-anchor": "middle" }, step));
+  });
   one.sites.forEach((site, k) => {
     const stroke = COLOURS[k % COLOURS.length];
     if (site.low && site.high && [...site.low, ...site.high].every((v) => v !== null)) {
@@ -286,16 +299,6 @@ function siteLines(one) {
       if (!site[side]) continue;
       found.append(svg("path", { d: path(site[side]), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": dash }));
       site[side].forEach((v, i) => v !== null && found.append(svg("circle", { cx: x(one.steps[i]), cy: y(v), r: 2.5, fill: stroke })));
-    }
-  });
-  let from = LEFT;
-  one.sites.forEach((site, k) => {
-    for (const [side, dash, name] of [["before", "6 4", "input"], ["after", "", "output"]]) {
-      if (!site[side]) continue;
-      const text = site.before ? `${site.name}, ${name}` : site.name;
-      found.append(svg("path", { d: `M${from} ${TOP + 6}h22`, stroke: COLOURS[k % COLOURS.length], "stroke-width": 2, "stroke-dasharray": dash }));
-      found.append(svg("text", { x: from + 26, y: TOP + 10 }, text));
-      from += 40 + 6 * text.length;
     }
   });
   return found;

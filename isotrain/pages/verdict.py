@@ -62,8 +62,7 @@ def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Answe
             text = Markup("{}{} <code>{}</code> of {}: {}.")
             text = text.format(moved and f"{moved}. ", label(top.metric), top.metric, where, ends)
             found.append(Answer("Are its embeddings more isotropic?", text))
-        for site in sites_of(curves):
-            found += _around(curves, shown[0], site, end)
+        found += _around(curves, shown[0], end)
     return found
 
 
@@ -99,10 +98,10 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
         found.append(Markup(text + '<a href="#limitations">limitations</a>.'))
     if shown and (most := _most_changed(curves, shown[0], end)):
         curve, (first, last) = most
-        text = "{} ({}) changed most, from {} to {}: follow it in the heat map, and every metric "
+        text = "{}, {}, changed most, from {} to {}: follow it in the heat map, and every metric "
         text += 'in <a href="#values">all values</a>.'
         if abs(last - first) < SOME * max(abs(first), abs(last)):
-            text = "No layer changes by 5 %; most does {} ({}), from {} to {}. Every metric is in "
+            text = "No layer changes by 5 %; most does {}, {}, from {} to {}. Every metric is in "
             text += '<a href="#values">all values</a>.'
         where = curve.where, view_titles(result)[curve.view]
         found.append(Markup(text).format(*where, number(first), number(last)))
@@ -231,17 +230,24 @@ def _most_changed(
     return max(ends.items(), key=lambda item: abs(item[1][1] - item[1][0]), default=None)
 
 
-def _around(curves: Curves, metric: str, site: str, end: End) -> list[Answer]:
-    before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
-    if after not in curves:
-        return []
-    if before not in curves:
-        text = f"At {site}, without an isotropy layer: {_ends(curves, after, end)}."
-        return [Answer("What does the head read?", text)]
-    ends = [number(at(curves[p], end.step)) for p in (before, after)]
-    n = _n(curves, after)
-    text = f"At {site} its input has {ends[0]} and its output {ends[1]} at {_at(end)}{n}."
-    return [Answer("What does the isotropy layer change?", text)]
+def _around(curves: Curves, metric: str, end: End) -> list[Answer]:
+    """What isotropy layers make of their inputs, and what the head reads without one."""
+    layers, bare = [], []
+    for site in sites_of(p for p in curves if p.metric == metric):
+        before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
+        if before in curves:
+            ends = " → ".join(number(at(curves[p], end.step)) for p in (before, after))
+            layers.append(f"{site} {ends}{_n(curves, after)}")
+        else:
+            bare.append(f"{site} {_ends(curves, after, end)}")
+    found = []
+    if layers:
+        text = f"Input → output at {_at(end)}: {'; '.join(layers)}."
+        found.append(Answer("What does the isotropy layer change?", text))
+    if bare:
+        text = f"Without an isotropy layer, at {'; '.join(bare)}."
+        found.append(Answer("What does the head read?", text))
+    return found
 
 
 def _ends(curves: Curves, curve: CurveKey, end: End) -> str:
