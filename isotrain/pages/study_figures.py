@@ -178,7 +178,7 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
         if points:
             means = [point.mean for point in points]
             axis.plot(xs, means, look.line, marker=look.marker, markersize=4, linewidth=0.6, **how)
-    _finish(axis, own, f"site {site}", "the isotropy layer")
+    _finish(axis, own, f"site {site}", "with or without an isotropy layer")
     axis.set(xlim=(-0.45, 1.45), xticks=[0, 1])
     axis.set_xticklabels([SIDE_TITLES[side] for side in SIDES])
     return figure
