@@ -185,6 +185,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "is_causal": module.model.encoder.is_causal,
         "device": str(experiment.trainer.strategy.root_device),
         "n_processes": experiment.trainer.world_size,
+        "classes": list(module.task.data_set.classes),
         "monitor": f"val/{experiment.module.task.monitor}",
         "mode": experiment.module.task.mode,
         "headline": experiment.headline,

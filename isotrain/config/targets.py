@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 ALLOWED: dict[str, tuple[str, ...]] = {  # what a group's `_target_` may be
@@ -35,6 +35,7 @@ WITHIN = (  # of a part within a part
     "isotrain.geometry.<module>.<name>",
 )
 SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
+LIBRARIES = {rule.partition(".")[0] for rule in WITHIN} - {"isotrain"}
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
 
@@ -68,6 +69,18 @@ def is_of_library(target: str) -> bool:
     (True, False)
     """
     return not target.startswith("isotrain.") and any(_fits(target, rule) for rule in WITHIN)
+
+
+def allowance(config: Mapping[str, Any]) -> list[str]:
+    """What a command line begins with to allow the packages of a user that a configuration names.
+
+    >>> allowance({"task": {"_target_": "mine.tasks.Mine"}, "metric": {}})
+    ['ISOTRAIN_ALLOW=mine']
+    """
+    names = [str(node["_target_"]) for _, node in targets(config)]
+    own = [n.partition(".")[0] for n in names if not n.startswith("isotrain.")]
+    own = [n for n in dict.fromkeys(own) if n not in LIBRARIES]
+    return [f"ISOTRAIN_ALLOW={','.join(own)}"] if own else []
 
 
 def is_of_user(target: str) -> bool:

@@ -18,7 +18,7 @@ from isotrain.pages.panels import (
     layer_number,
     panel,
 )
-from isotrain.pages.readings import TITLES
+from isotrain.pages.readings import SIDE_TITLES, TITLES
 from isotrain.pages.rows import End, superscript
 
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
@@ -59,7 +59,7 @@ def spectra(
                 zorder=2 if is_end else 1.5,
                 linewidth=1.2,
                 gid=f"layer-{layer_number(where)}" if of_layers else None,
-                label=f"{name.split('/')[1]}, {end.name if is_end else f'step {step}'}",
+                label=f"{titled(name)}, {end.name if is_end else f'step {step}'}",
             )
     if axis.lines:
         axis.set(xscale="log", yscale="log")
@@ -79,6 +79,16 @@ def spectra(
     return figure
 
 
+def titled(cloud: str) -> str:
+    """The view of a cloud for a legend.
+
+    >>> titled("pooled/before"), titled("layer_01/cls")
+    ('layer input', 'cls')
+    """
+    view = cloud.split("/")[1]
+    return SIDE_TITLES.get(view, view)
+
+
 def power(value: float) -> str:
     """A share on a logarithmic axis, short: small powers of ten by their exponent.
 
@@ -90,10 +100,15 @@ def power(value: float) -> str:
     return f"10{superscript(exponent)}" if small else f"{value:g}"
 
 
-def maps(points: Mapping[int, np.ndarray], title: str, labels: np.ndarray | None = None) -> Figure:
-    """The rows of a cloud in two dimensions, `[M, 2]` by step: first, middle and last, one scale.
+def maps(
+    points: Mapping[int, np.ndarray],
+    title: str,
+    labels: np.ndarray | None = None,
+    classes: Sequence[str] = (),
+) -> Figure:
+    """Embeddings in two dimensions, `[M, 2]` by step: first, middle and last, one scale.
 
-    `labels` [M] are classes (few whole numbers) or scores.
+    `labels` [M] are classes (few whole numbers), which `classes` name, or scores.
     """
     steps = sorted(points)
     shown = [steps[i] for i in sorted({0, len(steps) // 2, len(steps) - 1})] if steps else []
@@ -109,7 +124,7 @@ def maps(points: Mapping[int, np.ndarray], title: str, labels: np.ndarray | None
         for name, colour, mark in zip(names, COLOURS, MARKS, strict=False):
             chosen = labels == name
             how = {"s": 5, "color": colour, "marker": mark, "rasterized": True}
-            axis.scatter(x[chosen], y[chosen], label=f"label {name:g}", **how)  # type: ignore[arg-type]
+            axis.scatter(x[chosen], y[chosen], label=class_label(name, classes), **how)  # type: ignore[arg-type]
         reach = reach or 1.0
         axis.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
         axis.set_title(f"step {step}", fontsize=8)
@@ -129,6 +144,15 @@ def class_names(labels: np.ndarray | None) -> Sequence[float]:
     """
     names = [] if labels is None else np.unique(labels).tolist()
     return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []
+
+
+def class_label(number: float, classes: Sequence[str]) -> str:
+    """A class by the task's name for it, where it is known.
+
+    >>> class_label(1.0, ["False", "True"]), class_label(2.0, [])
+    ('True', 'label 2')
+    """
+    return classes[int(number)] if number < len(classes) else f"label {number:g}"
 
 
 def clouds_of(arrays: Mapping[str, np.ndarray], pattern: str) -> list[str]:

@@ -23,6 +23,7 @@ def cloud_sections(
     data: Mapping[str, Any],
     sites: Sequence[str],
     titles: Mapping[str, str],
+    classes: Sequence[str],
 ) -> list[Section]:
     """Spectra of views and sites, and the maps of `data` (see `map_data`), where there are some.
 
@@ -52,8 +53,8 @@ def cloud_sections(
             for v in VIEWS
             for c in clouds_of(a, f"*/{v}")
         }
-        legend = piece("layer_legend", colours=legend_of(names)) if names else Markup()
-        found.append(Section("Spectra", legend + piece("grid", parts=parts, note=text)))
+        legend = piece("layer_choice", colours=legend_of(names)) if names else Markup()
+        found.append(Section("Spectra", legend + piece("grid", parts=parts, note=text), "spectra"))
     if data:
         start = data["start"]
         points = {
@@ -62,13 +63,13 @@ def cloud_sections(
             if f"map/{start}" in a and step <= end.step
         }
         labels = snapshots[max(snapshots)].get(f"label/{data['clouds'][start]['group']}")
-        drawn.save(maps(aligned(points), start.replace("/", ", "), labels), "maps")
+        drawn.save(maps(aligned(points), start.replace("/", ", "), labels, classes), "maps")
         text = (
-            "The rows of a cloud along its two leading principal directions, at "
+            "Embeddings along their two leading principal directions, at "
             f"{len(snapshots)} of {n_snapshots} snapshots. Each map is turned or mirrored to lie "
-            "closest to the one before it (orthogonal Procrustes on the common rows); distances "
-            "within a map do not change. The directions themselves differ from step to step."
+            "closest to the one before it (orthogonal Procrustes); distances within a map do not "
+            "change. The directions themselves differ from step to step."
         )
-        body = piece("map_viewer") + piece("note", text=text)
-        found.append(Section("Maps of rows through training", body))
+        body = piece("map_viewer", note=text)
+        found.append(Section("Maps of embeddings through training", body, "maps"))
     return found

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from isotrain.pages.panels import (
-    COLOURS,
     SIZE,
     draw_layers,
     draw_loss,
@@ -26,16 +25,14 @@ from isotrain.pages.panels import (
 )
 from isotrain.pages.readings import TITLES, label
 from isotrain.pages.rows import (
-    End,
     Rows,
     isotropy_series,
     layers_of,
     measured,
     minus,
     n_rows,
-    ranked,
 )
-from isotrain.runs.keys import DEV, VIEWS, CurveKey
+from isotrain.runs.keys import VIEWS, CurveKey
 
 N_METRICS = 4  # of one figure
 HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, beside the colours and their name
@@ -46,10 +43,10 @@ def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> F
 
     `rows` as in metrics.jsonl; `score` is the key of the task score, such as `val/accuracy`. The
     columns are the views of layers, and before/after each isotropy layer. Without `metrics` the
-    best known of those that were measured are drawn, four at most.
+    first of those that were measured are drawn, four at most.
     """
     by_key = isotropy_series(rows)
-    metrics = list(metrics) or ranked(measured(by_key))[:N_METRICS]
+    metrics = list(metrics) or measured(by_key)[:N_METRICS]
     views = [view for view in VIEWS if layers_of(by_key, view)] or list(VIEWS)
     size = (SIZE[0] * (len(views) + 1), SIZE[1] * (1 + len(metrics)))
     figure = Figure(figsize=size, layout="constrained")
@@ -72,10 +69,18 @@ def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> F
     return figure
 
 
-def score_curve(rows: Rows, score: str, chosen: float | None = None) -> Figure:
-    """The task score over the steps; `chosen` marks the step whose weights were kept."""
+def score_curve(
+    rows: Rows,
+    score: str,
+    chosen: float | None = None,
+    level: tuple[str, float] | None = None,
+) -> Figure:
+    """The task score over the steps, and what needs no model (`level`, with its name).
+
+    `chosen` marks the step whose weights were kept.
+    """
     figure, axis = panel()
-    draw_score(axis, rows, score)
+    draw_score(axis, rows, score, level)
     if chosen is not None:
         axis.axvline(chosen, color="0.4", linewidth=1, linestyle=":")
         at = ("data", "axes fraction")
@@ -87,22 +92,6 @@ def loss_curve(rows: Rows) -> Figure:
     """Training loss, its parts where there are several, and the loss on dev."""
     figure, axis = panel()
     draw_loss(axis, rows)
-    return figure
-
-
-def layer_curves(
-    rows: Rows, metric: str, view: str, source: str = DEV, titles: Mapping[str, str] = TITLES
-) -> Figure:
-    """A metric over the steps at one view of every layer, a line each, with its null bands."""
-    figure, axis = panel()
-    draw_layers(axis, rows, metric, view, source, titles)
-    return figure
-
-
-def site_curves(rows: Rows, metric: str, source: str = DEV) -> Figure:
-    """A metric over the steps before (dashed) and after (solid) each isotropy layer."""
-    figure, axis = panel()
-    draw_sites(axis, rows, metric, source)
     return figure
 
 
@@ -140,32 +129,4 @@ def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITL
     shown = [curve for curve in by_key if curve.view == view]
     title = joined(titles[view], n_rows(rows, shown))
     finish(axis, title, "optimizer step of the evaluation")
-    return figure
-
-
-def layers(
-    rows: Rows, metric: str, view: str, end: End, titles: Mapping[str, str] = TITLES
-) -> Figure:
-    """A metric from the lowest to the highest layer, at the first evaluation and at `end`."""
-    figure, axis = panel()
-    by_key = isotropy_series(rows, metric)
-    names = layers_of(by_key, view)
-    found = [dict(by_key[CurveKey(metric, name, view)]) for name in names]
-    first_step = min((step for values in found for step in values), default=end.step)
-    for step in dict.fromkeys([first_step, end.step] if names else []):
-        first = step != end.step
-        values = [values.get(step, np.nan) for values in found]
-        axis.plot(
-            values,
-            "o--" if first else "o-",
-            color=COLOURS[0],
-            markerfacecolor="white" if first else COLOURS[0],
-            markersize=4,
-            label=f"step {step:.0f}" if first else end.name,
-        )
-    shown = [curve for curve in by_key if curve.view == view]
-    finish(axis, joined(titles[view], n_rows(rows, shown)), "layer")
-    if names:
-        axis.set_xticks(range(len(names)), [str(layer_number(name)) for name in names])
-        axis.legend(fontsize=7, frameon=False)
     return figure

@@ -14,14 +14,14 @@ from isotrain.runs.files import as_json
 from isotrain.runs.snapshots import group_of
 
 
-def map_data(snapshots: Snapshots, end: End) -> dict[str, Any]:
+def map_data(snapshots: Snapshots, end: End, classes: Sequence[str] = ()) -> dict[str, Any]:
     """What the maps of a page are drawn from; empty where no snapshot has a map.
 
-    `steps`: of the snapshots, and `titles` of them. `clouds`: by name, the group of its rows and
-    at each step, or None, `n` rows measured, `scale`, `xy` (base64 of int16 pairs; times
-    scale/32767), `cluster` (base64 of uint8). `groups`: by name, `label`, `kind` (class | score),
-    `index`, `token`, `frequency` of each row. `start`: the cloud to begin with, and `shown` the
-    place of the step, which is that of `end`.
+    `steps`: of the snapshots, and `titles` of them. `classes`: names of labels, if known. `clouds`:
+    by name, the group of its embeddings and at each step, or None, `n` that were measured, `scale`,
+    `xy` (base64 of int16 pairs; times scale/32767), `cluster` (base64 of uint8). `groups`: by name,
+    `label`, `kind` (class | score), `index`, `token`, `frequency` of each. `start`: the cloud to
+    begin with, and `shown` the place of the step, which is that of `end`.
     """
     names = sorted({k[4:] for arrays in snapshots.values() for k in arrays if k.startswith("map/")})
     if not names:
@@ -48,6 +48,7 @@ def map_data(snapshots: Snapshots, end: End) -> dict[str, Any]:
     return {
         "clouds": clouds,
         "groups": groups,
+        "classes": list(classes),
         "steps": steps,
         "titles": [end.name if step == end.step else f"step {step}" for step in steps],
         "start": _first(names),
@@ -56,7 +57,7 @@ def map_data(snapshots: Snapshots, end: End) -> dict[str, Any]:
 
 
 def _first(names: Sequence[str]) -> str:
-    """What a reader sees first: behind an isotropy layer, else the CLS of the last layer."""
+    """What a reader sees first: the output of an isotropy layer, else CLS of the last layer."""
     found = [name for name in names if name.endswith("/after")]
     found += [name for name in reversed(names) if name.endswith("/cls")]
     return [*found, *names][0]
@@ -88,7 +89,7 @@ def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def _group(snapshots: Snapshots, group: str) -> dict[str, Any]:
-    """What is known of the rows of a group; the same at every step."""
+    """What is known of the embeddings of a group; the same at every step."""
     found: dict[str, Any] = {}
     for name in ("label", "index", "token", "frequency"):
         arrays = [a[f"{name}/{group}"] for a in snapshots.values() if f"{name}/{group}" in a]

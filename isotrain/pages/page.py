@@ -21,10 +21,12 @@ TEMPLATES = Environment(
 
 
 class Section(NamedTuple):
-    """A part of a page with a heading that its contents list names."""
+    """A part of a page with a heading."""
 
     title: str
     body: Markup
+    key: str = ""  # that links name; else its number
+    is_folded: bool = False
 
 
 class Figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
@@ -12,9 +12,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from isotrain.pages.readings import TITLES
+from isotrain.pages.readings import SIDE_TITLES, TITLES
 from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows, series, sites_of
-from isotrain.runs.keys import DEV, CurveKey
+from isotrain.reporting.words import is_share
+from isotrain.runs.keys import CurveKey
 
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
@@ -63,19 +64,21 @@ def legend_of(names: Iterable[str]) -> dict[int, str]:
     return {layer_number(name): colour for name, colour in colours.items()}
 
 
-def draw_score(axis: Axes, rows: Rows, score: str) -> None:
-    """The task score on dev at each evaluation, and the score on held-out rows where there is one.
+def draw_score(axis: Axes, rows: Rows, score: str, level: tuple[str, float] | None = None) -> None:
+    """The task score on dev at each evaluation, and on held-out examples where there are some.
 
-    The value on test is a diamond at the last step.
+    The value on test is a diamond at the last step, and `level` what needs no model, by its name.
     """
-    name = score.partition("/")[2]
+    name, scale = score.partition("/")[2], 100 if is_share(score) else 1
     kinds = (("val", "dev", "-"), ("holdout", "held out", "--"), ("test", "test", ""))
     for (stage, label, style), colour in zip(kinds, COLOURS, strict=False):
-        values = series(rows, f"{stage}/{name}")
+        values = [(step, scale * value) for step, value in series(rows, f"{stage}/{name}")]
         mark = "D" if stage == "test" else "o"
         _line(axis, values, style, color=colour, marker=mark, markersize=4, label=label)
+    if level is not None:
+        axis.axhline(scale * level[1], color="0.4", linewidth=1, linestyle=":", label=level[0])
     _legend(axis)
-    finish(axis, f"{name.replace('_', ' ')}")
+    finish(axis, name.replace("_", " ") + ", points" * (scale > 1))
 
 
 def draw_loss(axis: Axes, rows: Rows) -> None:
@@ -94,41 +97,34 @@ def draw_loss(axis: Axes, rows: Rows) -> None:
     finish(axis, "loss")
 
 
-def draw_layers(
-    axis: Axes,
-    rows: Rows,
-    metric: str,
-    view: str,
-    source: str = DEV,
-    titles: Mapping[str, str] = TITLES,
-) -> None:
+def draw_layers(axis: Axes, rows: Rows, metric: str, view: str) -> None:
     """A metric at one view of every layer, a line each; its null band where it has one."""
-    curves = isotropy_series(rows, metric, source)
+    curves = isotropy_series(rows, metric)
     names = layers_of(curves, view)
     for name, colour in layer_colours(names).items():
-        curve, gid = CurveKey(metric, name, view, source), f"layer-{layer_number(name)}"
-        _band(axis, rows, curve, colour, gid)
+        curve = CurveKey(metric, name, view)
+        _band(axis, rows, curve, colour)
         mark = "." if len(curves[curve]) <= FEW_POINTS else ""
-        _line(axis, curves[curve], "-", color=colour, marker=mark, gid=gid, label=name)
+        _line(axis, curves[curve], "-", color=colour, marker=mark, label=name)
     shown = [curve for curve in curves if curve.view == view]
-    finish(axis, joined(titles[view], n_rows(rows, shown)))
+    finish(axis, joined(TITLES[view], n_rows(rows, shown)))
 
 
-def draw_sites(axis: Axes, rows: Rows, metric: str, source: str = DEV) -> None:
-    """A metric before (dashed) and after (solid) each isotropy layer, with its null bands."""
-    curves = isotropy_series(rows, metric, source)
+def draw_sites(axis: Axes, rows: Rows, metric: str) -> None:
+    """A metric of the input (dashed) and output (solid) of each isotropy layer, with null bands."""
+    curves = isotropy_series(rows, metric)
     sites = sites_of(curves)
     for site, colour in zip(sites, COLOURS * len(sites), strict=False):
         for view, style in (("before", "--"), ("after", "-")):
-            curve = CurveKey(metric, site, view, source)
+            curve = CurveKey(metric, site, view)
             alone = curve._replace(view="before") not in curves
-            name = site if alone else f"{site}, {view}"
+            name = site if alone else f"{site}, {SIDE_TITLES[view]}"
             _band(axis, rows, curve, colour, style=style)
             _line(axis, curves.get(curve, []), style, color=colour, marker=".", label=name)
     _legend(axis)
     shown = [curve for curve in curves if curve.where in sites]
     is_layer = any(curve.view == "before" for curve in shown)
-    title = "around the isotropy layer" if is_layer else "what the head reads"
+    title = "isotropy layer" if is_layer else "what the head reads"
     finish(axis, joined(title, n_rows(rows, shown)))
 
 
@@ -178,9 +174,7 @@ def _line(axis: Axes, values: Series, style: str, **how: Any) -> None:
         axis.plot([step for step, _ in values], [value for _, value in values], **how)
 
 
-def _band(
-    axis: Axes, rows: Rows, curve: CurveKey, colour: str, gid: str | None = None, style: str = ""
-) -> None:
+def _band(axis: Axes, rows: Rows, curve: CurveKey, colour: str, style: str = "") -> None:
     """What chance gives a metric, where that was logged; with a border where a style is given."""
     low, high = (
         dict(series(rows, curve._replace(metric=f"{curve.metric}_null_{end}").text))
@@ -190,7 +184,7 @@ def _band(
     if steps:
         lows, highs = ([end[step] for step in steps] for end in (low, high))
         how: dict[str, Any] = {"linewidth": 0.6 * bool(style), "linestyle": style or "-"}
-        axis.fill_between(steps, lows, highs, color=colour, alpha=0.15, gid=gid, **how)
+        axis.fill_between(steps, lows, highs, color=colour, alpha=0.15, **how)
 
 
 def _legend(axis: Axes) -> None:

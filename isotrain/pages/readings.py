@@ -1,224 +1,73 @@
-"""How each metric is read, and which work each metric, layer and objective follows."""
+"""How each metric is read: the comments at the head of its `conf/metric/<name>.yaml`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import yaml  # type: ignore[import-untyped]
+
+from isotrain.config.compose import conf_folder
 from isotrain.runs.keys import metric_of
+
+TITLES = {"cls": "first token (CLS)", "tokens": "tokens", "mean": "mean of tokens"}  # of views
+SIDE_TITLES = {"before": "layer input", "after": "output"}  # of a site; the head reads its output
+CAUSAL = "first token (causal: it sees nothing else)"
 
 
 class Reading(NamedTuple):
-    """What a reader of a number needs to know."""
+    """What a reader of a number needs to know, each in a few words."""
 
-    label: str  # with the isotropic end, where there is one
-    span: str  # its range
-    says: str  # what it sees, and what few rows do to it
-    source: str = "ours"
+    label: str
+    end: str  # which value is isotropic, as "1 = isotropic"
+    range: str
+    says: str  # what it measures
+    unchanged_by: str  # R rotation, T translation, S scale, L the length of each vector
+    ignores: str
+    small_n: str  # what few embeddings do to it
+    source: str
+    parts: Mapping[str, str] = MappingProxyType({})  # of a metric of several values
+
+    @property
+    def title(self) -> str:
+        """The label, with the isotropic end where that is one number.
+
+        >>> readings()["isoscore"].title, readings()["outlier_dims"].title
+        ('IsoScore (1 = isotropic)', 'outlier dimensions')
+        """
+        return f"{self.label} ({self.end})" if re.match(r"\S+ = ", self.end) else self.label
+
+    @property
+    def text(self) -> str:
+        """How to read it, in a sentence."""
+        return (
+            f"Range {self.range}; {self.says}. It ignores {self.ignores}; few embeddings: "
+            f"{self.small_n} ({self.source})."
+        )
 
 
-READINGS = {
-    "isoscore": Reading(
-        "IsoScore (1 = isotropic)",
-        "[0, 1]",
-        "how evenly the variance is spread over directions; blind to the mean; "
-        "low with few rows: N/(N+D) for a Gaussian",
-        "Rudman et al. 2022",
-    ),
-    "isoscore_corrected": Reading(
-        "IsoScore, bias-corrected (1 = isotropic)",
-        "about [0, 1]",
-        "IsoScore without the bias of few rows; noisier",
-        "Rudman et al. 2022, with estimators of Himeno & Yamada 2014",
-    ),
-    "isoscore_star": Reading(
-        "IsoScore* (1 = isotropic)",
-        "[0, 1]",
-        "IsoScore of a covariance shrunk towards a reference",
-        "Rudman & Eickhoff 2024",
-    ),
-    "mean_cosine": Reading(
-        "mean cosine (0 = isotropic)",
-        "[−1/(N−1), 1]",
-        "mean cosine of two different rows: how narrow the cone is; blind to the spread about it",
-        "Ethayarajh 2019",
-    ),
-    "partition": Reading(
-        "ln I(W) (0 = isotropic)",
-        "(−∞, 0]",
-        "log of smallest over largest partition function; grows with the norm of the rows and "
-        "with few rows: compare it with its null band (Gaussian rows of the same N, D and norm)",
-        "Mu & Viswanath 2018",
-    ),
-    "participation_ratio": Reading(
-        "participation ratio (D = isotropic)",
-        "[1, D]",
-        "number of directions that carry the variance; low with few rows",
-        "Gao et al. 2017",
-    ),
-    "effective_rank": Reading(
-        "effective rank (D = isotropic)",
-        "[1, D]",
-        "exponential of the entropy of the spectrum; at most N − 1",
-        "Roy & Vetterli 2007",
-    ),
-    "rankme": Reading(
-        "RankMe (D = isotropic)",
-        "[1, D]",
-        "effective rank with the mean counted as a direction; at most N",
-        "Garrido et al. 2023",
-    ),
-    "spectral_entropy": Reading(
-        "spectral entropy (1 = isotropic)",
-        "[0, 1]",
-        "entropy of the shares of variance over ln D; low with few rows",
-    ),
-    "stable_rank": Reading(
-        "stable rank (D = isotropic)",
-        "[1, D]",
-        "variance over the largest eigenvalue; low with few rows",
-        "Rudelson & Vershynin 2007",
-    ),
-    "explained_variance": Reading(
-        "share of the leading directions (k/D = isotropic)",
-        "[k/D, 1]",
-        "share of the variance in the k leading directions; high with few rows",
-        "principal component analysis",
-    ),
-    "condition": Reading(
-        "condition (1 = isotropic)",
-        "[1, ∞)",
-        "strongest over weak directions; high with few rows",
-    ),
-    "alpha_req": Reading(
-        "α of the spectrum (0 = isotropic)",
-        "[0, ∞)",
-        "how fast the spectrum falls; high with few rows",
-        "Agrawal et al. 2022",
-    ),
-    "uniformity": Reading(
-        "uniformity (low = uniform)",
-        "[−2tN/(N−1), 0]",
-        "how evenly directions fill the sphere",
-        "Wang & Isola 2020",
-    ),
-    "lid": Reading(
-        "local intrinsic dimension (D = isotropic)",
-        "(0, ∞)",
-        "dimensions that the neighbours of a row fill; low where D is large",
-        "Amsaleg et al. 2015",
-    ),
-    "two_nn": Reading(
-        "intrinsic dimension, TwoNN (D = isotropic)",
-        "(0, ∞)",
-        "dimensions from two neighbours of each row; low where D is large",
-        "Facco et al. 2017",
-    ),
-    "outlier_dims": Reading(
-        "outlier dimensions",
-        "by part",
-        "single coordinates that dominate mean or variance; a rotation changes everything",
-        "Timkey & van Schijndel 2021",
-    ),
-    "self_similarity": Reading(
-        "self-similarity",
-        "[−1, 1]; adjusted: 0 = isotropic",
-        "cosine of one word in different sentences",
-        "Ethayarajh 2019",
-    ),
-    "intra_sentence_similarity": Reading(
-        "intra-sentence similarity",
-        "[−1, 1]; above shuffled: 0",
-        "cosine of words with the mean of their sentence",
-        "Ethayarajh 2019",
-    ),
-    "max_explainable_variance": Reading(
-        "maximum explainable variance",
-        "[1/min(n, D), 1]; adjusted: 0",
-        "how far one vector stands for all uses of a word",
-        "Ethayarajh 2019",
-    ),
-    "s_inter": Reading(
-        "S_inter (0 = isotropic)",
-        "[−1, 1]",
-        "mean cosine of rows of different words",
-        "Cai et al. 2021",
-    ),
-    "s_intra": Reading(
-        "S_intra (0 = isotropic)",
-        "[−1, 1]",
-        "mean cosine of rows of one word",
-        "Cai et al. 2021",
-    ),
-    "scatter_ratio": Reading(
-        "between over within class scatter",
-        "value [0, ∞), share [0, 1]",
-        "how far classes stand apart; the share is (C−1)/(N−1) by chance",
-        "Fisher 1936",
-    ),
-    "label_silhouette": Reading(
-        "silhouette of the classes",
-        "[−1, 1]",
-        "1 = classes are compact and apart, 0 = they overlap; near 0 where D is large",
-        "Rousseeuw 1987",
-    ),
-    "cluster_label_nmi": Reading(
-        "clusters against classes",
-        "nmi [0, 1], ari at most 1",
-        "1 = k-means clusters are the classes; nmi is high with few rows, ari 0 by chance",
-        "Vinh et al. 2010",
-    ),
-    "removed_label_scatter": Reading(
-        "label scatter in the leading directions",
-        "[0, 1]",
-        "share of the between-class scatter that removing them would take",
-    ),
-    "best_dimension_accuracy": Reading(
-        "accuracy of the best coordinate",
-        "[0, 1]",
-        "classes told apart by one coordinate, held out; compare with the majority share",
-        "Rudman et al. 2023",
-    ),
-    "linear_probe_accuracy": Reading(
-        "accuracy of a linear probe",
-        "[0, 1]",
-        "classes told apart by a plane, held out; compare with the majority share",
-        "Alain & Bengio 2016",
-    ),
-    "linear_cka": Reading(
-        "linear CKA with step 0 (1 = same geometry)",
-        "[0, 1]; debiased [−1, 1]",
-        "likeness to the same rows before training; high with few rows unless debiased",
-        "Kornblith et al. 2019",
-    ),
-    "cosine_drift": Reading(
-        "cosine drift from step 0 (0 = none)",
-        "[0, 2]",
-        "1 − cosine of each row with itself before training",
-    ),
-}
-TITLES = {"cls": "first token (CLS)", "tokens": "tokens", "mean": "mean of tokens"}  # of views
-CAUSAL = "first token (causal: it sees nothing else)"
+@cache
+def readings() -> dict[str, Reading]:
+    """The reading of every metric of isotrain, by name.
 
-SOURCES = {  # of isotropy layers and objectives, by the module of their target
-    "cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
-    "protected_cluster_pca": "cluster PCA: Rajaee & Pilehvar 2021",
-    "iso_bn": "isotropic batch normalisation: Zhou et al. 2021",
-    "simcse": "SimCSE: Gao et al. 2021",
-    "dcl": "decoupled contrastive loss: Yeh et al. 2022",
-    "supcon": "supervised contrastive loss: Khosla et al. 2020",
-    "cosent": "CoSENT: Huang et al. 2024",
-    "angle": "AnglE: Li & Li 2024",
-    "istar": "I-STAR: Rudman & Eickhoff 2024",
-    "cosreg": "cosine regularisation: Gao et al. 2019",
-    "gor": "global orthogonal regularisation: Zhang et al. 2017",
-    "uniformity": "uniformity: Wang & Isola 2020",
-    "alignment": "alignment: Wang & Isola 2020",
-    "vicreg": "VICReg: Bardes et al. 2022",
-    "barlow": "Barlow Twins: Zbontar et al. 2021",
-    "koleo": "KoLeo: Sablayrolles et al. 2018",
-    "sigreg": "SIGReg: LeJEPA 2025",
-}
+    >>> readings()["mean_cosine"].source
+    'Ethayarajh 2019'
+    """
+    folder = conf_folder()
+    package = folder.removeprefix("pkg://")
+    root = Path(folder) if package == folder else files(package)
+    found = {file.name: file.read_text("utf-8") for file in root.joinpath("metric").iterdir()}
+    return {name.partition(".")[0]: _reading(text) for name, text in sorted(found.items())}
+
+
+def _reading(text: str) -> Reading:
+    head = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
+    return Reading(**yaml.safe_load("\n".join(head)))
 
 
 def base_of(metric: str) -> str:
@@ -227,16 +76,7 @@ def base_of(metric: str) -> str:
     >>> base_of("outlier_dims_share_1"), base_of("isoscore_corrected"), base_of("mine")
     ('outlier_dims', 'isoscore_corrected', 'mine')
     """
-    return metric_of(metric, READINGS) or metric
-
-
-def view_titles(result: Mapping[str, Any]) -> dict[str, str]:
-    """What each view of a layer is called, by the record of a run.
-
-    >>> view_titles({})["cls"], view_titles({"is_causal": True})["cls"]
-    ('first token (CLS)', 'first token (causal: it sees nothing else)')
-    """
-    return TITLES | ({"cls": CAUSAL} if result.get("is_causal") else {})
+    return metric_of(metric, readings()) or metric
 
 
 def label(metric: str) -> str:
@@ -246,7 +86,38 @@ def label(metric: str) -> str:
     ('mean cosine (0 = isotropic)', 'between over within class scatter: share', 'top share')
     """
     base = base_of(metric)
-    if base not in READINGS:
+    if base not in readings():
         return metric.replace("_", " ")
     part = metric[len(base) :].strip("_").replace("_", " ")
-    return READINGS[base].label + (f": {part}" if part else "")
+    return readings()[base].title + (f": {part}" if part else "")
+
+
+def part_reading(metric: str) -> str:
+    """What one value of a metric of several says; empty where that is not told.
+
+    >>> part_reading("lid_n_queries"), part_reading("isoscore")
+    ('embeddings that the value is a mean of', '')
+    """
+    base = base_of(metric)
+    parts = readings()[base].parts if base in readings() else {}
+    return parts.get(re.sub(r"_\d+$", "", metric[len(base) + 1 :]), "")
+
+
+def isotropic_value(metric: str) -> float | None:
+    """The value of isotropic embeddings, where that is one number.
+
+    >>> isotropic_value("isoscore"), isotropic_value("rankme")
+    (1.0, None)
+    """
+    reading = readings().get(metric)
+    found = re.match(r"([01]) = isotropic", reading.end) if reading else None
+    return float(found[1]) if found else None
+
+
+def view_titles(result: Mapping[str, Any]) -> dict[str, str]:
+    """What each view of a layer is called, by the record of a run.
+
+    >>> view_titles({})["cls"], view_titles({"is_causal": True})["cls"]
+    ('first token (CLS)', 'first token (causal: it sees nothing else)')
+    """
+    return TITLES | ({"cls": CAUSAL} if result.get("is_causal") else {})

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from isotrain.config.targets import allowance
 from isotrain.pages.page import piece
 from isotrain.pages.run_tables import flat
 from isotrain.runs.secrets import HIDDEN
@@ -31,7 +32,8 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
         )
     else:
         path = own / "result.json"
-        command, place = f"isotrain run {shlex.quote(str(path))}", "a copy of result.json"
+        command = shlex.join([*allowance(config), "isotrain", "run", str(path)])
+        place = "a copy of result.json"
         into = (
             f"It trains into {own}/; where the run is finished there, its scores are printed, and "
             "a copy of result.json with rerun set to true trains it anew."
@@ -51,7 +53,9 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
 
 
 def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool) -> str:
-    """`isotrain train` with the overrides of a run, and the threads that its results depend on.
+    """`isotrain train` with the overrides of a run, and what else its results depend on.
+
+    That is the number of threads; before it, the packages of its own that it has to allow.
 
     >>> train_command(["task=wic", "site=[layer_1, pooled]"], {"threads": 2}, rerun=True)
     "isotrain train task=wic 'site=[layer_1, pooled]' threads=2 rerun=true"
@@ -60,4 +64,4 @@ def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bo
     if config.get("threads") and not any(text.startswith("threads=") for text in words):
         words.append(f"threads={config['threads']}")
     words += ["rerun=true"] if rerun else []
-    return shlex.join(["isotrain", "train", *words])
+    return shlex.join([*allowance(config), "isotrain", "train", *words])

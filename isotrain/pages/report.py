@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.pages.cloud_figures import Snapshots, class_names
+from isotrain.pages.cloud_figures import Snapshots
 from isotrain.pages.cloud_sections import cloud_sections
-from isotrain.pages.figures import loss_curve, score_curve
-from isotrain.pages.isotropy_sections import isotropy_sections
+from isotrain.pages.figures import curves as overview
+from isotrain.pages.figures import heatmap, loss_curve, score_curve
+from isotrain.pages.isotropy_data import NUMBERED, isotropy_data
+from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.maps import map_data
 from isotrain.pages.page import Figures, Section, page, piece, write_page
-from isotrain.pages.readings import base_of, view_titles
+from isotrain.pages.readings import base_of, label, part_reading, readings, view_titles
 from isotrain.pages.repeat import repeat
 from isotrain.pages.rows import (
     End,
@@ -30,31 +33,18 @@ from isotrain.pages.rows import (
     sites_of,
 )
 from isotrain.pages.run_tables import (
-    SCATTER_SHARE,
     config_table,
-    counter_readings_table,
     counter_table,
     layer_tables,
     outlier_tables,
-    reading_table,
     sources,
 )
-from isotrain.pages.verdict import CAUTION, faults, sentences, warnings
+from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
+from isotrain.reporting.frame import reference
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
-GEOMETRY = (
-    *("scatter_ratio", "label_silhouette", "cluster_label_nmi", "removed_label_scatter"),
-    *("best_dimension_accuracy", "linear_probe_accuracy"),
-)
-DRIFT = ("cosine_drift", "linear_cka")
-NOT_IN_TABLES = ("scatter_ratio_value",)  # says what its share says
-N_SLICES = 5  # classes that the metrics cut scores into
-RANDOM_LABELS = (
-    " Random labels: the share (C − 1)/(N − 1) that C classes have by chance where each row has a "
-    "label of its own; tokens of one example share theirs, and chance gives them more."
-)
 MOST_SNAPSHOTS = 12  # on a page, so that it stays small
 
 
@@ -75,39 +65,58 @@ def write_report(folder: Path) -> Path:
         )
     rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
+    levels, shown = _levels(folder, result), headline(result, measured(curves))
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)
     # where it has no snapshot, the last one stands in
     pictured = end if end.step in snapshots else End(max(snapshots, default=0), False)
-    data = map_data(snapshots, pictured)
-    sections = [
-        Section("Score and loss", _score(drawn, result, rows)),
-        *isotropy_sections(drawn, result, rows, curves, headline(result, measured(curves))),
-        *cloud_sections(drawn, snapshots, n_snapshots, pictured, data, sites_of(curves), titles),
-        *_tables(curves, end, titles, _n_classes(snapshots)),
-    ]
+    classes = result.get("classes") or ()
+    points = map_data(snapshots, pictured, classes)
+    data = {"maps": points, "isotropy": isotropy_data(result, rows, curves, shown)}
+    lead = piece(
+        "first_screen",
+        answers=answers(result, rows, levels),
+        grave=faults(result, rows, (folder / "resume.ckpt").is_file()),
+        steps=next_steps(result, rows, levels),
+        task=_task_figures(drawn, result, rows, levels),
+        has_isotropy=bool(curves),
+    )
+    if shown:
+        name = str(result.get("arm", folder.name))
+        drawn.save(overview(rows, name, str(result.get("monitor")), shown), "overview")
+    if shown and (top := last_layer(curves, shown[0])):
+        drawn.save(heatmap(rows, top.metric, top.view), "heatmap")
+    sections = [_values(curves, end, titles)] if shown else []
+    sections += cloud_sections(
+        drawn, snapshots, n_snapshots, pictured, points, sites_of(curves), titles, classes
+    )
     counters = counter_table(rows, end.step)
     if counters.rows:
         note = f"The last evaluation here: {end.name}."
         body = piece("tables", found=[counters], note=note)
-        sections.append(Section("Counters of layers and objectives", body))
-    if care := [*warnings(result, rows), *unread]:
-        sections.append(Section("Read with care", piece("items", texts=care)))
+        sections.append(Section("Counters of layers and objectives", body, "counters"))
+    if limits := [*warnings(result, rows), *unread]:
+        title = f"Limitations ({len(limits)})"
+        sections.append(Section(title, piece("items", texts=limits), "limitations"))
     sections += [
-        Section("Configuration and environment", _setting(result)),
-        Section("Repeat this run", repeat(folder, result)),
-        Section("How to read it", _readings(result, rows, curves)),
+        Section("Configuration and environment", _setting(result, curves), "configuration"),
+        Section("Repeat this run", repeat(folder, result), "repeat"),
     ]
-    grave = faults(result, rows, (folder / "resume.ckpt").is_file())
-    found = {"sentences": sentences(result, rows), "grave": grave, "caution": CAUTION}
     text = page(
         f"{_task(result)} · {result.get('arm', folder.name)} · seed {result.get('seed')}",
-        _facts(folder, result, curves),
-        piece("verdict", **found),
-        sections,
-        {"maps": data} if data else None,
+        _facts(folder, result),
+        lead,
+        [section._replace(is_folded=True) for section in sections],
+        {name: found for name, found in data.items() if found},
     )
     return write_page(folder / "report.html", text)
+
+
+def _levels(folder: Path, result: Mapping[str, Any]) -> Levels:
+    """What the score of a run is without a model, on dev and test."""
+    dev = str(result.get("monitor", ""))
+    found = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
+    return {key: level for key, level in found.items() if level}
 
 
 def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
@@ -124,114 +133,68 @@ def _task(result: Mapping[str, Any]) -> str:
     return target.rpartition(".")[2]
 
 
-def _facts(folder: Path, result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
+def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
     """Short facts below the title; the date is that of the end, or of the record."""
-    known, n_rows = result.get("environment") or {}, result.get("n_rows") or {}
     if ended := result.get("finished_at"):
         date = datetime.fromisoformat(ended).strftime("%Y-%m-%d %H:%M %Z").strip()
     else:
         written = time.localtime((folder / "result.json").stat().st_mtime)
         date = time.strftime("%Y-%m-%d %H:%M", written)
-    sizes = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    parameters = result.get("n_parameters") or {}
-    trained = ""
-    if parameters.get("total"):
-        share = parameters["trainable"] / parameters["total"]
-        trained = f"{share:.0%} of {parameters['total']:,} parameters trained"
+    sizes = ", ".join(f"{n:,} {split}" for split, n in (result.get("n_rows") or {}).items() if n)
     seconds = (result.get("timings_s") or {}).get("total")
     facts = [
         str(result.get("status", "")),
         date,
-        f"isotrain {known.get('isotrain', '?')}" + (f" ({known['git']})" * bool(known.get("git"))),
         str(result.get("encoder", "")),
-        f"rows: {sizes}" if sizes else "",
-        _measured_on(result, curves),
-        trained,
+        f"examples: {sizes}" if sizes else "",
         f"{seconds:,.0f} s" if seconds else "",
         folder.name,
     ]
     return [fact for fact in facts if fact]
 
 
-def _measured_on(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> str:
-    """Rows and hidden size of the clouds of which isotropy was measured."""
-    sizes, width = list(by_n(curves)), result.get("width")
-    ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]])) if sizes else ""
-    known = [f"N = {ends} rows" * bool(ends), f"D = {width:,} (hidden size)" if width else ""]
-    return f"isotropy of {', '.join(filter(None, known))}" if ends else ""
-
-
-def _n_classes(snapshots: Snapshots) -> int:
-    """Classes of the labels, as metrics see them; 0 where that is not known."""
-    labels = [a for arrays in snapshots.values() for k, a in arrays.items() if k[:6] == "label/"]
-    return max((len(class_names(a)) or N_SLICES for a in labels), default=0)
-
-
-def _score(drawn: Figures, result: Mapping[str, Any], rows: Rows) -> Markup:
+def _task_figures(
+    drawn: Figures, result: Mapping[str, Any], rows: Rows, levels: Levels
+) -> list[Markup]:
     monitor = result.get("monitor", "val/score")
     chosen = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
-    score = score_curve(rows, monitor, chosen)
-    curve, loss = "over the optimizer steps", loss_curve(rows)
-    parts = [
+    score = score_curve(rows, monitor, chosen, levels.get(monitor))
+    curve = "over the optimizer steps"
+    return [
         drawn.add(score, "score", f"{monitor} {curve}"),
-        drawn.add(loss, "loss", f"training loss {curve}"),
+        drawn.add(loss_curve(rows), "loss", f"training and dev loss {curve}"),
     ]
-    return piece("grid", parts=parts)
 
 
-def _tables(
-    curves: Mapping[CurveKey, Series], end: End, titles: Mapping[str, str], n_classes: int
-) -> list[Section]:
-    metrics, note = measured(curves), f"First evaluation → {end.name}."
-    metrics = [metric for metric in metrics if metric not in NOT_IN_TABLES]
-    found = []
-    for title, bases in (("Label geometry", GEOMETRY), ("Drift from step 0", DRIFT)):
-        chosen = [metric for metric in metrics if base_of(metric) in bases]
-        if made := layer_tables(curves, chosen, end.step, titles, n_classes):
-            more = RANDOM_LABELS if n_classes and SCATTER_SHARE in chosen else ""
-            found.append(Section(title, piece("tables", found=made, note=note + more)))
-    if made := outlier_tables(curves, end.step, titles):
-        found.append(Section("Outlier dimensions", piece("tables", found=made, note=note)))
-    return found
+def _values(curves: Mapping[CurveKey, Series], end: End, titles: dict[str, str]) -> Section:
+    """Every value of every layer and site, first and last, with how its metric is read."""
+    body = piece("note", text=f"First evaluation → {end.name}. Layer 0 is the embedding output.")
+    names = [metric for metric in measured(curves) if not metric.endswith(NUMBERED)]
+    for base, metrics in groupby(names, key=base_of):
+        own = list(metrics)
+        found = layer_tables(curves, own, end.step, titles)
+        found += outlier_tables(curves, end.step, titles) if base == "outlier_dims" else []
+        reading = readings().get(base)
+        tables = piece("tables", found=found, note=reading.text if reading else "")
+        parts = [f"{label(metric)}: {says}." for metric in own if (says := part_reading(metric))]
+        tables += piece("items", texts=parts) if parts else Markup()
+        body += piece("folded", title=label(base), body=tables, key=base)
+    return Section("All values, by layer", body, "values")
 
 
-def _setting(result: Mapping[str, Any]) -> Markup:
+def _setting(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> Markup:
+    texts = []
+    parameters, sizes = result.get("n_parameters") or {}, list(by_n(curves))
+    if parameters.get("total"):
+        share = parameters["trainable"] / parameters["total"]
+        texts.append(f"{share:.0%} of {parameters['total']:,} parameters trained.")
+    if sizes:
+        ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]]))
+        width = f", D = {result['width']:,} (hidden size)" if result.get("width") else ""
+        texts.append(f"Isotropy of N = {ends} embeddings of dev{width}, the same ones each time.")
+    if works := sources(result["config"]):
+        texts.append(f"Methods of this run: {'; '.join(works)}.")
     known = {"phases": result.get("phases"), "data": result.get("data")}
     about = {**(result.get("environment") or {}), **{k: v for k, v in known.items() if v}}
-    body = Markup()
-    for title, content in (
-        ("Resolved configuration", result["config"]),
-        ("Environment", about),
-    ):
-        table = piece("tables", found=[config_table(content, title)])
-        body += piece("folded", title=title, body=table)
-    return body
-
-
-def _readings(result: Mapping[str, Any], rows: Rows, curves: Mapping[CurveKey, Series]) -> Markup:
-    tables = [reading_table(curves), counter_readings_table(rows)]
-    body = piece("tables", found=[table for table in tables if table.rows])
-    texts = (
-        [f"Methods of this run: {'; '.join(found)}."]
-        if (found := sources(result["config"]))
-        else []
-    )
-    return body + piece(
-        "items",
-        texts=[
-            *texts,
-            Markup(
-                "Layer 0 is the embedding output, <code>layer_00</code>. Its views, as those of "
-                "every layer: the first token of each sequence (<code>cls</code>), all tokens that "
-                "are no padding (<code>tokens</code>), and their mean in each sequence "
-                "(<code>mean</code>). A site is where an isotropy layer acts: <code>before</code> "
-                "are its rows, <code>after</code> what it gives."
-            ),
-            Markup(
-                "A value stands in metrics.jsonl as <code>isotropy/&lt;metric&gt;/&lt;layer or "
-                "site&gt;/&lt;view&gt;</code>; metrics are chosen on the command line by the same "
-                "names, as in <code>metric=[isoscore,partition]</code>."
-            ),
-            "Values are those of dev rows, the same ones at every evaluation.",
-        ],
-    )
+    tables = [config_table(result["config"], "Configuration"), config_table(about, "Environment")]
+    return (piece("items", texts=texts) if texts else Markup()) + piece("tables", found=tables)

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.pages.readings import READINGS, base_of
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-MOST_SIZES = 3  # that a sentence lists
 
 
 def series(rows: Rows, key: str) -> Series:
@@ -84,26 +82,14 @@ def measured(curves: Iterable[CurveKey]) -> list[str]:
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
-def ranked(metrics: Iterable[str]) -> list[str]:
-    """Metrics in the order in which readings are listed, then those that are not.
-
-    >>> ranked(["mine", "partition", "lid_value", "isoscore"])
-    ['isoscore', 'partition', 'lid_value', 'mine']
-    """
-    order = {name: curve for curve, name in enumerate(READINGS)}
-    return sorted(metrics, key=lambda metric: (order.get(base_of(metric), len(order)), metric))
-
-
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     """The values that a page shows first: those that the record of a run names, or the first two.
 
     >>> headline({"headline": ["lid_value"]}, ["isoscore", "lid_sd", "lid_value"])
     ['lid_value']
-    >>> headline({}, ["lid_value", "partition", "isoscore"])
-    ['isoscore', 'partition']
     """
     named = [name for name in result.get("headline") or () if name in metrics]
-    return named or ranked(metrics)[:2]
+    return named or list(metrics)[:2]
 
 
 def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:
@@ -152,21 +138,6 @@ def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
         if curve.metric == COUNTS[0] and known:
             found.setdefault(known[-1], []).append(curve)
     return dict(sorted(found.items()))
-
-
-def gaussian_isoscore(curves: Mapping[CurveKey, Series], width: int) -> str:
-    """What IsoScore perfectly isotropic rows have by their number alone, in a sentence.
-
-    It is about N/(N + D) for a Gaussian cloud of N rows of `width` D.
-
-    >>> gaussian_isoscore({CurveKey("n_rows", "layer_00", "cls"): [(0, 640.0)]}, 384)
-    'Perfectly isotropic Gaussian rows have an IsoScore of about 0.625 at N = 640 (D = 384).'
-    """
-    sizes = [n for n in by_n(curves) if n]
-    ends = sizes if len(sizes) <= MOST_SIZES else [sizes[0], sizes[-1]]
-    texts = " and ".join(f"{number(n / (n + width))} at N = {n:,}" for n in ends)
-    what = f"Perfectly isotropic Gaussian rows have an IsoScore of about {texts} (D = {width:,})."
-    return what if ends else ""
 
 
 def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> str:

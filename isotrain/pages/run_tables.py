@@ -7,25 +7,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
-from isotrain.pages.parts import counter_readings, is_counter, part_readings
-from isotrain.pages.readings import READINGS, SOURCES, TITLES, base_of, label
+from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.pages.rows import (
     Rows,
     Series,
     at,
     by_n,
     layers_of,
-    measured,
     number,
-    ranked,
     series,
     sites_of,
 )
-from isotrain.runs.keys import COUNTS, SIDES, VIEWS, CurveKey
+from isotrain.resources.references import citation
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
-SCATTER_SHARE = "scatter_ratio_share"
+COUNTERS = {  # what each counter of an isotropy layer or an objective says
+    "energy_kept": "scatter of the layer output about its mean over that of the input; 1 = all",
+    "label_scatter_removed": (
+        "share of the between-class scatter that the layer takes, against that of all embeddings; "
+        "1 = class means are equal, 0 = as far apart as before, below 0 = farther"
+    ),
+    "queue_gap": "distance of the queue's mean from that of dev, in rms distances; 0 = alike",
+    "queue_spread": "rms distance of the queue from its mean over that of dev; 1 = alike",
+    "rows_passed_through": "embeddings left as they are, without scatter to measure",
+    "rows_borrowed": "embeddings of clusters too small for directions of their own",
+    "clusters_empty": "clusters without an embedding",
+    "directions_removed": "directions removed, of all clusters together",
+    "dims_cut": "dimensions whose tails were cut",
+    "anchors_skipped": "examples of a batch that had nothing to be compared with",
+    "undefined": "read points of a batch, or whole batches, where the objective counts as 0",
+}
 INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
 
 
@@ -42,37 +53,29 @@ def layer_tables(
     curves: Mapping[CurveKey, Series],
     metrics: Iterable[str],
     end: float,
-    titles: Mapping[str, str] = TITLES,
-    n_classes: int = 0,
+    titles: dict[str, str] = TITLES,
 ) -> list[Table]:
     """For each metric, its values at every layer and site, first evaluation → step `end`.
 
-    N stands in the head of each column, and for the share of scatter between `n_classes` classes
-    what random labels give, (C − 1)/(N − 1).
+    N is in the head of each column.
     """
+    sizes: dict[str, set[int]] = {}
+    for n, clouds in by_n(curves).items():
+        for curve in clouds:
+            sizes.setdefault(curve.view, set()).add(n)
+    heads = {
+        view: "\nN = " + " to ".join(f"{n:,}" for n in sorted({min(own), max(own)}))
+        for view, own in sizes.items()
+    }
     found = []
-    for metric in ranked(metrics):
-        of_metric = {p: v for p, v in curves.items() if p.metric == metric}
-        texts = {p: _ends(v, end) for p, v in of_metric.items()}
-        more = {}
-        for view in {p.view for p in texts}:
-            sizes = _sizes(curves, [p for p in texts if p.view == view])
-            more[view] = f"\nN = {' to '.join(f'{n:,}' for n in sizes)}" if sizes else ""
-            if metric == SCATTER_SHARE and n_classes and sizes and sizes[0] > 1:
-                by_chance = (number((n_classes - 1) / (n - 1)) for n in sizes[::-1])
-                more[view] += f"\nrandom labels: {' to '.join(by_chance)}"
-        found += _two(label(metric), texts, titles, metric, more)
+    for metric in metrics:
+        texts = {p: _ends(v, end) for p, v in curves.items() if p.metric == metric}
+        found += _two(label(metric), texts, titles, metric, heads)
     return found
 
 
-def _sizes(curves: Mapping[CurveKey, Series], shown: Iterable[CurveKey]) -> list[int]:
-    """The smallest and the largest N of some curves."""
-    counts = by_n({p: v for q in shown if (v := curves.get(p := q._replace(metric=COUNTS[0])))})
-    return sorted({min(counts), max(counts)}) if counts else []
-
-
 def outlier_tables(
-    curves: Mapping[CurveKey, Series], end: float, titles: Mapping[str, str] = TITLES
+    curves: Mapping[CurveKey, Series], end: float, titles: dict[str, str] = TITLES
 ) -> list[Table]:
     """The dimensions that dominate, largest first, with their shares, as in `layer_tables`."""
     kinds = sorted({m[1] for p in curves if (m := INDEX.fullmatch(p.metric))})
@@ -100,11 +103,20 @@ def counter_table(rows: Rows, end: float) -> Table:
     for key in sorted(keys):
         stage, part, name = key.split("/")
         values = series(rows, key)
-        when = "evaluations" if stage == "val" else "training"
         last = at(values, end) if stage == "val" else values[-1][1]
+        when = "evaluations" if stage == "val" else "training"
         ends = (number(values[0][1]), number(last))
-        lines.append((f"{part}: {name.replace('_', ' ')}", when, str(len(values)), *ends))
-    return Table("Counters", ("", "logged in", "times", "first", "last"), lines)
+        lines.append((f"{part}: {name}", when, *ends, COUNTERS.get(name, "")))
+    return Table("Counters", ("", "logged in", "first", "last", "what it says"), lines)
+
+
+def is_counter(key: str) -> bool:
+    """Whether a logged key counts what a layer or an objective did.
+
+    >>> is_counter("train/pooled/clusters_empty"), is_counter("train/loss")
+    (True, False)
+    """
+    return key.count("/") == 2 and key.partition("/")[0] in ("val", "train")
 
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:
@@ -131,30 +143,11 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def reading_table(curves: Iterable[CurveKey]) -> Table:
-    """How each metric that was measured is read, and below it what its parts say."""
-    metrics = measured(curves)
-    lines = []
-    for name in ranked({base_of(metric) for metric in metrics} & set(READINGS)):
-        reading = READINGS[name]
-        lines.append((_keyed(reading.label, name), reading.span, reading.says, reading.source))
-        own = [metric for metric in metrics if base_of(metric) == name]
-        lines += [(_keyed("", part), "", says, "") for part, says in part_readings(own)]
-    return Table("How to read the metrics", ("metric", "range", "what it says", "after"), lines)
-
-
-def counter_readings_table(rows: Rows) -> Table:
-    """What each counter that was logged says."""
-    found = counter_readings({key for row in rows for key in row})
-    lines = [(_keyed(name.replace("_", " "), name), says) for name, says in found]
-    return Table("How to read the counters", ("counter", "what it says"), lines)
-
-
 def sources(config: Mapping[str, Any]) -> list[str]:
     """The works that the isotropy layer and the objectives of a run follow.
 
     >>> sources({"isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"}})
-    ['cluster PCA: Rajaee & Pilehvar 2021']
+    ['cluster_pca: Rajaee & Pilehvar 2021']
     """
     modules = [
         str(value).split(".")[-2]
@@ -163,17 +156,13 @@ def sources(config: Mapping[str, Any]) -> list[str]:
         and key.startswith(("isotropy.", "objective."))
         and "." in str(value)
     ]
-    return [SOURCES[module] for module in dict.fromkeys(modules) if module in SOURCES]
-
-
-def _keyed(text: str, key: str) -> Markup:
-    return Markup("{} <code>{}</code>").format(text, key)
+    return [f"{m}: {work}" for m in dict.fromkeys(modules) if (work := citation(m))]
 
 
 def _two(
     caption: str,
     texts: Mapping[CurveKey, str],
-    titles: Mapping[str, str],
+    titles: dict[str, str],
     key: str,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Table]:
@@ -189,7 +178,7 @@ def _two(
     for rows, columns in ((names, views), (sites_of(texts), sides)):
         if rows and columns:
             lines = [(r, *(by_place.get((r, c), "–") for c in columns)) for r in rows]
-            heads = (titles.get(c, c) + more.get(c, "") for c in columns)
+            heads = ((titles | SIDE_TITLES)[c] + more.get(c, "") for c in columns)
             found.append(Table(caption, ("", *heads), lines, key))
     return found
 

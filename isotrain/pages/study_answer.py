@@ -33,6 +33,14 @@ SCORES: dict[Verdict, str] = {
     "untested": "has no tested score",
     "no claim": "has a score without a claim",
 }
+NAMES: dict[Verdict, str] = {
+    "higher": "higher",
+    "lower": "lower",
+    "equivalent": "the same",
+    "undecided": "undecided",
+    "untested": "not tested",
+    "no claim": "no claim",
+}
 CAUTION = (
     "A 95 % CI is over seeds: of training anew on the same data, not of other data. p is "
     "Holm-corrected for the methods of one task and one score, not for several tasks. Undecided is "
@@ -86,21 +94,23 @@ def summary(result: Result) -> str:
         )
 
     def methods(kind: Verdict) -> str:
-        parts = [
+        return _listed(
             f"{method} ({', '.join(tasks)})" if len(study.tasks) > 1 else method
             for method, tasks in found.get(kind, {}).items()
-        ]
-        return _listed(parts) or "no method"
+        )
 
-    texts = [f"Higher score than the baseline {study.baseline}: {methods('higher')}"]
-    texts.append(f"Lower: {methods('lower')}")
-    if margin := _margin(result, *study.tasks):
-        texts.append(f"The same within {margin}: {methods('equivalent')}")
-    texts.append(f"Undecided: {methods('undecided')}")
-    if "untested" in found:
-        texts.append(f"Not tested: {methods('untested')}")
-    if "no claim" in found:
-        texts.append(f"No claim, for collapsed predictions: {methods('no claim')}")
+    missing = [kind for kind in ("higher", "lower") if kind not in found]
+    texts = [f"No method scores {' or '.join(missing)} than the baseline {study.baseline}"]
+    texts = texts if missing else []
+    titles: dict[Verdict, str] = {
+        "higher": f"Higher score than the baseline {study.baseline}",
+        "lower": "Lower",
+        "equivalent": f"The same within {_margin(result, *study.tasks)}",
+        "undecided": "Undecided",
+        "untested": "Not tested",
+        "no claim": "No claim, for collapsed predictions",
+    }
+    texts += [f"{title}: {methods(kind)}" for kind, title in titles.items() if kind in found]
     return f"{'. '.join(texts)}."
 
 
@@ -134,8 +144,9 @@ def faults(result: Result) -> list[str]:
     if bad := [run for run in runs if run.degenerate]:
         methods = _listed(list(dict.fromkeys(run.arm for run in bad)))
         found.append(
-            f"{len(bad)} of {_count(len(runs), 'run')} have collapsed predictions ({methods}), and "
-            f"count in all numbers unless said otherwise. {_without(result)}"
+            f"{len(bad)} of {_count(len(runs), 'run')} have collapsed predictions ({methods}). "
+            "They count in all numbers unless said otherwise, and nothing is claimed beside them. "
+            f"{_without(result)}"
         )
     if len(result.study.seeds) == 1:
         found.append("One seed: no spread is known, and no difference can be told from chance.")
@@ -157,31 +168,24 @@ def _margin(result: Result, *tasks: str) -> str:
 def _without(result: Result) -> str:
     """Whether verdicts change where collapsed predictions are left out."""
     if WITHOUT not in result.kinds:
-        return "Without them there is nothing to compare."
+        return "Without these runs there is nothing to compare."
     others = {(r.task, r.score, r.method): r for r in result.rows if r.runs == WITHOUT}
-    changed, words = [], {"untested": "not tested"}
+    changed = []
     for task in result.study.tasks:
         for row in _compared(result, task):
             other = others.get((row.task, row.score, row.method))
-            before, after = verdict(row), verdict(other) if other else "untested"
-            if before != after:
-                ends = words.get(after, after), words.get(before, before)
-                changed.append(f"{row.method} on {row.task} “{ends[0]}” in place of “{ends[1]}”")
+            now, then = verdict(row), verdict(other) if other else "untested"
+            if now != then:
+                changed.append(f"{row.method} on {row.task} from “{NAMES[now]}” to “{NAMES[then]}”")
     if not changed:
-        return "Without them no verdict changes."
-    return f"Without them the verdict is, for {_listed(changed)}."
+        return "Leaving these runs out changes no verdict."
+    return f"Leaving these runs out changes the verdict of {_listed(changed)}."
 
 
 def _score_items(result: Result, task: str) -> list[str]:
     rows = sorted(_compared(result, task), key=lambda row: -abs(row.difference or 0))
-    titles: dict[Verdict, str] = {
-        "higher": "Higher",
-        "lower": "Lower",
-        "equivalent": f"The same within {_margin(result, task)}",
-        "undecided": "Undecided",
-        "untested": "Not tested",
-        "no claim": "No claim",
-    }
+    titles = {kind: name.capitalize() for kind, name in NAMES.items()}
+    titles["equivalent"] = f"The same within {_margin(result, task)}"
     n_seeds = len(result.study.seeds)
     items = []
     for kind, title in titles.items():

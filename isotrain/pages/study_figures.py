@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 
 from isotrain.pages.arm_looks import Look
 from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
-from isotrain.pages.readings import label
+from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
 from isotrain.reporting.curves import Curve
@@ -178,9 +178,9 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
         if points:
             means = [point.mean for point in points]
             axis.plot(xs, means, look.line, marker=look.marker, markersize=4, linewidth=0.6, **how)
-    _finish(axis, own, f"site {site}", "the isotropy layer")
+    _finish(axis, own, f"site {site}", "with or without an isotropy layer")
     axis.set(xlim=(-0.45, 1.45), xticks=[0, 1])
-    axis.set_xticklabels(["layer input", "layer output"])
+    axis.set_xticklabels([SIDE_TITLES[side] for side in SIDES])
     return figure
 
 

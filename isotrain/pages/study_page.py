@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from isotrain.pages.arm_looks import arm_looks
 from isotrain.pages.page import Figures, Section, page, piece, write_page
-from isotrain.pages.readings import READINGS, base_of, label
+from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
 from isotrain.pages.study_sections import (
@@ -48,7 +48,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
     study = result.study
     looks = arm_looks(list(study.arms), study.baseline)
     curves = isotropy_curves(result.runs, result.headline)
-    found = [_compared(result), difference_section(drawn, result, looks)]
+    found = [difference_section(drawn, result, looks)]
     of_isotropy = [
         scatter_section(drawn, result, looks),
         layer_section(drawn, result, curves, looks),
@@ -56,6 +56,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
     ]
     none = piece("note", text="No isotropy was measured in these runs.")
     found += [s for s in of_isotropy if s] or [Section("Isotropy", none)]
+    found.append(_compared(result))
     for kind in result.kinds if result.rows else []:
         aside = "" if kind == ALL else f" {kind} predictions"
         found.append(Section(f"All numbers{aside}", _numbers(result, kind)))
@@ -68,7 +69,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
     ]
     lead = piece(
         "study_answer",
-        question=result.question,
+        question=result.question[:1].upper() + result.question[1:],
         grave=faults(result),
         summary=summary(result),
         tasks=task_answers(result),
@@ -191,9 +192,9 @@ def _repeat(result: Result) -> Markup:
 def _how(result: Result) -> Markup:
     texts = legend(result.study, result.rows, result.gaps)
     texts += [
-        f"{label(metric)}: range {reading.span}; {reading.says} ({reading.source})."
+        f"{label(metric)}: {reading.text}"
         for metric in result.headline
-        if (reading := READINGS.get(base_of(metric)))
+        if (reading := readings().get(base_of(metric)))
     ]
     texts += [f"Methods of this study: {'; '.join(result.works)}."] if result.works else []
     return piece("items", texts=texts)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from isotrain.pages.page import Figures, Section, piece
-from isotrain.pages.readings import READINGS, base_of, label, view_titles
+from isotrain.pages.readings import base_of, label, readings, view_titles
 from isotrain.pages.study_answer import task_score
 from isotrain.pages.study_figures import (
     Looks,
@@ -121,8 +121,8 @@ def layer_section(
                 name, text = f"site_{task}_{metric}_{site}", f"{label(metric)} around site {site}"
                 parts.append(_named(drawn, figure, name, f"{text} on {task}", looks))
             panels += piece("grid", parts=parts) if parts else Markup()
-        if panels and (reading := READINGS.get(base_of(metric))):
-            panels += piece("note", text=f"Range {reading.span}; {reading.says}.")
+        if panels and (reading := readings().get(base_of(metric))):
+            panels += piece("note", text=reading.text)
         if panels:
             body += piece("folded", title=label(metric), body=panels, is_open=not body)
     if not body:

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from isotrain.console import say
+from isotrain.pages.limitations import unlike_training
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
     Rows,
@@ -24,7 +25,6 @@ from isotrain.pages.rows import (
     minus,
     series,
 )
-from isotrain.pages.verdict import unlike_training
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run

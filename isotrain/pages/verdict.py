@@ -1,4 +1,4 @@
-"""What a run shows, in a few sentences with their numbers, and what to be careful about."""
+"""What a run shows: answers to a reader's questions, and what to look at next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from isotrain.pages.readings import label, view_titles
+from isotrain.pages.limitations import n_evaluated, unlike_training, warnings
+from isotrain.pages.readings import isotropic_value, label, view_titles
 from isotrain.pages.rows import (
     End,
     Rows,
     Series,
     at,
-    by_n,
     end_of,
-    gaussian_isoscore,
     headline,
     isotropy_series,
     layers_of,
@@ -26,126 +25,90 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
+from isotrain.reporting.frame import CHANCE
+from isotrain.reporting.words import number as score_number
+from isotrain.reporting.words import score_name
 from isotrain.runs.keys import VIEWS, CurveKey
 
 CAUTION = (
-    "One run with one seed: this describes the run and shows no effect of anything. An effect "
-    "takes several seeds against a baseline (isotrain run)."
+    "One run with one seed shows no effect of anything: that takes several seeds against a "
+    "baseline (isotrain run)."
 )
-FEW_ROWS = 1000  # below, scores are told to be read with care
-FAR = 2.0  # between the rows of a queue and those of dev, above which it is told
-GAP, SPREAD = "/queue_gap", "/queue_spread"
-FEW_OF_WIDTH = 10  # N over D below which isotropy is
+CONE = 0.9  # mean cosine above which embeddings are nearly one direction
+SOME = 0.05  # share of a loss, or of the distance to isotropy, that counts as a change
+NOT_APART = "not told apart from"
+MOST_STEPS = 4  # sentences on what to look at next
 Z = NormalDist().inv_cdf(0.975)
+Levels = Mapping[str, tuple[str, float]]  # by score: what needs no model, and its value
+Curves = Mapping[CurveKey, Series]
 
 
-def sentences(result: Mapping[str, Any], rows: Rows) -> list[str]:
+class Answer(NamedTuple):
+    """A reader's question, and what the run says."""
+
+    question: str
+    text: str
+
+
+def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Answer]:
     """What happened to the score, to the isotropy of the last layer, and at the isotropy layers."""
     curves, end = isotropy_series(rows), end_of(result, rows)
+    found = [Answer("Did it learn the task?", _score(result, rows, end, levels))]
+    if shown := headline(result, measured(curves)):
+        top = last_layer(curves, shown[0])
+        if top is not None:
+            moved, ends = _change(curves, top, end), _ends(curves, top, end)
+            where = f"{view_titles(result)[top.view]}, last layer ({top.where})"
+            text = Markup("{}{} <code>{}</code> of {}: {}.")
+            text = text.format(moved and f"{moved}. ", label(top.metric), top.metric, where, ends)
+            found.append(Answer("Are its embeddings more isotropic?", text))
+        found += _around(curves, shown[0], end)
+    return found
+
+
+def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Markup]:
+    """Two to four sentences on what to look at next, the gravest first; links open a section."""
+    curves, end = isotropy_series(rows), end_of(result, rows)
+    scores = series(rows, str(result.get("monitor", "")))
+    losses = series(rows, "val/loss")
+    found: list[Markup] = []
+    if _versus(result, rows, end, levels) in ("below", NOT_APART):
+        text = "The score is not above {}: see whether the training loss falls. If not, change "
+        text += "<code>optimizer.lr</code>; if it does, train longer."
+        found.append(Markup(text).format(_the(levels[_final(result, rows, end)[0]][0])))
+    lowest = min(losses, key=lambda point: point[1], default=(0.0, 0.0))
+    if losses and losses[-1][1] > (1 + SOME) * lowest[1] and not _rose(result, scores, lowest[0]):
+        text = "Loss on dev rises from {} (step {:.0f}) to {} while the score does not improve: "
+        text += "it overfits. <code>training.select=best</code> keeps the best evaluation."
+        found.append(Markup(text).format(number(lowest[1]), lowest[0], number(losses[-1][1])))
     shown = headline(result, measured(curves))
-    found = [_score(result, rows, end)]
-    if shown:
-        found.append(_last_layer(curves, shown[0], end, view_titles(result)))
-        found += [_around(curves, shown[0], site, end) for site in sites_of(curves)]
-    return [sentence for sentence in found if sentence]
-
-
-def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = False) -> list[str]:
-    """What makes a run no whole one: it has not finished, or it collapsed.
-
-    `has_checkpoint`: one to go on from.
-
-    >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
-    ['The run is degenerate: one class.']
-    """
-    found = []
-    status = result.get("status", "unknown")
-    if status != "finished":
-        error = f": {result['error']}" if result.get("error") else ""
-        last = f"the last row is of step {rows[-1]['step']:.0f}" if rows else "nothing was logged"
-        over = status in ("failed", "interrupted")
-        same = "The same" if over else "If it is no longer at work, the same"
-        again = (
-            "goes on from the last checkpoint" if has_checkpoint else "starts it from the beginning"
-        )
-        found.append(
-            f"The run is not finished ({status}{error}): {last}, and last values are those logged "
-            f"last. {same} command {again}."
-        )
-    if result.get("degenerate"):
-        found.append(f"The run is degenerate: {result.get('degenerate_reason')}.")
-    return found
-
-
-def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
-    """What a reader of the numbers has to know, beside `faults` and `CAUTION`."""
-    curves = isotropy_series(rows)
-    found = []
-    lost = [p for p in curves if p.metric == "n_rows_not_finite" and any(v for _, v in curves[p])]
-    if lost:
-        clouds = ", ".join(sorted({f"{p.where}/{p.view}" for p in lost}))
-        found.append(f"Rows that are not finite were left out of {clouds}.")
-    broken = sorted({k for row in rows for k, v in row.items() if isinstance(v, float) and v != v})
-    if broken:
-        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-        found.append(f"Not a number at some step: {', '.join(broken[:5])}{more}.")
-    if result.get("select") == "best":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on dev: the dev score is optimistic, the "
-            "test score is not."
-        )
-    if result.get("select") == "holdout":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on held-out training rows."
-        )
-    if result.get("stopped_by_patience"):
-        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
-    if (share := _limit(result)) is not None:
-        found.append(f"Only a part of dev was evaluated (trainer.limit_val_batches = {share}).")
-    found += [_unlike(layer) for layer in unlike_training(result, rows)]
-    n_dev = n_evaluated(result, rows, "val")
-    if 0 < n_dev < FEW_ROWS:
-        found.append(_chance_of_score(result, rows, n_dev))
-    found += _few_rows(result, curves)
-    if not curves:
-        found.append("No isotropy was measured in this run.")
-    return found
-
-
-class Unlike(NamedTuple):
-    """A layer whose queue has other rows than those it was last evaluated on."""
-
-    site: str
-    gap: float  # between their means, in rms distances of the evaluated rows
-    spread: float  # of the queue, over that of the evaluated rows
-
-
-def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
-    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse.
-
-    >>> row = {"step": 9, "val/pooled/queue_gap": 8.27, "val/pooled/queue_spread": 62.5}
-    >>> unlike_training({"steps": 9}, [row])
-    [Unlike(site='pooled', gap=8.27, spread=62.5)]
-    """
-    end = end_of(result, rows).step
-    found = []
-    for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
-        gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
-        if gap > FAR or spread > FAR or spread < 1 / FAR:  # no NaN is
-            found.append(Unlike(site, gap, spread))
-    return found
-
-
-def _unlike(layer: Unlike) -> str:
-    return (
-        f"The layer at {layer.site} is frozen by other rows than those it is evaluated on: the "
-        f"mean of its queue is {number(layer.gap)} rms distances from that of dev (0 = alike), its "
-        f"spread {number(layer.spread)} times theirs (1 = alike). So its map does not fit "
-        "them, and what is measured behind it says little about it. Dropout of training rows does "
-        "that: use less of it, or statistics of rows without it (isotropy.eval_stats=refit)."
-    )
+    cone = last_layer(curves, "mean_cosine")
+    if cone and at(curves[cone], end.step) > CONE:
+        text = "Embeddings of the last layer point in nearly one direction (mean cosine {}): "
+        text += 'see where that begins in <a href="#values">all values</a>.'
+        found.append(Markup(text).format(number(at(curves[cone], end.step))))
+    for site in sites_of(curves) if shown else ():
+        if _only_the_output(curves, shown[0], site, end):
+            text = "At {} the isotropy layer makes its output isotropic, and its input has not "
+            text += "become so: the encoder below is as it was. Compare its "
+            text += '<a href="#values">layers</a>.'
+            found.append(Markup(text).format(site))
+    if unlike_training(result, rows):
+        text = "An isotropy layer was frozen on embeddings unlike those of dev: see the "
+        found.append(Markup(text + '<a href="#limitations">limitations</a>.'))
+    if shown and (most := _most_changed(curves, shown[0], end)):
+        curve, (first, last) = most
+        text = "{}, {}, changed most, from {} to {}: follow it in the heat map, and every metric "
+        text += 'in <a href="#values">all values</a>.'
+        if abs(last - first) < SOME * max(abs(first), abs(last)):
+            text = "No layer changes by 5 %; most does {}, {}, from {} to {}. Every metric is in "
+            text += '<a href="#values">all values</a>.'
+        where = curve.where, view_titles(result)[curve.view]
+        found.append(Markup(text).format(*where, number(first), number(last)))
+    found = found[: MOST_STEPS - 1]
+    n = len(warnings(result, rows))
+    text = 'Before quoting a number, read its {} <a href="#limitations">limitation{}</a>. {}'
+    return [*found, Markup(text).format(n, "s" * (n != 1), CAUTION) if n else Markup(CAUTION)]
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
@@ -164,104 +127,130 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return round(low, 12), round(high, 12)  # 0 and 1 without what rounding left of them
 
 
-def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
-    """Rows behind a score: those that were logged as evaluated, else those that the data have.
-
-    >>> n_evaluated({"n_rows": {"dev": 277}}, [], "val")
-    277
-    """
-    values = series(rows, f"{stage}/n_rows")
-    split = "dev" if stage == "val" else stage
-    return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))
-
-
-def _chance_of_score(result: Mapping[str, Any], rows: Rows, n: int) -> str:
-    """How far few rows let a score be off; in points where it is an accuracy."""
-    key = result.get("monitor", "")
-    last = at(series(rows, key), end_of(result, rows).step)
-    if not (key.endswith("accuracy") and 0 <= last <= 1):
-        return f"Dev has {n:,} rows: small differences of the score are within chance."
-    low, high = wilson(last, n)
-    return (
-        f"Dev has {n:,} rows: at an accuracy of {number(last)} a 95 % interval is "
-        f"±\u00a0{50 * (high - low):.1f} points."
-    )
-
-
-def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
-    """Which clouds have few rows for their width D; where D is not known, few at all."""
-    width, titles = result.get("width"), view_titles(result)
-    least = FEW_OF_WIDTH * width if width else FEW_ROWS
-    texts = []
-    for n, clouds in by_n(curves).items():
-        names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)
-        if n < least:
-            texts.append(f"N = {n:,} ({', '.join(names)})")
-    if not texts:
-        return []
-    rule = f"N < {FEW_OF_WIDTH}·D = {least:,}" if width else f"N < {least:,}"
-    text = (
-        f"Isotropy was measured on few rows ({rule}): {'; '.join(texts)}. Some values are biased "
-        "there: IsoScore and ranks read low where N is not far above the hidden size D, the "
-        "corrected IsoScore does not."
-    )
-    return [f"{text} {gaussian_isoscore(curves, width)}" if width else text]
-
-
-def _score(result: Mapping[str, Any], rows: Rows, end: End) -> str:
-    key = result.get("monitor", "")
-    values = series(rows, key)
+def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
+    """The headline: the score on test, else on dev, its CI, what needs no model, the way there."""
+    values = series(rows, str(result.get("monitor", "")))
     if not values:
         return "No score was evaluated."
-    name, n = key.removeprefix("val/"), n_evaluated(result, rows, "val")
-    last = at(values, end.step)
-    size = f"N = {n:,}" if n else ""
-    if name == "accuracy" and n and 0 <= last <= 1:
-        low, high = map(number, wilson(last, n))
-        size += f"; 95 % Wilson interval of the last value {low} to {high}"
-    size = f" ({size})" if size else ""
-    if len(values) > 1:
-        text = (
-            f"{name.capitalize()} on dev {_moved(values[0][1], last)} from step {values[0][0]:.0f} "
-            f"to {_at(end)}{size}"
-        )
-    else:
-        text = f"{name.capitalize()} on dev is {number(last)} at {end.name}{size}"
-    test = result.get("scores", {}).get(key.replace("val/", "test/"))
-    n_test = n_evaluated(result, rows, "test")
-    on_test = f"; on test it is {number(test)} (N = {n_test:,})" if test is not None else ""
-    return f"{text}{on_test}."
-
-
-def _last_layer(
-    curves: Mapping[CurveKey, Series], metric: str, end: End, titles: Mapping[str, str]
-) -> str:
-    """Of every view of the last layer."""
-    parts = []
-    top = ""
-    for view in VIEWS:
-        names = layers_of((p for p in curves if p.metric == metric), view)
-        if names:
-            top = names[-1]
-            parts.append(f"{titles[view]} {_ends(curves, CurveKey(metric, top, view), end)}")
-    text = Markup("{} <code>{}</code> at the last layer ({}): {}.")
-    return text.format(label(metric), metric, top, "; ".join(parts)) if parts else ""
-
-
-def _around(curves: Mapping[CurveKey, Series], metric: str, site: str, end: End) -> str:
-    before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
-    if after not in curves:
-        return ""
-    if before not in curves:
-        return f"What the head reads ({site}, no isotropy layer): {_ends(curves, after, end)}."
-    ends = [number(at(curves[p], end.step)) for p in (before, after)]
-    return (
-        f"The isotropy layer at {site} changes it from {ends[0]} before to {ends[1]} after, on the "
-        f"same rows at {_at(end)}{_n(curves, after)}."
+    key, value, n = _final(result, rows, end)
+    ends = _interval(key, value, n)
+    known = [f"N = {n:,}"] if n else []
+    if ends:
+        known.insert(0, "95 % CI {} to {}".format(*(score_number(e, key) for e in ends)))
+    name = score_name(key)
+    text = Markup("<strong>{}{} {}</strong>").format(
+        name[0].upper(), name[1:], score_number(value, key)
     )
+    text += f" ({', '.join(known)})" if known else ""
+    if level := levels.get(key):
+        beside = _versus(result, rows, end, levels)
+        text += f", {beside} {_the(level[0])} ({score_number(level[1], key)})"
+    dev = str(result["monitor"])
+    first, last = values[0][1], at(values, end.step)
+    if len(values) > 1:
+        ends_of = f"{score_number(first, dev)} to {score_number(last, dev)}"
+        text += f". On dev from {ends_of}, step {values[0][0]:.0f} to {_at(end)}"
+    return text + "."
 
 
-def _ends(curves: Mapping[CurveKey, Series], curve: CurveKey, end: End) -> str:
+def _final(result: Mapping[str, Any], rows: Rows, end: End) -> tuple[str, float, int]:
+    """The score that a run is judged by: its key, value and N; on test where it was tested."""
+    dev = str(result.get("monitor", ""))
+    test = dev.replace("val/", "test/")
+    if (value := (result.get("scores") or {}).get(test)) is not None:
+        return test, value, n_evaluated(result, rows, "test")
+    return dev, at(series(rows, dev), end.step), n_evaluated(result, rows, "val")
+
+
+def _the(level: str) -> str:
+    return level if level == CHANCE else f"the {level}"
+
+
+def _interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+    return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None
+
+
+def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
+    """How the score compares with what needs no model, where it has an interval."""
+    key, value, n = _final(result, rows, end)
+    ends, level = _interval(key, value, n), levels.get(key)
+    if not (ends and level):
+        return "beside"
+    return "above" if ends[0] > level[1] else "below" if ends[1] < level[1] else NOT_APART
+
+
+def _rose(result: Mapping[str, Any], scores: Series, since: float) -> bool:
+    """Whether the dev score got better after a step."""
+    values = [value if result.get("mode") != "min" else -value for s, value in scores if s >= since]
+    return len(values) > 1 and values[-1] > values[0]
+
+
+def last_layer(curves: Curves, metric: str) -> CurveKey | None:
+    """The tokens of the last layer, else its first view; None where it was not measured."""
+    own = [p for p in curves if p.metric == metric]
+    for view in ("tokens", *VIEWS):
+        if names := layers_of(own, view):
+            return CurveKey(metric, names[-1], view)
+    return None
+
+
+def _change(curves: Curves, curve: CurveKey, end: End) -> str:
+    """Whether embeddings came closer to isotropy, where that is one number."""
+    goal, values = isotropic_value(curve.metric), curves[curve]
+    if goal is None or len(values) < 2:
+        return ""
+    before, after = (abs(value - goal) for value in (values[0][1], at(values, end.step)))
+    if math.isnan(before + after):
+        return ""
+    if abs(after - before) <= SOME * max(before, after):
+        return "About as isotropic"
+    return "More isotropic" if after < before else "Less isotropic"
+
+
+def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
+    """Whether a layer halves the distance to isotropy, and training did not do so to its input."""
+    goal = isotropic_value(metric)
+    values = [curves.get(CurveKey(metric, site, side)) for side in ("before", "after")]
+    if goal is None or not (values[0] and values[1]):
+        return False
+    start, before, after = (
+        abs(value - goal)
+        for value in (values[0][0][1], at(values[0], end.step), at(values[1], end.step))
+    )
+    return after < before / 2 and before > start / 2
+
+
+def _most_changed(
+    curves: Curves, metric: str, end: End
+) -> tuple[CurveKey, tuple[float, float]] | None:
+    """The layer whose value moved most, with its first and last one."""
+    of_layers = [p for p in curves if p.metric == metric and p.view in VIEWS]
+    ends = {p: (curves[p][0][1], at(curves[p], end.step)) for p in of_layers}
+    ends = {p: pair for p, pair in ends.items() if math.isfinite(sum(pair)) and len(curves[p]) > 1}
+    return max(ends.items(), key=lambda item: abs(item[1][1] - item[1][0]), default=None)
+
+
+def _around(curves: Curves, metric: str, end: End) -> list[Answer]:
+    """What isotropy layers make of their inputs, and what the head reads without one."""
+    layers, bare = [], []
+    for site in sites_of(p for p in curves if p.metric == metric):
+        before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
+        if before in curves:
+            ends = " → ".join(number(at(curves[p], end.step)) for p in (before, after))
+            layers.append(f"{site} {ends}{_n(curves, after)}")
+        else:
+            bare.append(f"{site} {_ends(curves, after, end)}")
+    found = []
+    if layers:
+        text = f"Input → output at {_at(end)}: {'; '.join(layers)}."
+        found.append(Answer("What does the isotropy layer change?", text))
+    if bare:
+        text = f"Without an isotropy layer, at {'; '.join(bare)}."
+        found.append(Answer("What does the head read?", text))
+    return found
+
+
+def _ends(curves: Curves, curve: CurveKey, end: End) -> str:
     (start, first), last = curves[curve][0], number(at(curves[curve], end.step))
     return (f"{number(first)} → " if start != end.step else "") + last + _n(curves, curve)
 
@@ -270,17 +259,6 @@ def _at(end: End) -> str:
     return f"the {end.name}" if end.is_kept else end.name
 
 
-def _n(curves: Mapping[CurveKey, Series], curve: CurveKey) -> str:
+def _n(curves: Curves, curve: CurveKey) -> str:
     counts = curves.get(curve._replace(metric="n_rows"))
     return f" (N = {int(counts[-1][1]):,})" if counts else ""
-
-
-def _moved(first: float, last: float) -> str:
-    verb = "rose" if last > first else "fell" if last < first else "stayed"
-    ends = f"from {number(first)} to {number(last)}" if last != first else f"at {number(last)}"
-    return f"went from {number(first)} to {number(last)}" if last != last else f"{verb} {ends}"
-
-
-def _limit(result: Mapping[str, Any]) -> Any:
-    limit = ((result.get("config") or {}).get("trainer") or {}).get("limit_val_batches")
-    return None if limit in (None, 1.0) else limit

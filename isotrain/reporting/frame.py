@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
@@ -78,11 +79,6 @@ class Row(NamedTuple):
     why_no_both: str = ""
     published: float | None = None
     collapsed: str = ""  # how many runs of the method and of the baseline are
-
-    @property
-    def is_score(self) -> bool:
-        """Whether it is of what the task is judged by, rather than of isotropy."""
-        return is_score(self.score)
 
 
 def is_score(key: str) -> bool:
@@ -286,25 +282,28 @@ def _references(
     if not is_score(score) or not base:
         return []
     examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
-    metric = score.partition("/")[2]
-    if metric in CORRELATIONS:
-        rows.append(Row(ALL, task, score, CHANCE, examples, 0, 0.0))
-    elif metric == "accuracy" and (share := _majority(base[0], score)) is not None:
-        rows.append(Row(ALL, task, score, MAJORITY, examples, 0, share))
+    if level := reference(base[0].folder, score):
+        rows.append(Row(ALL, task, score, level[0], examples, 0, level[1]))
     if values := _finite(first, score):
         rows.append(Row(ALL, task, score, UNTRAINED, examples, *summarize(values)[:5]))
     return rows
 
 
-def _majority(run: Run, score: str) -> float | None:
-    """The accuracy of always predicting the largest class of a split, by its stored labels."""
+def reference(folder: Path, score: str) -> tuple[str, float] | None:
+    """What a score is without a model, with its name; None where that is not known.
+
+    A correlation is 0 by chance; an accuracy that of the largest class, by a run's stored labels.
+    """
+    stage, _, metric = score.partition("/")
+    if metric in CORRELATIONS:
+        return CHANCE, 0.0
     try:
-        found = read_predictions(run.folder, SPLITS[score.partition("/")[0]])
+        found = read_predictions(folder, SPLITS[stage]) if metric == "accuracy" else None
     except DAMAGE:
         return None
     if found is None or not len(found.label):
         return None
-    return float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
+    return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
 
 
 def _margin(

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from isotrain.reporting.frame import ALL, Row
+from isotrain.reporting.frame import ALL, Row, is_score
 from isotrain.reporting.result import Result, cautions
 from isotrain.reporting.words import HEAD, caption, cells, collapsed_runs, legend, notes
 
@@ -74,8 +74,8 @@ def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str
     """What the template shows of one task."""
     study = result.study
     aside = "" if kind == ALL else f", {kind} predictions"
-    of_scores = [own for own in scores if own[0].is_score]
-    of_isotropy = [own for own in scores if not own[0].is_score]
+    of_scores = [own for own in scores if is_score(own[0].score)]
+    of_isotropy = [own for own in scores if not is_score(own[0].score)]
     seeds = sorted({row.n for rows in scores for row in rows if row.baseline})
     n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     rows = [row._replace(seeds_needed=None) for own in scores for row in own]  # has no column

@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from isotrain.config.compose import key_of
+from isotrain.config.compose import key_of, plain
 from isotrain.config.schema import NOT_CONTENT
+from isotrain.config.targets import allowance
 from isotrain.console import say, spinner
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.frame import csv_text, frame, parquet_bytes, runs_frame, scores_frame
@@ -45,11 +47,11 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
         raise PlanError(
             f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
         )
-    file = _file(study, folder)
+    recorded = _recorded(study, folder)
     result = result._replace(
         overrides=_shared(study, overrides),
-        command=_command(study, file, overrides),
-        question=_question(file),
+        command=_command(study, jobs, recorded, overrides),
+        question=_question(str(recorded["file"])),
     )
     write_result(result, folder)
     if options := wandb_options(jobs):
@@ -93,17 +95,24 @@ def _draw(result: Result, folder: Path) -> None:
         say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")
 
 
-def _file(study: Study, folder: Path) -> str:
-    """The name or path of the study's file, which its `study.json` keeps."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / "study.json").read_text("utf-8"))["file"])
-    return study.name
+def _recorded(study: Study, folder: Path) -> dict[str, Any]:
+    """What the study's `study.json` keeps; its name alone where there is none."""
+    with suppress(OSError, ValueError):
+        return {"file": study.name, **json.loads((folder / "study.json").read_text("utf-8"))}
+    return {"file": study.name}
 
 
-def _command(study: Study, file: str, overrides: Sequence[str]) -> str:
+def _command(
+    study: Study, jobs: Sequence[Job], recorded: Mapping[str, Any], overrides: Sequence[str]
+) -> str:
     """What runs the study again."""
+    file, own = str(recorded["file"]), recorded.get("config_dir")
     named = [] if study.name in (file, Path(file).stem) else ["--name", study.name]
-    return shlex.join(["isotrain", "run", file, *named, *redacted(overrides)])
+    named += ["--config-dir", str(own)] if own else []
+    pairs = {(job.task, job.arm): job.of_pair for job in jobs}
+    configs = {f"{task}/{arm}": plain(cfg) for (task, arm), cfg in pairs.items()}
+    words = [*allowance(configs), "isotrain", "run", file, *named, *redacted(overrides)]
+    return shlex.join(words)
 
 
 def _question(file: str) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from isotrain.pages.readings import TITLES, label
+from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.pages.rows import minus
 from isotrain.pages.rows import number as digits
 from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
@@ -137,7 +137,7 @@ def score_name(key: str) -> str:
     """A key for a reader.
 
     >>> score_name("test/accuracy"), score_name("isotropy/mean_cosine/pooled/after")
-    ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, layer output')
+    ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, output')
     """
     if curve_key := parse_key(key):
         return f"{label(curve_key.metric)}, {cloud_name(curve_key)}"
@@ -155,8 +155,7 @@ def cloud_name(curve_key: CurveKey) -> str:
     """
     if curve_key.view in TITLES:
         return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
-    side = "input" if curve_key.view == "before" else "output"
-    return f"site {curve_key.where}, layer {side}"
+    return f"site {curve_key.where}, {SIDE_TITLES[curve_key.view]}"
 
 
 def examples_text(examples: str) -> str:
@@ -194,6 +193,7 @@ def best_of_text(best_of: Mapping[str, str]) -> str:
     return f"dev: best of {counts} evaluations of each run{whose}"
 
 
+NO_CLAIM = "no claim"  # in place of a p beside collapsed predictions
 HEAD = (
     *("method", "n", f"mean ± {CI}", f"difference [{CI}]", "Holm p", BOTH, "TOST p"),
     *("seeds needed", "published"),
@@ -213,7 +213,7 @@ def cells(row: Row) -> tuple[str, ...]:
         str(row.n) if row.baseline else "",
         mean_text(row),
         difference_text(row),
-        p_text(row.p_holm),
+        NO_CLAIM if row.collapsed and row.p_holm is not None else p_text(row.p_holm),
         both_text(row),
         p_text(row.p_tost),
         f"{row.seeds_needed:,}" if row.seeds_needed else "",
@@ -329,8 +329,15 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         texts.append(f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0.")
     if {row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}:
         texts.append("Majority class and chance: what needs no model.")
+    if any((key := parse_key(row.score)) and key.view == "after" for row in rows):
+        texts.append(
+            "Output at a site: of the isotropy layer; of a method without one what the head reads."
+        )
     if any(row.collapsed for row in rows):
-        texts.append("†: predictions of runs behind the number are collapsed; nothing is claimed.")
+        texts.append(
+            "†: predictions of runs behind the number are collapsed: nothing is claimed, and no "
+            "Holm p is given (table.csv has it)."
+        )
     texts.append(
         "Every finished run counts. The weights of a run were selected on dev: a score of dev is "
         "the best of its evaluations, higher than that of the same weights on other examples; one "

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 KEYWORDS = re.compile(r"^  keywords = \{(.*)\},\n", re.MULTILINE)
+KEYS = ("author", "year")
 
 
 @cache
@@ -37,3 +38,20 @@ def bibtex(parts: Iterable[str]) -> list[str]:
     1
     """
     return list(dict.fromkeys(papers()[part] for part in parts if part in papers()))
+
+
+def citation(part: str) -> str:
+    """Authors and year of the paper of a part; empty without one.
+
+    >>> citation("cluster_pca"), citation("isoscore"), citation("mine")
+    ('Rajaee & Pilehvar 2021', 'Rudman et al. 2022', '')
+    """
+    entry = papers().get(part, "")
+    if not entry:
+        return ""
+    authors, year = (re.search(rf"^  {key} = \{{(.*)\}},$", entry, re.MULTILINE) for key in KEYS)
+    assert authors
+    assert year
+    names = [name.partition(",")[0] for name in authors[1].split(" and ")]
+    who = " & ".join(names) if len(names) < 3 and "others" not in names else f"{names[0]} et al."
+    return f"{who} {year[1]}"

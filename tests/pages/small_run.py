@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from isotrain.runs.files import RecordFile, write_json
+from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.runs.snapshots import write_snapshot
 
 LAYERS, VIEWS, M = ("layer_00", "layer_01", "layer_02"), ("cls", "tokens", "mean"), 12
@@ -93,6 +94,7 @@ def write_run(
         "headline": ["isoscore_corrected", "partition"],
         "width": 384,
         "is_causal": False,
+        "classes": ["different", "same"],
         "finished_at": "2031-02-03T04:05:06+02:00",
         "n_rows": {"train": 5428, "dev": 640, "test": 1400},
         "n_parameters": {"trainable": 5, "total": 10},
@@ -109,6 +111,10 @@ def write_run(
         scores["test/accuracy"] = 0.55
         result |= {"scores": scores, "steps": steps[-1], "selected_step": steps[-1]}
     write_json(folder / "result.json", result | more)
+    index = np.arange(640)
+    for split in ("dev", "test"):
+        label = (index % 10 < 4).astype(float)  # .6 of the largest class
+        write_predictions(folder, split, Predictions(index, label, label))
     return folder
 
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from isotrain.pages.report import write_report
-from tests.pages.small_run import HOSTILE, LAYERS, with_snapshots, write_run
+from tests.pages.small_run import HOSTILE, LAYERS, write_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -29,6 +29,23 @@ const picture = () => get("map").toDataURL();
 const count = (selector) => document.querySelectorAll(selector).length;
 async function use() {
   const seen = {};
+  document.querySelector('a[href="#values"]').click();
+  seen.opened = get("values").open;
+  seen.metrics = [...get("metric").options].length;
+  const heat = () => get("heat").innerHTML + get("sites").innerHTML;
+  const drawn = heat();
+  seen.cells = count("#heat rect title");
+  seen.cell = document.querySelector("#heat title").textContent;
+  set("metric", 1, "input");
+  seen.otherMetric = heat() !== drawn;
+  set("metric", 0, "input");
+  seen.sameAgain = heat() === drawn;
+  set("view", "first token (CLS)", "input");
+  seen.otherView = heat() !== drawn;
+  seen.screen = [...document.querySelectorAll(".verdict, .halves .panel")].map(
+    (part) => part.getBoundingClientRect().bottom + scrollY);
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+
   set("layer", 1, "input");
   seen.dimmed = count("svg .layer.dim");
   seen.chosen = [...document.querySelectorAll("svg .layer.chosen")].map((x) => x.dataset.layer);
@@ -74,7 +91,7 @@ async function use() {
   const tokens = JSON.parse(get("data").textContent).maps.groups.tokens;
   seen.rows = [11, 0, 1].map((row) =>
     `token “${tokens.token[row]}” · example ${tokens.index[row]} · `
-    + `label ${tokens.label[row]} · occurs ${tokens.frequency[row]} times`);
+    + `${["different", "same"][tokens.label[row]]} · occurs ${tokens.frequency[row]} times`);
   set("cloud", "layer_01/tokens", "change");
   seen.forgotten = get("map-point").textContent;
   set("cloud", "layer_02/tokens", "change");
@@ -94,6 +111,7 @@ async function use() {
   await wait(1500);
   seen.afterAll = [get("step").value, get("play").textContent];
 
+  document.querySelectorAll("details").forEach((part) => { part.open = false; });
   seen.folded = count("details:not([open])");
   dispatchEvent(new Event("beforeprint"));
   seen.foldedInPrint = count("details:not([open])");
@@ -106,6 +124,7 @@ async function use() {
   await wait(50);
   const wide = [...document.querySelectorAll("main *")].filter((part) =>
     !part.closest(".scroll, svg, pre") && part.getBoundingClientRect().right > 376);
+  seen.scrolls = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   seen.wide = wide.map((part) => part.outerHTML.slice(0, 80));
   seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   seen.images = count("img");
@@ -122,7 +141,7 @@ def opened(page, tmp_path):
     """The page's own account after it was used, and what the browser said."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000"]
     options += [f"--user-data-dir={tmp_path}/profile", "--enable-logging=stderr", "--dump-dom"]
-    options += ["--disable-background-networking", "--window-size=1280,900"]
+    options += ["--disable-background-networking", "--window-size=1280,800"]
     done = subprocess.run(
         [CHROMIUM, *options, page.as_uri()], capture_output=True, text=True, timeout=100
     )
@@ -151,9 +170,24 @@ def test_it_loads_without_an_error_and_without_a_request(seen):
     assert seen["images"] == 0  # a hostile token made none
 
 
+def test_the_first_screen_holds_the_answers_and_the_drawings(seen):
+    assert max(seen["screen"]) <= 800
+
+
+def test_the_heat_map_changes_with_metric_and_view(seen):
+    assert seen["metrics"] >= 5
+    assert seen["cells"] == len(LAYERS) * 3
+    assert seen["cell"].startswith("layer 0, step 0: 0.")
+    assert (seen["otherMetric"], seen["sameAgain"], seen["otherView"]) == (True, True, True)
+
+
+def test_a_link_opens_its_section(seen):
+    assert seen["opened"]
+
+
 def test_the_slider_highlights_one_layer_in_every_panel(seen):
     assert set(seen["chosen"]) == {"1"}
-    assert len(seen["chosen"]) >= 15  # views × metrics, and spectra
+    assert len(seen["chosen"]) == 6  # first and last step of three spectra
     assert seen["dimmed"] == len(seen["chosen"]) * (len(LAYERS) - 1)
     assert seen["named"] == "1"
     assert seen["faint"] < 1
@@ -161,7 +195,7 @@ def test_the_slider_highlights_one_layer_in_every_panel(seen):
 
 
 def test_the_map_changes_with_step_scale_colour_and_cloud(seen):
-    assert seen["state"].startswith("Step 40 · 12 of 640 measured rows")
+    assert seen["state"].startswith("Step 40 · 12 of 640 embeddings")
     assert seen["stateFirst"].startswith("Step 0")
     assert seen["stepChanges"]
     assert seen["colourChanges"]
@@ -173,11 +207,13 @@ def test_the_map_changes_with_step_scale_colour_and_cloud(seen):
 
 def test_a_row_is_named_when_pointed_at(seen):
     assert any(f"token “{HOSTILE}”" in text and "occurs 1 times" in text for text in seen["told"])
-    assert any(text.startswith("Point at a row") for text in seen["told"])
+    assert any(text.startswith("Point at an embedding") for text in seen["told"])
 
 
 def test_arrow_keys_go_through_the_rows(seen):
-    assert seen["untouched"].startswith("Point at a row, or go through them with the arrow keys")
+    assert seen["untouched"].startswith(
+        "Point at an embedding, or go through them with the arrow keys"
+    )
     last, first, second = seen["rows"]
     texts, taken, marked = zip(*seen["walked"], strict=True)
     assert texts == (seen["untouched"], last, first, second, first)
@@ -198,13 +234,7 @@ def test_everything_is_open_in_print(seen):
 
 def test_nothing_is_wider_than_a_phone(seen):
     assert seen["wide"] == []
-
-
-def test_it_begins_with_the_weights_that_were_kept(tmp_path):
-    page = write_report(with_snapshots(tmp_path / "run", (0, 20, 40), selected_step=20))
-    dom, said = opened(page, tmp_path)
-    assert said == []
-    assert "Kept weights (step 20) · 12 of 640 measured rows" in dom
+    assert not seen["scrolls"]
 
 
 @pytest.mark.parametrize("more", [{"isotropy": False}, {"snapshots": False}])

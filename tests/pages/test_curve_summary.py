@@ -38,15 +38,6 @@ def test_final_and_best_are_those_of_the_values_whatever_the_order(points, mode)
     assert found == curve_summary(points, mode)
 
 
-@given(POINTS, st.integers(1, 100), st.integers(0, 100))
-@PROFILE
-def test_the_unit_of_the_steps_does_not_matter(points, factor, shift):
-    moved = [(factor * step + shift, value) for step, value in points]
-    assert curve_summary(moved)["area"] == pytest.approx(
-        curve_summary(points)["area"], rel=1e-9, abs=1e-9
-    )
-
-
 def test_a_line_has_its_middle_as_area_also_when_steps_are_uneven():
     assert curve_summary([(0, 0.0), (1, 1.0), (10, 10.0)]) == {"final": 10.0, "area": 5.0}
 
@@ -54,10 +45,6 @@ def test_a_line_has_its_middle_as_area_also_when_steps_are_uneven():
 def test_of_points_at_one_step_the_last_counts():
     found = curve_summary([(0, 1.0), (5, 9.0), (5, 3.0)], "max")
     assert found == {"final": 3.0, "area": 2.0, "best": 3.0, "best_step": 5}
-
-
-def test_nothing_has_no_summary():
-    assert curve_summary([], "max") == {}
 
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
@@ -72,8 +59,3 @@ def test_values_that_are_not_finite_are_left_out_but_as_the_final_one(hole):
     (only,) = curve_summary([(0, hole)], "max").items()
     assert only[0] == "final"
     assert math.isnan(only[1])
-
-
-def test_another_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be max or min or None, got 'best'"):
-        curve_summary([(0, 1.0)], "best")

@@ -9,17 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from isotrain.pages.cloud_figures import maps, spectra
-from isotrain.pages.figures import (
-    curves,
-    heatmap,
-    layer_curves,
-    layers,
-    loss_curve,
-    score_curve,
-    site_curves,
-)
-from isotrain.pages.panels import finish, layer_colours
-from isotrain.pages.readings import view_titles
+from isotrain.pages.figures import curves, heatmap, loss_curve, score_curve
+from isotrain.pages.panels import draw_layers, draw_sites, finish, layer_colours, panel
 from isotrain.pages.rows import End
 from isotrain.pages.svg import inline, svg_text
 from isotrain.runs.keys import CurveKey
@@ -36,13 +27,24 @@ def lines(figure):
     return {line.get_label(): line for line in axis.get_lines()}
 
 
+def layer_curves(rows, metric, view):
+    figure, axis = panel()
+    draw_layers(axis, rows, metric, view)
+    return figure
+
+
+def site_curves(rows, metric):
+    figure, axis = panel()
+    draw_sites(axis, rows, metric)
+    return figure
+
+
 def test_a_line_for_each_layer_with_its_colour_and_name():
     found = lines(layer_curves(ROWS, METRIC, "tokens"))
     assert list(found) == list(LAYERS)
-    for number, (name, line) in enumerate(found.items()):
+    for name, line in found.items():
         assert list(line.get_xdata()) == list(STEPS)
         assert list(line.get_ydata()) == [value(step, name, "tokens") for step in STEPS]
-        assert line.get_gid() == f"layer-{number}"
         assert line.get_color() == layer_colours(LAYERS)[name]
 
 
@@ -60,10 +62,10 @@ def test_null_bands_are_shaded_for_the_metric_that_has_them():
     assert not layer_curves(ROWS, METRIC, "cls").axes[0].collections
 
 
-def test_before_is_dashed_and_after_solid():
+def test_the_layer_input_is_dashed_and_the_output_solid():
     found = lines(site_curves(ROWS, METRIC))
     assert [line.get_linestyle() for line in found.values()] == ["--", "-"]
-    assert list(found["pooled, after"].get_ydata()) == [value(s, "pooled", "after") for s in STEPS]
+    assert list(found["pooled, output"].get_ydata()) == [value(s, "pooled", "after") for s in STEPS]
     alone = lines(site_curves([evaluation(s, clouds(layer=False)) for s in STEPS], METRIC))
     assert list(alone) == ["pooled"]
 
@@ -117,8 +119,10 @@ def test_rounding_is_not_drawn_as_a_curve():
 
 def test_score_and_loss():
     score = lines(score_curve([*ROWS, {"step": 40, "test/accuracy": 0.55}], "val/accuracy", 20))
-    assert list(score["dev"].get_ydata()) == [0.5 + step / 400 for step in STEPS]
-    assert list(score["test"].get_ydata()) == [0.55]
+    assert list(score["dev"].get_ydata()) == [100 * (0.5 + step / 400) for step in STEPS]
+    assert list(score["test"].get_ydata()) == pytest.approx([55])
+    level = lines(score_curve(ROWS, "val/accuracy", level=("majority class", 0.5)))
+    assert list(level["majority class"].get_ydata()) == [50, 50]
     loss = lines(loss_curve(ROWS))
     assert (list(loss["training"].get_ydata()), len(loss["dev"].get_xdata())) == ([0.75], 3)
     rows = [{"step": 3, "train/loss": 2.0, "train/task_loss": 1.0, "train/simcse": 4.0}]
@@ -141,31 +145,6 @@ def test_a_heatmap_has_layers_upwards_and_evaluations_to_the_right():
     assert [text.get_text() for text in axis.get_xticklabels()] == ["0", "20", "40"]
 
 
-@pytest.mark.parametrize(
-    ("end", "name"),
-    [(LAST, "step 40"), (KEPT, "kept weights (step 20)"), (End(0, False), "step 0")],
-)
-def test_values_by_layer_at_both_ends(end, name):
-    found = lines(layers(ROWS, METRIC, "mean", end))
-    assert list(found) == list(dict.fromkeys(["step 0", name]))
-    for step, label in ((0, "step 0"), (end.step, name)):
-        wanted = [value(step, layer, "mean") for layer in LAYERS]
-        assert list(found[label].get_ydata()) == wanted
-    assert (found[name].get_linestyle(), len(found)) == ("-", 1 + (end.step > 0))
-
-
-def test_the_first_token_of_a_causal_encoder_is_called_so():
-    titles = view_titles({"is_causal": True})
-    figures = [heatmap(ROWS, METRIC, "cls", titles), layers(ROWS, METRIC, "cls", LAST, titles)]
-    figures.append(layer_curves(ROWS, METRIC, "cls", titles=titles))
-    for figure in figures:
-        wanted = "first token (causal: it sees nothing else) · N = 640"
-        assert figure.axes[0].get_title() == wanted
-        figure.draw_without_rendering()
-        box = figure.axes[0].title.get_window_extent()
-        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, "it is not cut"
-
-
 def test_spectra_are_shares_of_the_variance():
     snapshots = {step: arrays(step, clouds()) for step in STEPS}
     found = spectra(snapshots, "*/tokens", LAST).axes[0].get_lines()
@@ -176,7 +155,7 @@ def test_spectra_are_shares_of_the_variance():
     assert list(found[0].get_xdata()) == [1, 2, 3, 4]
     np.testing.assert_allclose(found[0].get_ydata(), [0.5, 0.25, 0.125, 0.125])
     of_site = lines(spectra(snapshots, "pooled/*", KEPT))
-    assert list(of_site)[:2] == ["before, step 0", "before, kept weights (step 20)"]
+    assert list(of_site)[:2] == ["layer input, step 0", "layer input, kept weights (step 20)"]
     assert [line.get_linestyle() for line in of_site.values()] == ["--", "-"] * 2
     (alone,) = lines(spectra({0: snapshots[0]}, "layer_00/cls", End(0, False))).values()
     assert alone.get_linestyle() == "-"
@@ -198,8 +177,10 @@ def test_spectra_end_where_rounding_begins_and_keep_their_label_clear():
 
 def test_maps_have_a_mark_for_each_class():
     points = {step: arrays(step, clouds())["map/layer_02/cls"] for step in STEPS}
-    figure = maps(points, "a title", np.arange(12) % 2)
+    figure = maps(points, "a title", np.arange(12) % 2, ["no"])
     assert len(figure.axes) == 3
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["no", "label 1"]
     drawn = figure.axes[1].collections[1].get_offsets()
     np.testing.assert_allclose(drawn, points[20][1::2])
 
@@ -209,7 +190,6 @@ def test_little_to_draw_is_drawn(rows):
     assert svg_text(curves(rows, "a title with $x_", "val/accuracy"))
     end = End(0, False)
     assert svg_text(heatmap(rows, METRIC, "cls"))
-    assert svg_text(layers(rows, METRIC, "cls", end))
     assert svg_text(spectra({}, "*/cls", end))
     if not rows:
         assert "nothing logged" in svg_text(layer_curves(rows, METRIC, "cls"))
@@ -219,14 +199,15 @@ def test_curves_show_the_metrics_with_each_layer():
     figure = curves(ROWS, "a title", "val/accuracy")
     titles = [axis.get_title() for axis in figure.axes]
     assert "tokens · N = 2,048" in titles
-    assert "around the isotropy layer · N = 640" in titles
+    assert "isotropy layer · N = 640" in titles
     assert "ln I(W) (0 = isotropic)" in [axis.get_ylabel() for axis in figure.axes]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == list(LAYERS)
 
 
 def test_two_figures_in_one_page_share_no_id():
-    svg = svg_text(layer_curves(ROWS, METRIC, "cls"))
+    snapshots = {step: arrays(step, clouds()) for step in STEPS}
+    svg = svg_text(spectra(snapshots, "*/cls", LAST))
     first, second = (inline(svg, name, "text") for name in ("f1", "f2"))
     ids = [set(re.findall(r'\bid="([^"]*)"', part)) for part in (first, second)]
     assert ids[0]
@@ -234,4 +215,4 @@ def test_two_figures_in_one_page_share_no_id():
     for part, known in zip((first, second), ids, strict=True):
         assert set(re.findall(r'(?:url\(|href=")#([^")]*)', part)) <= known
     assert {"0", "1", "2"} == set(re.findall(r'data-layer="(\d)"', first))
-    assert svg_text(layer_curves(ROWS, METRIC, "cls")) == svg  # the same data, the same file
+    assert svg_text(spectra(snapshots, "*/cls", LAST)) == svg  # the same data, the same file

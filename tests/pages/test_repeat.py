@@ -6,6 +6,8 @@ import shlex
 
 import pytest
 
+from isotrain.cli import main
+from isotrain.config.sweep import check_sweep
 from isotrain.pages.repeat import repeat, train_command
 from isotrain.runs.files import read_result
 from tests.pages.small_run import HOSTILE, write_run
@@ -16,6 +18,36 @@ OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", 
 def test_a_shell_reads_the_overrides_as_they_were():
     words = shlex.split(train_command([*OVERRIDES, "rerun=true"], {"threads": 2}, rerun=True))
     assert words == ["isotrain", "train", *OVERRIDES, "threads=2", "rerun=true"]
+
+
+def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
+    (tmp_path / "own conf" / "metric").mkdir(parents=True)
+    (tmp_path / "own conf" / "metric" / "mine.yaml").write_text(
+        "mine: {function: {_target_: mine.norm, _partial_: true}}"
+    )
+    config = {"threads": 2, "metric": {"mine": {"function": {"_target_": "mine.norm"}}}}
+    given = [f"--config-dir={tmp_path / 'own conf'}", "task=wic", "metric=[isoscore,mine]"]
+    allow, *words = shlex.split(train_command(given, config, rerun=True))
+    assert allow == "ISOTRAIN_ALLOW=mine"
+    asked = []
+
+    def check(*arguments):
+        asked.extend(check_sweep(*arguments))
+        return [], [], ["stop here"]
+
+    monkeypatch.setattr("isotrain.config.sweep.check_sweep", check)
+    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setenv(*allow.split("="))
+    with pytest.raises(SystemExit):
+        main()
+    (cfg,), _, mistakes = asked
+    assert mistakes == []
+    assert (cfg.threads, cfg.rerun, list(cfg.metric)) == (2, True, ["isoscore", "mine"])
+    monkeypatch.delenv("ISOTRAIN_ALLOW")
+    asked.clear()
+    with pytest.raises(SystemExit):
+        main()
+    assert "ISOTRAIN_ALLOW=<package>" in asked[2][0]
 
 
 @pytest.mark.parametrize("given", ["threads=1", "threads=null"])

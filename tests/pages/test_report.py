@@ -12,8 +12,8 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
-from isotrain.runs.files import RecordFile, read_result, write_json
-from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
+from isotrain.runs.files import RecordFile
+from tests.pages.small_run import HOSTILE, LAYERS, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
@@ -68,45 +68,77 @@ def page(folder):
 
 
 def test_what_a_reader_sees_first(page):
+    before, after = (value(40, "pooled", side) for side in ("before", "after"))
+    first, last = (value(step, "layer_02", "tokens") for step in (0, 40))
     for wanted in (
         "WiC · cluster_pca · seed 3",
-        "isotrain 0.1.0 (0123456789ab)",
-        "rows: 5,428 train, 640 dev, 1,400 test",
+        "examples: 5,428 train, 640 dev, 1,400 test",
         "2031-02-03 04:05 UTC+02:00",
-        "Accuracy on dev rose from 0.500 to 0.600 from step 0 to step 40 (N = 640; 95 % Wilson "
-        "interval of the last value 0.562 to 0.637); on test it is 0.550 (N = 1,400).",
-        "tokens 0.",
-        "One run with one seed",
+        "Did it learn the task? Accuracy on test 55.0 (95 % CI 52.4 to 57.6, N = 1,400), "
+        "below the majority class (60.0). On dev from 50.0 to 60.0, step 0 to step 40.",
+        f"of tokens, last layer (layer_02): {first:.3f} → {last:.3f} (N = 2,048).",
+        f"Input → output at step 40: pooled {before:.3f} → {after:.3f} (N = 640).",
+        "What to look at next The score is not above the majority class:",
+        "read its 2 limitations . One run with one seed",
     ):
         assert wanted in page.text
-    before, after = (value(40, "pooled", side) for side in ("before", "after"))
-    assert (
-        f"from {before:.3f} before to {after:.3f} after, on the same rows at step 40" in page.text
-    )
     assert page.text.count(CAUTION) == 1
+
+
+def test_the_first_screen_has_four_drawings_and_the_page_a_tenth_of_what_it_had(folder, page):
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    screen = text[: text.index('<details class="section"')]
+    assert (screen.count("<svg"), screen.count('id="heat"'), screen.count('id="sites"')) == (
+        2,
+        1,
+        1,
+    )
+    assert text[: text.index("<script")].count("<svg") + 2 + 1 == 9  # isotropy and map by script
+    assert "<section" not in text  # all else is folded
+
+
+def test_the_data_of_the_isotropy_drawings(page):
+    found = json.loads(page.scripts[0])["isotropy"]
+    assert [one["title"] for one in found[:2]] == [
+        "IsoScore, bias-corrected (1 = isotropic)",
+        "ln I(W) (0 = isotropic)",
+    ]
+    one = found[1]
+    assert one["views"][0]["title"] == "tokens"
+    wanted = [[-10 * value(s, layer, "tokens") for s in (0, 20, 40)] for layer in LAYERS]
+    assert one["views"][0]["values"] == [[pytest.approx(v, rel=1e-3) for v in w] for w in wanted]
+    (site,) = one["sites"]
+    assert (site["name"], site["low"], site["high"]) == ("pooled", [-0.5] * 3, [-0.25] * 3)
+    assert site["before"][0] == pytest.approx(-10 * value(0, "pooled", "before"), rel=1e-3)
+    assert one["reading"].startswith("Range (−∞, 0]; log of smallest over largest")
 
 
 def test_sections_in_their_order(page):
     titles = [
-        *("Score and loss", "Isotropy by layer", "Layer × step", "Spectra", "Maps of rows"),
-        *("Label geometry", "Drift from step 0", "Outlier dimensions", "Counters"),
-        *("Read with care", "Configuration and environment", "Repeat this run", "How to read it"),
+        *("Score and loss", "All values, by layer", "outlier dimensions", "Spectra", "Maps of"),
+        *("Counters", "Limitations (2)", "Configuration and environment", "Repeat this run"),
     ]
-    behind = page.text[page.text.index("How to read it") :]  # the contents list ends with it
-    places = [behind.index(title) for title in titles[:-1]]
+    places = [page.text.index(title) for title in titles]
     assert places == sorted(places)
     for wanted in (
         "isotrain run 'my runs/runs0/cluster_pca-0123456789/result.json'",
         "Run it in the folder that this run was started in",
         "task.prompt",
         "Mu & Viswanath 2018",
-        "Rajaee & Pilehvar 2021",
-        "Shaded: what chance gives",
+        "cluster_pca: Rajaee & Pilehvar 2021",
         "308 (0.25) → 308 (0.35)",
-        "pooled: energy kept",
-        "tokens · N = 2,048",
+        "pooled: energy_kept evaluations 0.500 0.100 scatter of the layer output",
+        "outlier dimensions: share 1: its contribution over",
+        "Isotropy of N = 640 to 2,048 embeddings of dev, D = 384 (hidden size)",
+        "isotrain 0.1.0",
     ):
-        assert wanted in behind
+        assert wanted in page.text
+
+
+def test_every_link_leads_to_a_section(page):
+    links = {address[1:] for address in page.addresses if address.startswith("#")}
+    assert links
+    assert links <= set(page.ids)
 
 
 def test_nothing_from_outside_is_needed_and_ids_are_unique(page):
@@ -127,14 +159,7 @@ def test_hostile_texts_stay_texts(folder, page):
 
 def test_figures_are_files_too(folder):
     names = {path.name for path in (folder / "figures").iterdir()}
-    for stem in (
-        "score",
-        "loss",
-        "partition_tokens",
-        "heatmap_partition_cls",
-        "spectra_cls",
-        "maps",
-    ):
+    for stem in ("score", "loss", "overview", "heatmap", "spectra_cls", "maps"):
         assert {f"{stem}.svg", f"{stem}.png"} <= names
 
 
@@ -150,13 +175,13 @@ def test_a_run_that_failed_says_so_first(tmp_path):
     assert "The run is not finished (failed: NonFiniteError: <b>step 3</b>)" in text
     assert text.count("The run is not finished") == 1
     assert text.index("not finished") < text.index("Accuracy on dev")
-    assert "Maps of rows" not in text
+    assert "Maps of embeddings" not in text
 
 
 def test_a_run_that_stopped_goes_on_where_it_has_a_checkpoint(tmp_path):
     folder = write_run(tmp_path / "run", status="interrupted", isotropy=False)
     page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "the last row is of step 40" in page.text
+    assert "the last record is of step 40" in page.text
     assert "The same command starts it from the beginning." in page.text
     (folder / "resume.ckpt").touch()
     page = Page(write_report(folder).read_text(encoding="utf-8"))
@@ -166,17 +191,17 @@ def test_a_run_that_stopped_goes_on_where_it_has_a_checkpoint(tmp_path):
 def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
     more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
     page = small(tmp_path, sites=("layer_1", "tokens"), **more)
-    assert "first token (causal: it sees nothing else) 0." in page.text
+    assert "of first token (causal: it sees nothing else), last layer (layer_02): 0." in page.text
     assert "CLS" not in page.text
-    assert "Accuracy on dev is 0.500 at step 0" in page.text
-    assert "What the head reads (tokens, no isotropy layer)" in page.text
+    assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
+    assert "What does the head read? Without an isotropy layer, at layer_1 0." in page.text
     assert "Shown: step 0." in page.text
 
 
 def test_no_isotropy(tmp_path):
     page = small(tmp_path, isotropy=False)
     assert "No isotropy was measured" in page.text
-    assert "layer" not in page.ids
+    assert "metric" not in page.ids
 
 
 def test_nothing_logged_yet(tmp_path):
@@ -202,48 +227,34 @@ def test_values_that_are_not_numbers(tmp_path):
     file.cut((folder / "metrics.jsonl").stat().st_size)
     file.append(row)
     page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "Rows that are not finite were left out of layer_02/cls." in page.text
+    assert "Embeddings that are not finite were left out of layer_02/cls." in page.text
     assert "Not a number at some step: isotropy/isoscore_corrected/layer_02/cls" in page.text
 
 
 def test_the_selected_weights_are_shown_everywhere(tmp_path):
     folder = write_run(tmp_path / "run", selected_step=20, views=("cls",))
     text = Page(write_report(folder).read_text(encoding="utf-8")).text
-    assert "from 0.500 to 0.550 from step 0 to the kept weights (step 20)" in text
-    after = value(20, "pooled", "after")
-    assert f"to {after:.3f} after, on the same rows at the kept weights (step 20)" in text
+    assert "On dev from 50.0 to 55.0, step 0 to the kept weights (step 20)." in text
+    before, after = (value(20, "pooled", side) for side in ("before", "after"))
+    assert f"at the kept weights (step 20): pooled {before:.3f} → {after:.3f} (N" in text
     assert "Sites: kept weights (step 20) solid, step 0 dashed." in text
-    assert "pooled: energy kept evaluations 3 0.500 0.300" in text
+    assert "pooled: energy_kept evaluations 0.500 0.300" in text
     assert "The last evaluation here: kept weights (step 20)." in text
-    assert text.count("First evaluation → kept weights (step 20).") == 3
+    assert "First evaluation → kept weights (step 20)." in text
     assert "0 → 0.200" in text  # drift, and not
     assert "0 → 0.400" not in text
     assert "308 (0.25) → 308 (0.30)" in text
 
 
-def test_names_of_the_configuration_stand_beside_those_for_readers(folder, page):
+def test_names_of_the_configuration_are_beside_those_for_readers(folder):
     text = (folder / "report.html").read_text(encoding="utf-8")
     for wanted in (
-        "<h3>ln I(W) (0 = isotropic) <code>partition</code></h3>",
+        "<summary>ln I(W) (0 = isotropic) <code>partition</code></summary>",
         "<summary>outlier dimensions <code>outlier_dims</code></summary>",
         "between over within class scatter: share <code>scatter_ratio_share</code></caption>",
-        '<th scope="row">cosine drift from step 0 (0 = none) <code>cosine_drift</code></th>',
-        "<code>isoscore_corrected</code> at the last layer (layer_02)",
+        "<code>isoscore_corrected</code> of tokens, last layer (layer_02)",
     ):
         assert wanted in text
-    for wanted in (
-        "energy kept energy_kept scatter of the rows about their mean",
-        "outlier_dims_share its contribution over the mean cosine",
-        "Its contribution over the mean cosine; 1/D where all dimensions are alike",
-        "isotropy of N = 640 to 2,048 rows, D = 384 (hidden size)",
-    ):
-        assert wanted in page.text
-
-
-def test_the_share_of_labels_has_its_n_and_what_chance_gives(page):
-    # 2 classes: 1/639 and 1/2,047
-    assert "first token (CLS) N = 640 random labels: 0.00156" in page.text
-    assert "tokens N = 2,048 random labels: 0.000489" in page.text
 
 
 def test_what_the_command_needs_is_told(tmp_path):
@@ -257,13 +268,10 @@ def test_what_the_command_needs_is_told(tmp_path):
     assert "has to be in that folder" not in page.text
 
 
-def test_an_older_record_without_width_and_date(tmp_path):
-    folder = write_run(tmp_path / "run", isotropy=False)
-    old = {k: v for k, v in read_result(folder).items() if k not in ("width", "finished_at")}
-    write_json(folder / "result.json", old)
+def test_a_run_without_an_end_has_the_date_of_its_record(tmp_path):
+    folder = write_run(tmp_path / "run", isotropy=False, finished_at=None)
     os.utime(folder / "result.json", (0, 1_000_000_000))
-    page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "2001-09-09" in page.text
+    assert "2001-09-09" in write_report(folder).read_text(encoding="utf-8")
 
 
 def test_a_snapshot_that_cannot_be_read_costs_nothing_else(tmp_path):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from isotrain.pages.readings import READINGS, SOURCES, base_of
 from isotrain.pages.rows import (
     End,
     chance,
     end_of,
-    gaussian_isoscore,
     headline,
     isotropy_series,
     n_rows,
@@ -21,7 +17,6 @@ from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import clouds, evaluation, value
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]
-ROOT = Path(__file__).parents[2]
 
 
 def test_series_are_in_the_order_of_steps():
@@ -81,27 +76,4 @@ def test_what_chance_gives_is_that_of_the_step():
 def test_a_headline_of_names_that_are_no_values_is_the_first_two():
     metrics = ["isoscore", "lid_sd", "lid_value", "partition"]
     assert headline({"headline": ["partition", "lid_value"]}, metrics) == ["partition", "lid_value"]
-    assert headline({"headline": ["lid"]}, metrics) == ["isoscore", "partition"]
-
-
-def test_isoscore_of_gaussian_rows_at_few_or_many_sizes():
-    def text(*sizes):
-        clouds = (CurveKey("n_rows", f"layer_{k:02d}", "cls") for k in range(len(sizes)))
-        counted = {curve: [(0.0, float(n))] for curve, n in zip(clouds, sizes, strict=True)}
-        return gaussian_isoscore(counted, 100)
-
-    assert "of about 0.500 at N = 100 and 0.800 at N = 400 (D = 100)" in text(400, 100, 100)
-    assert "0.500 at N = 100 and 0.909 at N = 1,000 (D" in text(100, 200, 300, 1000)
-    assert text(0) == text() == ""
-
-
-def test_every_metric_of_the_configuration_has_a_reading():
-    names = [path.stem for path in (ROOT / "conf" / "metric").glob("*.yaml")]
-    assert len(names) >= 31
-    assert [n for n in names if base_of(n) not in READINGS] == []
-
-
-def test_every_source_is_of_a_part_that_exists():
-    folders = (ROOT / "isotrain" / "transforms", ROOT / "isotrain" / "objectives")
-    parts = {path.stem for folder in folders for path in folder.glob("*.py")}
-    assert [name for name in SOURCES if name not in parts] == []
+    assert headline({"headline": ["lid"]}, metrics) == ["isoscore", "lid_sd"]

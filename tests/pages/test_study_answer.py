@@ -80,7 +80,7 @@ def test_the_summary_names_every_arm_with_its_tasks():
     )
     one = content(base(), row("b"), arms=("b",))
     assert summary(one) == (
-        "Higher score than the baseline none: no method. Lower: no method. Undecided: b."
+        "No method scores higher or lower than the baseline none. Undecided: b."
     )
 
 
@@ -185,13 +185,16 @@ def test_faults_of_a_study(runs):
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [
-        ((row("a", -0.03, 0.01),), "Without them no verdict changes."),
+        ((row("a", -0.03, 0.01),), "Leaving these runs out changes no verdict."),
         (
             (row("a", -0.01, 0.2),),
-            "Without them the verdict is, for a on wic “undecided” in place of “lower”.",
+            "Leaving these runs out changes the verdict of a on wic from “lower” to “undecided”.",
         ),
-        ((base(),), "Without them the verdict is, for a on wic “not tested” in place of “lower”."),
-        ((), "Without them there is nothing to compare."),
+        (
+            (base(),),
+            "Leaving these runs out changes the verdict of a on wic from “lower” to “not tested”.",
+        ),
+        ((), "Without these runs there is nothing to compare."),
     ],
 )
 def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted):
@@ -199,7 +202,7 @@ def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted
     without = [one._replace(runs=WITHOUT) for one in rows]
     found = content(base(), row("a", -0.03, 0.01), *without, runs=broken)
     (text,) = faults(found)
-    assert text.startswith("1 of 2 runs have collapsed predictions (a), and count in all numbers")
+    assert text.startswith("1 of 2 runs have collapsed predictions (a). They count in all")
     assert text.endswith(wanted)
 
 

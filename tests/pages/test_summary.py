@@ -87,11 +87,6 @@ def test_n_is_what_was_evaluated_where_that_is_logged(printed):
     assert cells(lines, "test/accuracy")[0] == "test/accuracy (N = 128)"
 
 
-def test_an_older_result_without_a_headline_shows_two_metrics(printed):
-    lines = printed(ROWS, headline=None)
-    assert cells(lines, "isotropy on dev")[2:] == ["isoscore_corrected", "mean_cosine"]
-
-
 def test_a_metric_of_the_headline_may_be_a_part_and_has_its_null_beside_it(printed):
     lines = printed(ROWS, headline=["outlier_dims_mean_share_1", "partition"])
     assert cells(lines, "isotropy on dev")[2:] == ["outlier_dims_mean_share_1", "partition"]
@@ -104,14 +99,6 @@ def test_a_site_without_a_layer_is_named_alone(printed):
     lines = printed(rows)
     assert cells(lines, "pooled")[0] == "pooled"
     assert cells(lines, "tokens after")[0] == "tokens after"
-
-
-def test_a_metric_that_one_cloud_refused_is_a_dash_there(printed):
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        row.pop("isotropy/mean_cosine/layer_02/cls", None)
-    lines = printed(rows)
-    assert cells(lines, "layer_02 cls")[2:] == ["0.3100 → 0.5600", "–"]
 
 
 def test_losses_of_objectives_have_their_own_steps(printed):

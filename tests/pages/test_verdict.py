@@ -1,4 +1,4 @@
-"""What a page says of a run in sentences: what happened, and what to be careful about."""
+"""What a page says of a run in sentences: what happened, what to look at next, limitations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from isotrain.pages.verdict import Z, faults, sentences, warnings, wilson
+from isotrain.pages.limitations import faults, warnings
+from isotrain.pages.verdict import Z, answers, next_steps, wilson
 from isotrain.runs.files import read_records, read_result
 from tests.pages.small_run import write_run
 
@@ -16,9 +17,10 @@ from tests.pages.small_run import write_run
     [
         ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
         ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
-        ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
+        ({"n_rows": {"dev": 32}}, "Dev has 32 examples"),
         ({"stopped_by_patience": True}, "training.patience"),
-        ({"config": {"trainer": {"limit_val_batches": 2}}}, "limit_val_batches = 2"),
+        ({"config": {"trainer": {"limit_val_batches": 2}}}, "Only a part of dev"),
+        ({"config": {"trainer": {"limit_test_batches": 2}}}, "Only a part of test"),
     ],
 )
 def test_warnings(tmp_path, more, wanted):
@@ -39,18 +41,68 @@ def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spr
     rows.append({"step": 8, "val/accuracy": 0.5, **own})  # the first evaluation does not count
     found = [text for text in warnings({"steps": 8}, rows) if "The layer at pooled" in text]
     assert len(found) == is_told
-    assert not is_told or (f"queue is {gap:g}" in found[0] and "refit" in found[0])
+    assert not is_told or (f"{gap:g}" in found[0] and "refit" in found[0])
 
 
 def test_n_of_a_score_is_what_was_evaluated(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False)
     rows = [*read_records(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
-    low, high = wilson(0.6, 64)
-    wanted = f"(N = 64; 95 % Wilson interval of the last value {low:.3f} to {high:.3f})"
-    assert wanted in sentences(read_result(folder), rows)[0]
+    result = read_result(folder) | {"scores": {}}
+    low, high = (100 * end for end in wilson(0.6, 64))
+    wanted = f"(95 % CI {low:.1f} to {high:.1f}, N = 64)"
+    assert wanted in answers(result, rows, {})[0].text
     of_scores = [{**row, "val/spearman": row.get("val/accuracy", 0.5)} for row in rows]
-    found = sentences(read_result(folder) | {"monitor": "val/spearman"}, of_scores)[0]
-    assert "Wilson" not in found
+    found = answers(result | {"monitor": "val/spearman"}, of_scores, {})[0].text
+    assert "CI" not in found
+
+
+@pytest.mark.parametrize(
+    ("level", "wanted"), [(0.5, "above"), (0.56, "not told apart from"), (0.7, "below")]
+)
+def test_a_score_is_compared_with_what_needs_no_model(tmp_path, level, wanted):
+    folder = write_run(tmp_path / "run", snapshots=False)
+    result, rows = read_result(folder), read_records(folder / "metrics.jsonl")
+    levels = {"test/accuracy": ("majority class", level)}
+    assert (
+        f", {wanted} the majority class ({100 * level:.1f})."
+        in answers(result, rows, levels)[0].text
+    )
+    told = next_steps(result, rows, levels)[0]
+    assert ("The score is not above the majority class" in told) == (wanted != "above")
+
+
+def next_of(folder, rows, **more):
+    return " ".join(next_steps(read_result(folder) | more, rows, {}))
+
+
+def test_what_to_look_at_next_is_computed_from_the_record(tmp_path):
+    folder = write_run(tmp_path / "run", snapshots=False)
+    rows = read_records(folder / "metrics.jsonl")
+    plain = next_of(folder, rows)
+    assert "changed most, from" in plain
+    assert plain.count("One run with one seed") == 1
+    assert "overfits" not in plain
+    worse = [{"step": 60, "val/loss": 2.0, "val/accuracy": 0.5}]
+    assert "Loss on dev rises from 0.600 (step 40) to 2" in next_of(folder, rows + worse)
+    better = [{"step": 60, "val/loss": 2.0, "val/accuracy": 0.9}]
+    assert "overfits" not in next_of(folder, rows + better)
+    cone = [{**row, "isotropy/mean_cosine/layer_02/cls": 0.95} for row in rows if "val/loss" in row]
+    assert "nearly one direction (mean cosine 0.950)" in next_of(folder, cone)
+    ends = {"isotropy/isoscore_corrected/pooled/before": 0.1}
+    ends["isotropy/isoscore_corrected/pooled/after"] = 0.9
+    only = [row | ends for row in rows if "val/loss" in row]
+    assert "makes its output isotropic, and its input has not" in next_of(folder, only)
+    gap = [{**row, "val/pooled/queue_gap": 9.0} for row in rows if "val/loss" in row]
+    assert "frozen on embeddings unlike those of dev" in next_of(folder, gap)
+    everything = [{**row, **ends} for row in cone] + gap + worse
+    assert len(next_steps(read_result(folder), everything, {})) == 4
+
+
+def test_without_isotropy_a_reader_is_told_of_the_score_alone(tmp_path):
+    folder = write_run(tmp_path / "run", isotropy=False)
+    rows = read_records(folder / "metrics.jsonl")
+    assert len(answers(read_result(folder), rows, {})) == 1
+    assert len(next_steps(read_result(folder), rows, {})) == 1
 
 
 @pytest.mark.parametrize("n", [1, 32, 640])
@@ -67,21 +119,18 @@ def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away
     assert (wilson(0.0, n)[0], wilson(1.0, n)[1]) == (0.0, 1.0)
 
 
-def test_few_rows_for_their_width_are_told_with_what_a_gaussian_has(tmp_path):
+def test_few_embeddings_for_their_width_are_told(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False, sites=("pooled", "tokens"))
     result, rows = read_result(folder), read_records(folder / "metrics.jsonl")
 
     def told(**more):
-        found = [text for text in warnings(result | more, rows) if "few rows" in text]
+        found = [text for text in warnings(result | more, rows) if "few embeddings" in text]
         return found[0] if found else ""
 
     small = "N = 640 (first token (CLS), mean of tokens, site pooled, site tokens)"
     assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
-    assert "about 0.625 at N = 640 and 0.842 at N = 2,048 (D = 384)." in told()
-    assert f"(N < 10·D = 1,000): {small}. Some values" in told(width=100)
+    assert f"(N < 10·D = 1,000): {small}. IsoScore" in told(width=100)
     assert told(width=64) == ""
-    assert f"(N < 1,000): {small}. Some values" in told(width=None)
-    assert "Gaussian" not in told(width=None)
 
 
 def test_faults_are_told_in_one_place(tmp_path):
@@ -104,19 +153,6 @@ def test_faults_are_told_in_one_place(tmp_path):
 def test_a_run_that_stopped_says_where_and_how_it_goes_on(status, has_checkpoint, wanted):
     rows = [{"step": 0, "val/loss": 0.5}, {"step": 39, "train/loss": 0.5}]
     (text,) = faults({"status": status}, rows, has_checkpoint)
-    assert text.startswith(f"The run is not finished ({status}): the last row is of step 39")
+    assert text.startswith(f"The run is not finished ({status}): the last record is of step 39")
     assert wanted in text
     assert "nothing was logged" in faults({"status": status})[0]
-
-
-def test_how_far_few_rows_let_an_accuracy_be_off():
-    rows = [{"step": 0, "val/accuracy": 0.5, "val/spearman": 0.5}]
-    known = {"n_rows": {"dev": 500}}
-
-    def told(key):
-        return next(t for t in warnings(known | {"monitor": key}, rows) if "Dev has" in t)
-
-    low, high = wilson(0.5, 500)
-    assert f"is ±\u00a0{100 * (high - low) / 2:.1f} points" in told("val/accuracy")
-    assert "4.4 points" in told("val/accuracy")
-    assert "points" not in told("val/spearman")

@@ -118,7 +118,7 @@ def archived_result(folder: Path) -> Result:
             *("threads=1", "encoder=minilm", "trainer.val_check_interval=0.5", "source=local")
         ],
         command="isotrain run does_isotropy_help source=local output_dir=runs",
-        works=["cluster PCA: Rajaee & Pilehvar 2021", "I-STAR: Rudman & Eickhoff 2024"],
+        works=["cluster_pca: Rajaee & Pilehvar 2021", "istar: Rudman & Eickhoff 2024"],
         headline=first["headline"],
         encoder=first["encoder"],
     )

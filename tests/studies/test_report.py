@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 
 import pyarrow.parquet as pq
 import pytest
 
+from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import cautions
@@ -221,3 +223,35 @@ def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
 
 def csv_lines(files):
     return list(csv.DictReader(files["table.csv"].decode().splitlines()))
+
+
+def test_the_command_of_the_page_plans_the_same_runs(fake, tmp_path, monkeypatch):
+    own = tmp_path / "own conf"
+    (own / "metric").mkdir(parents=True)
+    (own / "metric" / "mine.yaml").write_text(
+        "mine: {function: {_target_: mine.f, _partial_: true}}"
+    )
+    monkeypatch.setenv("ISOTRAIN_ALLOW", "mine")
+    given, study = [*fake.overrides, "metric=[isoscore,mine]"], load_study(str(fake.file))
+    jobs = plan_jobs(study, given, str(own))
+    for job in jobs:
+        leave(job)
+    fake.folder.mkdir(parents=True)
+    write_identity(study, jobs, fake.folder, str(fake.file), given, str(own))
+    pages = []
+    monkeypatch.setattr(
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
+    )
+    write_report(study, jobs, given)
+    allow, *words = shlex.split(pages[0].command)
+    assert allow == "ISOTRAIN_ALLOW=mine"
+    calls = []
+    monkeypatch.setattr(
+        "isotrain.commands.plans.run_study", lambda *given, **more: calls.append((given, more)) or 0
+    )
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit):
+        main()
+    (((name, overrides, _), more),) = calls
+    again = plan_jobs(load_study(name, more["name"]), overrides, more["config_dir"])
+    assert [job.folder for job in again] == [job.folder for job in jobs]

@@ -1,0 +1,148 @@
+"""What makes a run no whole one, and what limits the meaning of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from isotrain.pages.readings import view_titles
+from isotrain.pages.rows import (
+    Rows,
+    Series,
+    at,
+    by_n,
+    end_of,
+    isotropy_series,
+    number,
+    series,
+)
+from isotrain.runs.keys import CurveKey
+
+FEW_ROWS = 1000  # examples of dev, below which it is told
+FAR = 2.0  # between the embeddings of a queue and those of dev, above which it is told
+GAP, SPREAD = "/queue_gap", "/queue_spread"
+FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
+
+
+def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = False) -> list[str]:
+    """What makes a run no whole one: it has not finished, or it collapsed.
+
+    `has_checkpoint`: one to go on from.
+
+    >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
+    ['The run is degenerate: one class.']
+    """
+    found = []
+    status = result.get("status", "unknown")
+    if status != "finished":
+        error = f": {result['error']}" if result.get("error") else ""
+        last = (
+            f"the last record is of step {rows[-1]['step']:.0f}" if rows else "nothing was logged"
+        )
+        over = status in ("failed", "interrupted")
+        same = "The same" if over else "If it is no longer at work, the same"
+        again = (
+            "goes on from the last checkpoint" if has_checkpoint else "starts it from the beginning"
+        )
+        found.append(f"The run is not finished ({status}{error}): {last}. {same} command {again}.")
+    if result.get("degenerate"):
+        found.append(f"The run is degenerate: {result.get('degenerate_reason')}.")
+    return found
+
+
+def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
+    """Limitations: what a reader of the numbers has to know, beside `faults`."""
+    curves = isotropy_series(rows)
+    found = []
+    lost = [p for p in curves if p.metric == "n_rows_not_finite" and any(v for _, v in curves[p])]
+    if lost:
+        clouds = ", ".join(sorted({f"{p.where}/{p.view}" for p in lost}))
+        found.append(f"Embeddings that are not finite were left out of {clouds}.")
+    broken = sorted({k for row in rows for k, v in row.items() if isinstance(v, float) and v != v})
+    if broken:
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        found.append(f"Not a number at some step: {', '.join(broken[:5])}{more}.")
+    if result.get("select") == "best":
+        found.append(
+            f"The weights are those of step {result.get('selected_step')}, the best of "
+            f"{result.get('n_evaluations')} evaluations on dev: the dev score is optimistic, the "
+            "test score is not."
+        )
+    if result.get("select") == "holdout":
+        found.append(
+            f"The weights are those of step {result.get('selected_step')}, the best of "
+            f"{result.get('n_evaluations')} evaluations on held-out training rows."
+        )
+    if result.get("stopped_by_patience"):
+        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    trainer = (result.get("config") or {}).get("trainer") or {}
+    for split, key in (("dev", "limit_val_batches"), ("test", "limit_test_batches")):
+        if trainer.get(key) not in (None, 1.0):
+            found.append(f"Only a part of {split} was evaluated (trainer.{key} = {trainer[key]}).")
+    found += [_unlike(layer) for layer in unlike_training(result, rows)]
+    if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
+        found.append(f"Dev has {n:,} examples: small differences of its score are chance.")
+    found += _few_rows(result, curves)
+    if not curves:
+        found.append("No isotropy was measured in this run.")
+    return found
+
+
+class Unlike(NamedTuple):
+    """A layer whose queue has other embeddings than those it was last evaluated on."""
+
+    site: str
+    gap: float  # between their means, in rms distances of the evaluated embeddings
+    spread: float  # of the queue, over that of the evaluated embeddings
+
+
+def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
+    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse.
+
+    >>> row = {"step": 9, "val/pooled/queue_gap": 8.27, "val/pooled/queue_spread": 62.5}
+    >>> unlike_training({"steps": 9}, [row])
+    [Unlike(site='pooled', gap=8.27, spread=62.5)]
+    """
+    end = end_of(result, rows).step
+    found = []
+    for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
+        gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
+        if gap > FAR or spread > FAR or spread < 1 / FAR:  # no NaN is
+            found.append(Unlike(site, gap, spread))
+    return found
+
+
+def _unlike(layer: Unlike) -> str:
+    return (
+        f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
+        f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
+        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them. Dropout does "
+        "that: use less, or isotropy.eval_stats=refit."
+    )
+
+
+def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
+    """Rows behind a score: those that were logged as evaluated, else those that the data have.
+
+    >>> n_evaluated({"n_rows": {"dev": 277}}, [], "val")
+    277
+    """
+    values = series(rows, f"{stage}/n_rows")
+    split = "dev" if stage == "val" else stage
+    return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))
+
+
+def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
+    """Which clouds have few embeddings for their width D."""
+    titles, texts = view_titles(result), []
+    for n, clouds in by_n(curves).items():
+        names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)
+        if n < FEW_OF_WIDTH * result["width"]:
+            texts.append(f"N = {n:,} ({', '.join(names)})")
+    if not texts:
+        return []
+    return [
+        f"Isotropy was measured on few embeddings (N < {FEW_OF_WIDTH}·D = "
+        f"{FEW_OF_WIDTH * result['width']:,}): {'; '.join(texts)}. IsoScore reads low there, "
+        "N/(N + D) of a Gaussian, and ranks do; the corrected IsoScore does not."
+    ]
