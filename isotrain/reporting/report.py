@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +19,15 @@ from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study, question_of, study_text
-from isotrain.studies.plan import SHARED, Job, in_force, study_folder
+from isotrain.studies.origin import STUDY, read_origin
+from isotrain.studies.plan import SHARED, Job, in_force
 from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"
 
 
-def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:
-    """The folder with the tables and the page of a study, made anew; no run is started.
+def write_report(study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]) -> None:
+    """Make the tables and the page of a study anew, in its folder; no run is started.
 
     `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
     `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
@@ -37,14 +37,11 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     Raises:
         PlanError: no run has finished; nothing is written then.
     """
-    folder = study_folder(study, jobs)
     with spinner(f"reading and comparing the runs of {study.name}"):
         result = find_result(study, jobs, folder)
     if not result.runs:
         told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
-        raise PlanError(
-            f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
-        )
+        raise PlanError(f"no run of study {study.name} has finished beside {folder}{told}")
     file = _file(study, folder)
     result = result._replace(
         overrides=_shared(study, overrides),
@@ -55,7 +52,6 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     if options := wandb_options(jobs):
         tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
         send(folder, study.name, options, tables)
-    return folder
 
 
 def write_result(result: Result, folder: Path) -> None:
@@ -95,9 +91,7 @@ def _draw(result: Result, folder: Path) -> None:
 
 def _file(study: Study, folder: Path) -> str:
     """The name or path of the study's file, which its `study.json` keeps."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / "study.json").read_text("utf-8"))["file"])
-    return study.name
+    return str((read_origin(folder / STUDY) or {"file": study.name})["file"])
 
 
 def _command(study: Study, file: str, overrides: Sequence[str]) -> str:
@@ -118,6 +112,6 @@ def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
 
 
 def _counts(override: str) -> bool:
-    """Whether an override belongs to what is computed; places and loggers do not."""
+    """Whether an override belongs to what is computed; loggers and the data's folder do not."""
     key = key_of(override)
-    return not any(key == name or key.startswith(f"{name}.") for name in NOT_CONTENT)
+    return not any(f"{key}.".startswith(f"{name}.") for name in (*NOT_CONTENT, "source.root"))
