@@ -28,10 +28,11 @@ from isotrain.config.compose import plain
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import Job, plan_jobs
+from isotrain.studies.plan import Job, plan_jobs, with_folder
 
 ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
+DATA = "demo-v1-seed0"
 N_DEV, N_EVALUATIONS = 638, 6
 
 
@@ -51,6 +52,7 @@ def main() -> None:
         )
         jobs: list[Job] = []
         planning = seconds_of(lambda: jobs.extend(plan_jobs(load_study(str(file)), overrides)))
+        jobs = [with_folder(job, DATA) for job in jobs]
         for job in jobs:
             write_run(job)
         size = (jobs[0].folder / "result.json").stat().st_size
@@ -89,7 +91,7 @@ def write_run(job: Job) -> None:
     (job.folder / "metrics.jsonl").write_text(text, encoding="utf-8")
     content = {
         **{"status": "finished", "arm": job.arm, "seed": job.seed, "config": plain(job.cfg)},
-        **{"monitor": "val/accuracy", "n_rows": {"dev": N_DEV, "test": 0}, "data": "demo-v1"},
+        **{"monitor": "val/accuracy", "n_rows": {"dev": N_DEV, "test": 0}, "data": DATA},
         **{"headline": METRICS[:2], "environment": {"git": "0a1b2c3d4e5f"}},
         **{"scores": {"val/accuracy": accuracy, "val/loss": 0.7, **isotropy, **counts}},
         "finished_at": f"2026-01-01T00:00:{job.seed % 60:02d}+00:00",

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from isotrain.config.compose import compose_run, run_folder
-from isotrain.run import run
+from isotrain.config.compose import compose_run
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.loggers.jsonl import RecordLog
@@ -81,7 +81,7 @@ def compare(configuration: str, event: int | None, number: int, root: Path) -> l
     _in_a_process(lambda: _run_until(cfg, event, number))
     _in_a_process(lambda: _run_until(cfg, 1 + event // 3, number))  # and in the resumed run
     _in_a_process(lambda: run(cfg, "arm"))
-    return _differences(run_folder(reference, "arm"), run_folder(cfg, "arm"))
+    return _differences(folder_of(reference, "arm"), folder_of(cfg, "arm"))
 
 
 def n_events(configuration: str, root: Path) -> int:

@@ -187,6 +187,7 @@ STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the
 LOGGED: dict[str, str] = {}  # renamed values of rows and results, as STATE
 # Names that one side alone may have: protected directions where a layer protects none.
 ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)")
+FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)"  # of data, which older records had before its name
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
     *("scores", "steps", "select", "selected_step", "n_evaluations", "stopped_by_patience"),
@@ -304,7 +305,11 @@ def read(folder: Path, state: dict[str, str], logged: dict[str, str]) -> dict[st
             for key, value in row.items()
             if not LEFT_OUT.fullmatch(key)
         },
-        "results": {k: value for k, value in results.items() if k.split(".")[0] in FACTS},
+        "results": {
+            k: re.sub(FOLDER, "", str(value)) if k == "data" else value
+            for k, value in results.items()
+            if k.split(".")[0] in FACTS
+        },
         "predictions": {
             f"{file.name}, line {number}": line
             for file in sorted(folder.glob("predictions/*.csv"))

@@ -28,7 +28,6 @@ from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, check_changes
-from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.predictions import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
@@ -154,13 +153,6 @@ def isotropic_model(
     }
     head = task.build_head(encoder.width, n_vectors)
     return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
-
-
-def data_revision(cfg: DictConfig) -> str:
-    """What the source holds of the task's data sets now; reads no example."""
-    task: Task = made(cfg.task)
-    source: Source = made(cfg.source)
-    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
 
 
 def _changes(cfg: DictConfig, task: Task) -> Changes:

@@ -114,8 +114,8 @@ def train_of(arguments: Sequence[str]) -> int:
     """
     from isotrain.config.command import composed_jobs
     from isotrain.config.sweep import check_sweep
-    from isotrain.console import launched, reject, spinner
-    from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+    from isotrain.console import launched, reject
+    from isotrain.training.requirements import file_mistakes
 
     parser = argparse.ArgumentParser(prog="isotrain train", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
@@ -136,10 +136,6 @@ def train_of(arguments: Sequence[str]) -> int:
             "-m starts a process for each run, and this is one of torchrun or srun; start it once, "
             "and give each run its processes by trainer.devices=..."
         )
-    if given.multirun and not mistakes:
-        with spinner(LOADING):
-            late = late_mistakes_apart(configs)
-        mistakes += dict.fromkeys(mistake for one in late for mistake in one.mistakes)
     if mistakes:
         return reject(mistakes)
     if given.multirun:

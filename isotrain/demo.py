@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import compose_run, key_of, run_folder
+from isotrain.config.compose import compose_run, key_of
 from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
 from isotrain.training.requirements import encoder_mistakes, file_mistakes
@@ -48,7 +48,7 @@ def demo(overrides: Sequence[str]) -> None:
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
     from isotrain.pages.show import show_run
-    from isotrain.run import run, with_threads
+    from isotrain.run import folder_of, run
     from isotrain.runs.files import read_records, read_result
     from isotrain.runs.record import CannotRunError
 
@@ -70,7 +70,7 @@ def demo(overrides: Sequence[str]) -> None:
             used = _overrides(overrides, arm, fallback)
             cfg = compose_run(used)
             scores[arm] = run(cfg, arm, used, show=show_run)
-        folders[arm] = run_folder(with_threads(cfg), arm)
+        folders[arm] = folder_of(cfg, arm)
         rows[arm] = read_records(folders[arm] / "metrics.jsonl")
     print_layers(rows, read_result(folders[ARMS[0]]))
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")

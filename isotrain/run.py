@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,10 +16,11 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.build import Experiment, build, data_revision
+from isotrain.build import Experiment, build
+from isotrain.config.compose import run_folder
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
-from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import start_file
+from isotrain.runs.files import sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.runs.secrets import redacted
@@ -29,7 +31,7 @@ from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.data import process_rank
 from isotrain.training.freezing import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
-from isotrain.training.requirements import check
+from isotrain.training.requirements import check, revision
 
 Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RecordLog`s
 
@@ -44,10 +46,9 @@ def run(
 ) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
-    The run folder is `<output_dir>/<task>/<arm>-<content hash>`. It receives `config.yaml`,
-    `metrics.jsonl`, `snapshots/`, `predictions/`, `result.json` and `last.ckpt`. A run that was
-    stopped resumes from `resume.ckpt`. Of several processes, rank 0 alone writes and returns
-    scores.
+    The run folder, `folder_of(cfg, arm)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
+    `predictions/`, `result.json` and `last.ckpt`. A run that was stopped resumes from
+    `resume.ckpt`. Of several processes, rank 0 alone writes and returns scores.
 
     Args:
         cfg: the configuration.
@@ -74,9 +75,7 @@ def run(
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = start_file(cfg.init_from, cfg.encoder)
         init_from = start and {"path": cfg.init_from, "sha256": sha256_of(start)}
-        revision = data_revision(cfg)
-        revision += f"; init_from {init_from['sha256'][:12]}" if init_from else ""
-        folder = RunFolder(cfg, arm, revision, overrides, search, process_rank() == 0)
+        folder = RunFolder(cfg, arm, revision(cfg), overrides, search, process_rank() == 0)
         if folder.is_finished():
             return _stored(folder, show)
         quiet()
@@ -124,6 +123,12 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return merged
 
 
+def folder_of(cfg: DictConfig, arm: str) -> Path:
+    """The folder of a run, named by what it computes and by the data that it reads now."""
+    cfg = with_threads(cfg)
+    return run_folder(cfg, arm, revision(cfg))
+
+
 def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
     """The scores of a run that finished before, shown again."""
     if folder.is_first:
@@ -135,8 +140,8 @@ def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
     """Where an unfinished run stopped; None starts it anew.
 
     Raises:
-        CannotRunError: the checkpoint cannot be opened, records or weights that it knows of are
-            gone, or the data have changed since.
+        CannotRunError: the checkpoint cannot be opened, or records or weights that it knows of
+            are gone.
     """
     path = folder.path / "resume.ckpt"
     if not folder.may_resume():

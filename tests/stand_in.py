@@ -28,13 +28,21 @@ def read_job():
     text = text.replace('"${seed}"', str(config["seed"]))
     return json.loads(text.replace("${output_dir}", config["output_dir"]))
 
+def content(config, path=""):
+    found = {}
+    for name, value in config.items():
+        key = f"{path}{name}"
+        if key not in (*NOT_CONTENT, "source.root"):
+            is_group = isinstance(value, dict) and value
+            found |= content(value, f"{key}.") if is_group else {key: value}
+    return found
+
+def digits(of):
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
+
 def folder_of(job):
-    content = json.loads(json.dumps(job["config"]))
-    for key in NOT_CONTENT:
-        section, _, leaf = key.rpartition(".")
-        (content[section] if section else content).pop(leaf)
-    digits = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
-    return Path(job["config"]["output_dir"]) / "rte" / f"{job['arm']}-{digits}"
+    name = digits([digits(content(job["config"])), os.environ.get("DATA", "demo-v1-seed0")])[:10]
+    return Path(job["config"]["output_dir"]) / "rte" / f"{job['arm']}-{name}"
 """
 )
 

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.module import FineTuning
 from tests.parts import WITHOUT_LOSS
@@ -36,7 +35,7 @@ def demo(tmp_path):
 
 
 def result_of(cfg):
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     return json.loads((folder / "result.json").read_text())
 
 
@@ -130,8 +129,8 @@ KEYS = ("fraction=0.5", "n_train=40", "label_skew=0.5", "label_noise=0.1", "hypo
 
 def test_every_key_names_another_run(composed, demo):
     cfgs = [composed(*demo, *(f"data.{key}" for key in keys)) for keys in ((), *zip(KEYS))]
-    assert len({run_folder(with_threads(cfg), "arm") for cfg in cfgs}) == 6
-    assert len({run_folder(with_threads(composed(*demo, f"data.{k}")), "arm") for k in KEYS}) == 5
+    assert len({folder_of(cfg, "arm") for cfg in cfgs}) == 6
+    assert len({folder_of(composed(*demo, f"data.{k}"), "arm") for k in KEYS}) == 5
 
 
 def batches(built, *overrides):
@@ -219,7 +218,7 @@ def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, 
     def finished(name):
         cfg = composed(*overrides, f"output_dir={tmp_path / name}")
         scores = run(cfg, "arm")
-        folder = run_folder(with_threads(cfg), "arm")
+        folder = folder_of(cfg, "arm")
         rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
         return scores, rows, state, result_of(cfg)

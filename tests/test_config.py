@@ -61,11 +61,10 @@ def test_the_hash_does_not_change_with_place_and_logging(composed, override):
     assert not changed(composed, override)
 
 
-def test_the_hash_is_ten_hex_digits_whatever_the_order_of_overrides(composed):
+def test_the_hash_is_the_same_whatever_the_order_of_overrides(composed):
     one = content_hash(composed("seed=3", "data.batch_size=4"))
     two = content_hash(composed("data.batch_size=4", "seed=3"))
     assert one == two
-    assert len(one) == 10
     int(one, 16)
 
 

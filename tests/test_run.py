@@ -11,16 +11,10 @@ import pytest
 import torch
 
 from isotrain import run as run_module
-from isotrain.config.compose import run_folder as folder_of
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.snapshots import read_snapshots
-
-
-def run_folder(cfg, arm):
-    return folder_of(with_threads(cfg), arm)
-
 
 NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
 METRICS = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", *NULLS, "n_rows")
@@ -59,7 +53,7 @@ def finished(composed, overrides, tmp_path_factory):
     """A finished run: configuration, scores and folder."""
     cfg = composed(*overrides, f"output_dir={tmp_path_factory.mktemp('runs')}")
     scores = run(cfg, "cluster_pca")
-    return cfg, scores, run_folder(cfg, "cluster_pca")
+    return cfg, scores, folder_of(cfg, "cluster_pca")
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +86,12 @@ def test_the_page_is_drawn_unless_it_is_not_wanted(composed, small, tmp_path):
         *(f"output_dir={tmp_path}", "metric=[isoscore]"),
     )
     run(cfg, "none", show=show_run)
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     assert "isoscore" in (folder / "report.html").read_text(encoding="utf-8")
     assert list((folder / "figures").iterdir())
     without = composed(*small, "task=rte", "report=false", f"output_dir={tmp_path}")
     with_page = composed(*small, "task=rte", "report=true", f"output_dir={tmp_path}")
-    assert run_folder(without, "none") == run_folder(with_page, "none"), "no number depends on it"
+    assert folder_of(without, "none") == folder_of(with_page, "none"), "no number depends on it"
 
 
 def test_result(finished):
@@ -163,7 +157,7 @@ def test_the_stored_configuration_is_the_one_that_ran(finished):
     assert stored["isotropy"]["n_clusters"] == 2
     assert "${" not in (folder / "config.yaml").read_text()
     again = OmegaConf.merge(cfg, stored)
-    assert run_folder(again, "cluster_pca") == folder
+    assert folder_of(again, "cluster_pca") == folder
 
 
 def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
@@ -208,7 +202,7 @@ def test_every_evaluation_comes_once(composed, small, tmp_path, max_steps, inter
         "metric=[isoscore]",
     )
     run(cfg, "none")
-    rows = read_records(run_folder(cfg, "none") / "metrics.jsonl")
+    rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == steps
 
 
@@ -222,7 +216,7 @@ def test_accumulated_batches_are_one_step(composed, small, tmp_path):
         "trainer.log_every_n_steps=1",
     )
     run(cfg, "none")
-    rows = read_records(run_folder(cfg, "none") / "metrics.jsonl")
+    rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == [0, 3]
 
 
@@ -246,7 +240,7 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
     cfg, scores, folder = finished
     again = composed(*overrides, f"output_dir={cfg.output_dir}", "rerun=true")
     before = (folder / "result.json").stat().st_mtime_ns
-    assert run_folder(again, "cluster_pca") == folder
+    assert folder_of(again, "cluster_pca") == folder
     assert run(again, "cluster_pca") == scores
     assert (folder / "result.json").stat().st_mtime_ns > before
     assert len([r for r in read_records(folder / "metrics.jsonl") if "test/loss" in r]) == 1
@@ -269,7 +263,7 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
         patch.setattr(FineTuning, "training_step", explode)
         with pytest.raises(RuntimeError, match="in the second step"):
             run(cfg, "none")
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] == "failed"
     assert result["error"] == "RuntimeError: in the second step"
@@ -284,7 +278,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
 ):
     one_step = ("task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
     cfg = composed(*small, *one_step, "report=true")
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
 
     def explode(*_):
         stored = json.loads((folder / "result.json").read_text())
@@ -353,7 +347,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         f"output_dir={tmp_path}",
     )
     scores = run(cfg, "none")
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "metrics.jsonl",
@@ -365,18 +359,18 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
 
 
 def test_the_folder_is_named_by_what_is_computed(composed, small):
-    base = run_folder(composed(*small), "none")
-    assert run_folder(composed(*small, "logger=[wandb]"), "none") == base
-    assert run_folder(composed(*small, "output_dir=/other"), "none").name == base.name
-    assert run_folder(composed(*small, "seed=1"), "none").name != base.name
+    base = folder_of(composed(*small), "none")
+    assert folder_of(composed(*small, "logger=[wandb]"), "none") == base
+    assert folder_of(composed(*small, "output_dir=/other"), "none").name == base.name
+    assert folder_of(composed(*small, "seed=1"), "none").name != base.name
     n = torch.get_num_threads()
-    assert run_folder(composed(*small, f"threads={n}"), "none") == base
-    assert run_folder(composed(*small, f"threads={n + 1}"), "none").name != base.name
+    assert folder_of(composed(*small, f"threads={n}"), "none") == base
+    assert folder_of(composed(*small, f"threads={n + 1}"), "none").name != base.name
 
 
 def test_naming_a_folder_does_not_change_the_process(composed, small):
     before = torch.get_num_threads()
-    run_folder(composed(*small, f"threads={before + 1}"), "none")
+    folder_of(composed(*small, f"threads={before + 1}"), "none")
     assert torch.get_num_threads() == before
 
 
@@ -405,7 +399,7 @@ def test_tensorboard(composed, small, tmp_path):
         f"output_dir={tmp_path}",
     )
     run(cfg, "none")
-    assert list(run_folder(cfg, "none").rglob("events.out.tfevents.*"))
+    assert list(folder_of(cfg, "none").rglob("events.out.tfevents.*"))
 
 
 def test_wandb_offline(composed, small, tmp_path, monkeypatch):
@@ -426,7 +420,7 @@ def test_wandb_offline(composed, small, tmp_path, monkeypatch):
             "metric=[isoscore]",
         )
         run(cfg, "none")
-        folder = run_folder(cfg, "none")
+        folder = folder_of(cfg, "none")
         runs = list(folder.glob("wandb/offline-run-*"))
         assert len(runs) == 1, sorted(tmp_path.rglob("offline-run-*"))
         assert list(runs[0].glob("*.wandb"))
@@ -452,7 +446,7 @@ def test_a_logger_that_cannot_be_opened_is_told_once_and_costs_no_run(
     printed = capsys.readouterr().out
     assert printed.count("logger.wandb failed and is left out") == 1
     assert "PermissionError: quota is used up" in printed
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     assert json.loads((folder / "result.json").read_text())["scores"] == scores
     assert read_records(folder / "metrics.jsonl")
     assert list(folder.rglob("events.out.tfevents.*")), "the other logger has its rows"
@@ -481,7 +475,7 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
     base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
     without = composed(*base, "checkpoint.final=false")
     scores = run(without, "none")
-    folder = run_folder(without, "none")
+    folder = folder_of(without, "none")
     assert not (folder / "last.ckpt").exists()
     capsys.readouterr()
     assert run(composed(*base), "none", show=show_run) == scores
@@ -513,7 +507,7 @@ def test_values_that_are_not_finite_are_stored_as_json_and_shown(
     isoscore.__module__ = "isotrain.metrics.isoscore"  # where the check finds it
     monkeypatch.setattr("isotrain.metrics.isoscore.isoscore", isoscore)
     first = run(cfg, "none")
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     for text in [
         (folder / "result.json").read_text(),
         *(folder / "metrics.jsonl").read_text().splitlines(),
@@ -539,7 +533,7 @@ def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_pa
     monkeypatch.setattr(FineTuning, "validation_step", explode)
     with pytest.raises(RuntimeError, match="first evaluation"):
         run(cfg, "none")
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     stale = {path.name for path in folder.iterdir()} - {"config.yaml", "result.json", ".lock"}
     assert stale == set()
@@ -549,44 +543,28 @@ def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_pa
 def test_options_of_the_trainer_for_a_quick_look(composed, small, tmp_path, option):
     cfg = composed(*small, "task=rte", "trainer.max_steps=1", f"output_dir={tmp_path}", option)
     run(cfg, "none")
-    result = json.loads((run_folder(cfg, "none") / "result.json").read_text())
+    result = json.loads((folder_of(cfg, "none") / "result.json").read_text())
     assert result["status"] == "finished"
 
 
-def test_data_that_changed_since_are_told_and_never_mixed(
-    composed, small, tmp_path, write_fixture_data, monkeypatch
+def test_changed_data_are_another_run_and_moved_data_are_not(
+    composed, small, tmp_path, write_fixture_data
 ):
-    from isotrain.training.module import FineTuning
-
     root = write_fixture_data(tmp_path / "rows")
     base = (*small, f"source.root={root}", "task=rte", "metric=[]", "checkpoint.every_steps=2")
     cfg = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4")
     run(cfg, "none")
+    first = folder_of(cfg, "none")
+    assert (first / "result.json").is_file()
     rows = root / "rte" / "train.jsonl"
     text = rows.read_text()
     rows.write_text(text.replace("old", "new"))
-    with pytest.raises(ValueError, match=r"was finished on .* rerun=true trains on that"):
-        run(cfg, "none")
-    rows.write_text(text)
+    assert folder_of(cfg, "none") != first
     assert "val/accuracy" in run(cfg, "none")
-
-    def explode(self, *_):
-        raise RuntimeError("stopped")
-
-    again = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4", "seed=1")
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, "on_validation_epoch_end", explode)
-        with pytest.raises(RuntimeError, match="stopped"):
-            run(again, "none")
-    folder = run_folder(again, "none")
-    (folder / "resume.ckpt").write_bytes(b"of the data before")
-    rows.write_text(text.replace("old", "new"))
-    with pytest.raises(ValueError, match=r"was begun on .* start anew with rerun=true"):
-        run(again, "none")
-    anew = composed(
-        *base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4", "seed=1", "rerun=true"
-    )
-    assert "val/accuracy" in run(anew, "none")
+    rows.write_text(text)
+    moved = root.rename(tmp_path / "moved")
+    cfg.source.root = str(moved)
+    assert folder_of(cfg, "none") == first
 
 
 def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from isotrain.encoders.on_disk import sha256_of
+from isotrain.runs.files import sha256_of
 
 DIGITS = 12
 

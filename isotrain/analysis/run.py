@@ -29,9 +29,8 @@ from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.console import duration, say, spinner
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import start_file
-from isotrain.runs.files import write_json
+from isotrain.runs.files import sha256_of, write_json
 from isotrain.runs.record import (
     CannotRunError,
     check_writable,

@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 
 from isotrain.analysis.start import result_of
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
+from isotrain.runs.files import sha256_of
 from isotrain.training.parts import made
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"

@@ -20,21 +20,24 @@ from typing import Any
 from isotrain.commands.shown import Given, look, open_trials, show_all, write
 from isotrain.config.sweep import names, read, text_of
 from isotrain.console import install, launched, reject, say, spinner
+from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.files import replace_text
 from isotrain.runs.locks import owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
-from isotrain.studies.identity import FILE as STUDY_FILE
 from isotrain.studies.identity import check_identity, write_identity
+from isotrain.studies.origin import SEARCH, STUDY, SWEEP, read_origin
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import Plan, plan_search
 from isotrain.studies.status import show
 
-SEARCH_FILE = "search.json"  # of a search's folder
+COPY = "study.yaml"  # of the file of a study, in its folder
+DATA_DIR = "ISOTRAIN_DATA_DIR"
 RANKS = (
     "it starts a process for each run, and this is a process of torchrun or srun; start it once, "
     "without them (in a job of Slurm: --ntasks=1)"
@@ -107,18 +110,19 @@ def run_study(
     folder = study_folder(study, jobs)
     check_identity(study, jobs, folder, overrides)
     with spinner(f"study {study.name}: importing the parts of its runs"):
-        check_parts(jobs)
+        jobs = check_parts(jobs)
     with Pool(folder, n_jobs, f"study {study.name}", backend) as pool:
         if pool.received:
             return pool.code(0)
         check_identity(study, jobs, folder, overrides)  # again: another call may have been here
         write_identity(study, jobs, folder, name_or_path, overrides, config_dir)
+        replace_text(folder / COPY, study_text(name_or_path))
         in_order = sorted(jobs, key=lambda job: study.seeds.index(job.seed))
         n_failed = pool.run(in_order)
         if not pool.received and any(stored(job.folder).is_finished for job in jobs):
             from isotrain.reporting.report import write_report
 
-            write_report(study, jobs, overrides)
+            write_report(study, jobs, folder, overrides)
         return pool.code(n_failed)
 
 
@@ -220,40 +224,44 @@ def resolved(given: argparse.Namespace) -> Given:
     Raises:
         PlanError: it stands for nothing, or its plan has mistakes.
     """
+    os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     folder = Path(given.name_or_folder)
     if folder.is_dir():
-        for name in (STUDY_FILE, SEARCH_FILE, sweep.FILE):
-            if (folder / name).is_file():
-                return _of_folder(given, folder, json.loads((folder / name).read_text("utf-8")))
+        for name in (STUDY, SEARCH, SWEEP):
+            if (content := read_origin(folder / name)) is not None:
+                return _of_folder(given, folder, content)
         is_run = (folder / "result.json").is_file() or is_owned(folder)
         return Given("run" if is_run else "folder", folder)
     if folder.is_file() and folder.suffix not in (".yaml", ".yml"):
         raise PlanError(f"{folder} is a file; give the folder of a run, or the yaml of a study")
+    return _planned(given)
+
+
+def _planned(given: argparse.Namespace, folder: Path | None = None) -> Given:
+    """The study or search of a name or file, in a folder that may have been moved."""
     if kind_of(given.name_or_folder) == "study":
         study = load_study(given.name_or_folder, given.name)
         jobs = plan_jobs(study, given.overrides, given.config_dir)
-        folder, file = study_folder(study, jobs), given.name_or_folder
+        folder, file = folder or study_folder(study, jobs), given.name_or_folder
         check_identity(study, jobs, folder, given.overrides)
         return Given("study", folder, study, jobs, None, file, given.overrides, given.config_dir)
     plan = _search(given)
+    plan = plan._replace(folder=folder or plan.folder)
     return Given("search", plan.folder, search=plan)
 
 
 def _of_folder(given: argparse.Namespace, folder: Path, content: dict[str, Any]) -> Given:
     """What a plan's own folder says of it."""
-    overrides = [*content["overrides"], *given.overrides]
-    config_dir = given.config_dir or content.get("config_dir")
-    if (folder / sweep.FILE).is_file():
-        jobs = sweep.plan_sweep(overrides, config_dir)
-        return Given("sweep", folder, jobs=jobs, overrides=overrides)
-    again = argparse.Namespace(**vars(given) | content | {"overrides": overrides})
-    again.name_or_folder, again.config_dir, again.name = (
-        content["file"],
-        config_dir,
-        content["name"],
-    )
-    again.trials = content.get("n_trials")
-    return resolved(again)
+    given.overrides = [*content["overrides"], *given.overrides]
+    given.config_dir = given.config_dir or content["config_dir"]
+    if "file" not in content:
+        jobs = sweep.plan_sweep(given.overrides, given.config_dir)
+        return Given("sweep", folder, jobs=jobs, overrides=given.overrides)
+    given.name_or_folder, given.name = content["file"], content["name"]
+    if not Path(content["file"]).is_file() and (folder / COPY).is_file():  # on another machine
+        given.name_or_folder = str(folder / COPY)
+    given.trials = content.get("n_trials")
+    return _planned(given, folder)
 
 
 def _parser(command: str, description: str, n_names: str | None = None) -> argparse.ArgumentParser:
@@ -306,14 +314,17 @@ def _at_work(given: Given) -> set[int]:
     """The processes to stop: the call at work; else the runs that one has left."""
     if call := call_at_work(given.folder):
         return {call[0]}
-    folders = [given.folder] if given.kind in ("run", "folder") else [j.folder for j in given.jobs]
+    folders = [given.folder]
+    if given.jobs:
+        folders = [job.folder for job in located(given.jobs, Archive(given.folder))]
     if given.search is not None:
         from isotrain.studies.search_run import trial_jobs
         from isotrain.studies.trials import trials_of
 
         with open_trials(given) as study:
             open_ones = [t for t in trials_of(study) if not t.state.is_finished() and t.params]
-            folders = [j.folder for t in open_ones for j in trial_jobs(given.search, 0, t.params)]
+            jobs = [job for t in open_ones for job in trial_jobs(given.search, 0, t.params)]
+            folders = [job.folder for job in located(jobs, Archive(given.folder))]
     return {pid for folder in folders if (pid := owner(folder / ".lock")) is not None}
 
 

@@ -13,6 +13,7 @@ from rich.console import Group
 
 from isotrain.config.sweep import names, text_of
 from isotrain.console import say, spinner
+from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.locks import take
@@ -64,7 +65,8 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
         return _look_at_run(given.folder)
     what = f"{given.kind} {given.folder.name}"
     headings = ("task", "arm") if given.kind == "study" else ()
-    return status_of(what, headings, given.jobs, given.folder, n_jobs)
+    jobs = located(given.jobs, archive := Archive(given.folder))
+    return status_of(what, headings, jobs, given.folder, n_jobs, archive.damaged)
 
 
 def _look_at_run(folder: Path) -> Status:
@@ -103,10 +105,13 @@ def write(given: Given) -> int:
         with open_trials(given) as study:
             search_report.write_report(given.search, trials_of(study), study)
     else:
-        from isotrain.reporting.collect_command import main
+        from isotrain.reporting.collect_command import main, write_runs
 
-        root = given.folder if given.kind == "folder" else given.folder.parents[1]
-        return main([str(root)])
+        if given.kind == "folder":
+            return main([str(given.folder)])
+        jobs = located(given.jobs, Archive(given.folder))
+        folders = [job.folder for job in jobs if job.folder.is_dir()]
+        return write_runs(given.folder.absolute().parents[1], given.folder, folders)
     return 0
 
 
@@ -114,14 +119,15 @@ def _report_study(study: Study, given: Given) -> None:
     """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
     from isotrain.reporting.report import write_report
 
-    if any(stored(job.folder).is_finished for job in given.jobs) and given.file:
+    jobs = located(given.jobs, Archive(given.folder))
+    if any(stored(job.folder).is_finished for job in jobs):
         given.folder.mkdir(parents=True, exist_ok=True)
         lock = take(given.folder / "lock")  # whoever is at work has written this
         if lock is not None:
             own = given.file, given.overrides, given.config_dir
-            write_identity(study, given.jobs, given.folder, *own)
+            write_identity(study, jobs, given.folder, *own)
             os.close(lock)
-    write_report(study, given.jobs, given.overrides)
+    write_report(study, jobs, given.folder, given.overrides)
 
 
 def show_all() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.schema import NOT_CONTENT, RUN, RunConfig
+from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
+from isotrain.runs.files import as_json
+from isotrain.runs.secrets import redacted
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
@@ -45,24 +47,85 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()}
 
 
+def recorded(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as a record has it: without secrets, null for NaN."""
+    config: dict[str, Any] = redacted(as_json(plain(cfg)))
+    return config
+
+
+def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """What a recorded configuration computes: its dotted keys, without those of `NOT_CONTENT`.
+
+    >>> content({"task": {"form": "bi"}, "site": ["pooled"], "seed": 0, "logger": {"wandb": {}}})
+    {'task.form': 'bi', 'site': ['pooled'], 'seed': 0}
+    """
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        key = f"{path}{name}"
+        if key in NOT_CONTENT:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= content(value, f"{key}.")
+        else:
+            found[key] = value
+    return found
+
+
+def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`content` without locations, whose digests are in the `data` of a run."""
+    return {k: v for k, v in content(config).items() if not is_location(k, v, config)}
+
+
+def is_location(key: str, value: Any, config: Mapping[str, Any]) -> bool:
+    """Whether a key says only where data or weights are.
+
+    >>> is_location("init_from", "runs/wic/none-0123456789", {})
+    True
+    """
+    if key not in LOCATIONS or value is None:
+        return False
+    target, beginning = LOCATIONS[key]
+    is_read = target is None or config[key.partition(".")[0]].get("_target_") == target
+    return is_read and str(value).startswith(beginning)
+
+
+class RunId(NamedTuple):
+    """Which run it is: what a plan knows, and the record of the run tells again."""
+
+    task: str  # module of the task: `wic` of `isotrain.tasks.wic.WiC`
+    arm: str
+    content: str  # hash of the keys without locations
+    reads: str  # hash of the keys that decide which files are read, locations among them
+
+    def folder(self, data: str) -> Path:
+        """`<task>/<arm>-<hash>` of the run that reads this revision of the data."""
+        return Path(self.task) / f"{self.arm}-{_hash([self.content, data])[:10]}"
+
+
+def run_id(config: Mapping[str, Any], arm: str) -> RunId:
+    """The id of a run by its recorded configuration."""
+    task = str(config["task"]["_target_"]).split(".")[-2]
+    reads = [config.get(key) for key in READS]
+    return RunId(task, arm, _hash(without_locations(config)), _hash(reads))
+
+
 def content_hash(cfg: DictConfig) -> str:
-    """Ten hex digits that name what a run computes: of every key but those in `NOT_CONTENT`."""
-    content = plain(cfg)
-    for key in NOT_CONTENT:
-        section, _, leaf = key.rpartition(".")
-        (content[section] if section else content).pop(leaf)
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+    """Hex digits that name what a run computes, wherever its data are."""
+    return _hash(without_locations(recorded(cfg)))
 
 
-def run_folder(cfg: DictConfig, arm: str) -> Path:
-    """`<output_dir>/<task>/<arm>-<content hash>`, whether it exists or not.
+def run_folder(cfg: DictConfig, arm: str, data: str) -> Path:
+    """`<output_dir>/<task>/<arm>-<hash>`, whether it exists or not.
 
-    A task is named by its module: `wic` of `isotrain.tasks.wic.WiC`. `threads` must be a number:
-    results depend on it.
+    The hash is of what the run computes and of `data`, the revision of what it reads
+    (`isotrain.training.requirements.revision`). `threads` must be a number: results depend on it.
     """
     assert cfg.threads is not None
-    task = str(cfg.task["_target_"]).split(".")[-2]
-    return Path(str(cfg.output_dir)) / task / f"{arm}-{content_hash(cfg)}"
+    return Path(str(cfg.output_dir)) / run_id(recorded(cfg), arm).folder(data)
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class RunJob(NamedTuple):

@@ -168,6 +168,13 @@ NOT_CONTENT = (  # keys that change no number and no row of a run: they do not n
     *("cache_dir", "logger", "output_dir", "report", "rerun"),
     *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
 )  # trainer.log_every_n_steps is content: it says which rows metrics.jsonl has
+# Keys that may say only where data or weights are: for which target, and how they begin then.
+LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {
+    "source.root": ("isotrain.tasks.data.sources.LocalSource", ""),
+    "encoder.name": ("isotrain.encoders.huggingface.load_encoder", ("/", "./", "../", "~")),
+    "init_from": (None, ""),
+}
+READS = ("task", "source", "encoder", "init_from")  # keys that decide which files a run reads
 
 
 class Schema(NamedTuple):

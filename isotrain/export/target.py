@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from isotrain.encoders.on_disk import sha256_of
 from isotrain.export.errors import CannotExportError
+from isotrain.runs.files import sha256_of
 
 MARK = "isotrain_export.json"  # in every folder that an export made
 

@@ -173,9 +173,12 @@ class Pool:
 
     def _one(self, job: Job, is_to_stop: Callable[[], bool]) -> End:
         began_at, told, log = time.monotonic(), False, self.folder / "logs" / f"{job.name}.log"
+        read_ns: int | None = None  # a record is read once for each time that it is written
         while not self.received:
-            if not job.rerun and stored(job.folder).is_finished:
-                return End("finished", log=log)
+            if (now_ns := _written_ns(job.folder)) != read_ns:
+                read_ns = now_ns
+                if not job.rerun and stored(job.folder).is_finished:
+                    return End("finished", log=log)
             if is_owned(job.folder) or (lock := take(log)) is None:
                 if not told and time.monotonic() > began_at + PATIENCE_S:
                     say(f"{job.name}: waiting for another process at {job.folder}")

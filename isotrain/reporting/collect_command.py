@@ -8,18 +8,19 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from isotrain.config.compose import run_id
 from isotrain.console import say, spinner
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
 from isotrain.reporting.frame import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.groups import (
     Found,
     differing,
-    flat_config,
     groups_markdown,
+    texts,
     without_seeds,
 )
 from isotrain.reporting.markdown import mixed
@@ -46,11 +47,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
     parser.add_argument("--json", action="store_true", help="print the runs as JSON")
     given = parser.parse_args(arguments)
-    with spinner(f"reading {given.folder}"):
-        found, told, tried = find_runs(given.folder)
+    out = given.out or given.folder / "collected"
+    return write_runs(given.folder, out, as_json=given.json)
+
+
+def write_runs(
+    root: Path, out: Path, folders: Iterable[Path] | None = None, as_json: bool = False
+) -> int:
+    """0 when the finished runs below `root`, or in `folders` alone, are tabulated into `out`."""
+    with spinner(f"reading {root}"):
+        found, told, tried = find_runs(root, folders)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)
-        print(f"isotrain: no finished run below {given.folder}{reasons}", file=sys.stderr)
+        print(f"isotrain: no finished run below {root}{reasons}", file=sys.stderr)
         return 2
     runs = [one.run for one in found]
     keys = differing(found)
@@ -70,7 +79,6 @@ def main(arguments: Sequence[str]) -> int:
         lines += [groups_markdown(results)]
     lines += _trials(found, tried)
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + LEGEND)
-    out = given.out or given.folder / "collected"
     files = {
         "groups.md": text.encode(),
         "runs.csv": csv_text(runs_frame(runs, keys)).encode(),
@@ -81,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
         return 2
-    if given.json:
+    if as_json:
         print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
     else:
         say(text)
@@ -105,21 +113,22 @@ class Collected(NamedTuple):
     tried: Mapping[tuple[str, str], int]  # task and search: configurations, however they ended
 
 
-def find_runs(root: Path) -> Collected:
-    """The runs below a folder.
+def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
+    """The runs below a folder, or in `folders` there alone.
 
     Of two runs with equal configuration, data and seed the one that finished last counts.
     """
     found: dict[tuple[object, ...], Found] = {}
     told: list[str] = []
     tried = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
-    for folder in _run_folders(root, told):
+    for folder in dict.fromkeys(_run_folders(root, told) if folders is None else folders):
         name = folder.relative_to(root)
         try:
             result = read_result(folder) or {"status": "running"}  # it has only begun
-            task, search = folder.parent.name, str(result.get("search") or "")
-            is_finished = result["status"] == "finished"
-            keys = flat_config(result["config"]) if search or is_finished else {}
+            search, is_finished = str(result.get("search") or ""), result["status"] == "finished"
+            task, keys = "", dict[str, str]()
+            if search or is_finished:
+                task, keys = run_id(result["config"], "").task, texts(result["config"])
             if search:
                 tried[task, search].add(without_seeds(keys))
             if not is_finished:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.config.schema import NOT_CONTENT
+from isotrain.config.compose import without_locations
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
@@ -26,22 +26,14 @@ class Found(NamedTuple):
     search: str = ""  # that it is a trial of
 
 
-def flat_config(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    """Dotted keys of a configuration without those that change no number.
+def texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """What a recorded configuration computes: dotted keys, with texts for values.
 
-    >>> flat_config({"task": {"form": "bi"}, "site": ["pooled"], "sync": True, "logger": {"a": 1}})
+    >>> texts({"task": {"form": "bi"}, "site": ["pooled"], "sync": True, "logger": {"a": 1}})
     {'task.form': 'bi', 'site': '["pooled"]', 'sync': 'true'}
     """
-    found: dict[str, str] = {}
-    for name, value in config.items():
-        key = f"{path}{name}"
-        if key in NOT_CONTENT:
-            continue
-        if isinstance(value, Mapping) and value:
-            found |= flat_config(value, f"{key}.")
-        else:
-            found[key] = value if isinstance(value, str) else json.dumps(value)
-    return found
+    content = without_locations(config)
+    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in content.items()}
 
 
 def differing(found: Sequence[Found]) -> list[dict[str, str]]:

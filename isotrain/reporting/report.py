@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,14 +21,15 @@ from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study, question_of, study_text
-from isotrain.studies.plan import SHARED, Job, in_force, study_folder
+from isotrain.studies.origin import STUDY, read_origin
+from isotrain.studies.plan import SHARED, Job, in_force
 from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"
 
 
-def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) -> Path:
-    """The folder with the tables and the page of a study, made anew; no run is started.
+def write_report(study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]) -> None:
+    """Make the tables and the page of a study anew, in its folder; no run is started.
 
     `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
     `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
@@ -39,15 +39,12 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     Raises:
         PlanError: no run has finished; nothing is written then.
     """
-    folder = study_folder(study, jobs)
     with spinner(f"reading and comparing the runs of {study.name}"):
         result = find_result(study, jobs, folder)
     if not result.runs:
         told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
-        raise PlanError(
-            f"no run of study {study.name} has finished under {folder.parents[1]}{told}"
-        )
-    recorded = _recorded(study, folder)
+        raise PlanError(f"no run of study {study.name} has finished beside {folder}{told}")
+    recorded = read_origin(folder / STUDY) or {"file": study.name}
     result = result._replace(
         overrides=_shared(study, overrides),
         command=_command(study, jobs, recorded, overrides),
@@ -57,7 +54,6 @@ def write_report(study: Study, jobs: Sequence[Job], overrides: Sequence[str]) ->
     if options := wandb_options(jobs):
         tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
         send(folder, study.name, options, tables)
-    return folder
 
 
 def write_result(result: Result, folder: Path) -> None:
@@ -95,13 +91,6 @@ def _draw(result: Result, folder: Path) -> None:
         say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")
 
 
-def _recorded(study: Study, folder: Path) -> dict[str, Any]:
-    """What the study's `study.json` keeps; its name alone where there is none."""
-    with suppress(OSError, ValueError):
-        return {"file": study.name, **json.loads((folder / "study.json").read_text("utf-8"))}
-    return {"file": study.name}
-
-
 def _command(
     study: Study, jobs: Sequence[Job], recorded: Mapping[str, Any], overrides: Sequence[str]
 ) -> str:
@@ -127,6 +116,6 @@ def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
 
 
 def _counts(override: str) -> bool:
-    """Whether an override belongs to what is computed; places and loggers do not."""
+    """Whether an override belongs to what is computed; loggers and the data's folder do not."""
     key = key_of(override)
-    return not any(key == name or key.startswith(f"{name}.") for name in NOT_CONTENT)
+    return not any(f"{key}.".startswith(f"{name}.") for name in (*NOT_CONTENT, "source.root"))

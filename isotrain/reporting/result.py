@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrain.config.compose import plain
+from isotrain.jobs.archive import Archive
 from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, WITHOUT, Row, study_rows
 from isotrain.runs.files import read_result
@@ -27,6 +28,7 @@ class Result(NamedTuple):
     rows: Sequence[Row]  # of all runs, and without collapsed predictions where there are some
     n_planned: int
     changes: Sequence[str] = ()  # of the study since its first run started
+    records: Sequence[str] = ()  # that are damaged, or beside those that are shown
     question: str = ""
     overrides: Sequence[str] = ()  # of every run, that say what is computed
     command: str = ""  # that runs the study again
@@ -62,7 +64,7 @@ def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
     of_arms = {job.arm: job for job in reversed(jobs)}
     works = [work for arm in study.arms for work in sources(plain(of_arms[arm].of_pair))]
     return Result(
-        *(study, runs, gaps, rows, len(jobs), changes(folder, study)),
+        *(study, runs, gaps, rows, len(jobs), changes(folder, study), _records(runs, jobs, folder)),
         works=list(dict.fromkeys(works)),
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
         encoder=str(first.get("encoder", "")),
@@ -87,8 +89,25 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
         texts += [f"{title}: {'; '.join(told)}"] if told else []
     runs = [run for run in result.runs if task in (None, run.task)]
     texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
+    texts += result.records
     if result.changes:
         texts.append(f"Changed since the first run started: {'; '.join(result.changes)}")
+    return texts
+
+
+def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str]:
+    """What is recorded there and not shown: runs on other versions of their data, damaged files."""
+    archive = Archive(folder)
+    ids = {(job.task, job.arm, job.seed): job.id for job in jobs}
+    others: dict[str, list[Run]] = {}
+    for run in runs:
+        known = {one.data for one in archive.of(ids[run[:3]]) if one.is_finished} - {run.data}
+        if known:
+            others.setdefault(f"{run.data}, not {', '.join(sorted(known))}", []).append(run)
+    texts = [f"Damaged records: {'; '.join(archive.damaged)}"] if archive.damaged else []
+    if others:
+        shown = "; ".join(f"{_where(own)} on {data}" for data, own in others.items())
+        texts.append(f"Finished on several versions of the data, one of which is shown: {shown}")
     return texts
 
 
@@ -122,10 +141,14 @@ def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
     lines = []
     for name in sorted(set(map(version, runs))):
         same = [run for run in runs if version(run) == name]
-        by_arm = groupby(same, lambda run: (run.task, run.arm))
-        where = [f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm]
-        lines.append(f"{name or 'unknown'}: {'; '.join(where)}")
+        lines.append(f"{name or 'unknown'}: {_where(same)}")
     return lines
+
+
+def _where(runs: Sequence[Run]) -> str:
+    """Which runs these are: task, method and seeds."""
+    by_arm = groupby(runs, lambda run: (run.task, run.arm))
+    return "; ".join(f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

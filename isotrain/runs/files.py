@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
+
+LARGE = 2**20  # bytes of a file whose digest is kept
 
 
 @contextmanager
@@ -50,6 +54,20 @@ def replace_text(path: Path, text: str) -> None:
     [('a.txt', 'one\n')]
     """
     replace_bytes(path, text.encode("utf-8"))
+
+
+def sha256_of(file: Path) -> str:
+    """Hex digits of a file's SHA-256; of a large one computed once while it does not change."""
+    state = file.stat()
+    return (_digest if state.st_size < LARGE else _known_digest)(file, state.st_mtime_ns)
+
+
+def _digest(file: Path, _: int) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+_known_digest = cache(_digest)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

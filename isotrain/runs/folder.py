@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.compose import plain, run_folder
+from isotrain.config.compose import recorded, run_folder
 from isotrain.runs.files import read_records, read_result, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import CannotRunError, code_changes, environment, owned
@@ -26,12 +26,12 @@ EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 
 
 class RunFolder:
-    """`<output_dir>/<task>/<arm>-<content hash>`: named here, created by `begin`.
+    """`<output_dir>/<task>/<arm>-<hash>`: named here, created by `begin`.
 
     Args:
         cfg: of the run; `threads` is a number.
         arm: first part of the name.
-        revision: of the data set, as its source has it now.
+        revision: of what the run reads (`isotrain.training.requirements.revision`).
         overrides: of `isotrain train` that gave `cfg`, for the record.
         search: name of the search that the run is a trial of, for the record; else empty.
         is_first: whether this process is rank 0; any other writes nothing.
@@ -48,7 +48,7 @@ class RunFolder:
     ) -> None:
         self.cfg, self.arm, self.revision, self.overrides = cfg, arm, revision, list(overrides)
         self.search, self.is_first = search, is_first
-        self.path, self.now = run_folder(cfg, arm), environment(cfg.threads)
+        self.path, self.now = run_folder(cfg, arm, revision), environment(cfg.threads)
         self.record: dict[str, Any] = {}  # of this attempt, as `result.json` has it
         self.note = ""  # of a run that was finished before: what a reader should know
 
@@ -61,19 +61,10 @@ class RunFolder:
         return owned(self.path) if self.is_first else nullcontext()
 
     def is_finished(self) -> bool:
-        """Whether the run finished before and shall not run again; `record` and `note` are its.
-
-        Raises:
-            CannotRunError: the data have changed since.
-        """
+        """Whether the run finished before and shall not run again; `record` and `note` are its."""
         result = read_result(self.path)
         if result.get("status") != "finished" or self.cfg.rerun:
             return False
-        if result["data"] != self.revision:
-            raise CannotRunError(
-                f"{self.path} was finished on {result['data']}, which is {self.revision} now; "
-                "rerun=true trains on that and replaces the result"
-            )
         if self.cfg.monitor.headline is not None:
             result["headline"] = self._headline(result["scores"])
         self.record, self.note = result, self._note(result)
@@ -101,22 +92,9 @@ class RunFolder:
         return note
 
     def may_resume(self) -> bool:
-        """Whether an earlier attempt stopped before its end, on the data of now.
-
-        Raises:
-            CannotRunError: it has a checkpoint, and the data have changed since.
-        """
+        """Whether an earlier attempt stopped before its end."""
         earlier = read_result(self.path)
-        if earlier.get("status") == "finished" or not (self.path / "resume.ckpt").is_file():
-            return False
-        if earlier.get("data") == self.revision:
-            return True
-        if self.cfg.rerun:
-            return False
-        raise CannotRunError(
-            f"{self.path} was begun on {earlier.get('data')}, which is {self.revision} now; "
-            "put the data back, or start anew with rerun=true"
-        )
+        return earlier.get("status") != "finished" and (self.path / "resume.ckpt").is_file()
 
     def check_records(self, n_bytes: int) -> None:
         """Reject a `metrics.jsonl` that lost records which the checkpoint knows of.
@@ -150,7 +128,7 @@ class RunFolder:
             "seed": self.cfg.seed,
             "overrides": redacted(self.overrides),
             "search": self.search,
-            "config": redacted(plain(self.cfg)),
+            "config": recorded(self.cfg),
             "data": self.revision,
             "environment": self.now,
             "earlier_environments": _environments(earlier, self.now),

@@ -40,18 +40,7 @@ def redacted(content: Any) -> Any:
     >>> redacted({"api_key": "abc", "n_tokens": 3, "url": "https://me:pw@host/x"})
     {'api_key': '<redacted>', 'n_tokens': 3, 'url': 'https://<redacted>@host/x'}
     """
-    if isinstance(content, Mapping):  # and those of OmegaConf
-        return {
-            key: HIDDEN
-            if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
-            else redacted(value)
-            for key, value in content.items()
-        }
-    if isinstance(content, str):
-        return _without_secrets(content)
-    if isinstance(content, Sequence | Set) and not isinstance(content, bytes | bytearray):
-        return [redacted(value) for value in content]
-    return content
+    return _redacted(content, _secrets())
 
 
 def literal_secrets(content: Any, path: str = "") -> list[str]:
@@ -70,9 +59,28 @@ def literal_secrets(content: Any, path: str = "") -> list[str]:
     return found
 
 
-def _without_secrets(text: str) -> str:
-    longest_first = sorted(os.environ.items(), key=lambda item: -len(item[1]))
-    for name, value in longest_first:
-        if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST:
-            text = text.replace(value, HIDDEN)
-    return KNOWN_FORMS.sub(HIDDEN, text)
+def _redacted(content: Any, secrets: Sequence[str]) -> Any:
+    if isinstance(content, Mapping):  # and those of OmegaConf
+        return {
+            key: HIDDEN
+            if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
+            else _redacted(value, secrets)
+            for key, value in content.items()
+        }
+    if isinstance(content, str):
+        for secret in secrets:
+            content = content.replace(secret, HIDDEN)
+        return KNOWN_FORMS.sub(HIDDEN, content)
+    if isinstance(content, Sequence | Set) and not isinstance(content, bytes | bytearray):
+        return [_redacted(value, secrets) for value in content]
+    return content
+
+
+def _secrets() -> list[str]:
+    """The values of environment variables that name a secret, the longest first."""
+    found = [
+        value
+        for name, value in os.environ.items()
+        if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST
+    ]
+    return sorted(found, key=len, reverse=True)

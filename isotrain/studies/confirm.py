@@ -13,7 +13,7 @@ from typing import NamedTuple
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.config.compose import content_hash, written
+from isotrain.config.compose import recorded, run_id, written
 from isotrain.config.sweep import shipped
 from isotrain.studies.search_plan import Plan, runs_of
 from isotrain.studies.space import Value, overrides_of
@@ -140,7 +140,7 @@ def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str,
     known = set()
     for name, values in arms.items():
         jobs, _ = runs_of(plan, values)
-        if jobs and (computed := content_hash(jobs[0].cfg)) not in known:
+        if jobs and (computed := run_id(recorded(jobs[0].cfg), "")) not in known:
             known.add(computed)
             found[name] = overrides_of(values) or _defaults(plan, jobs[0].cfg)
     return found

@@ -12,29 +12,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from isotrain.config.compose import content_hash, plain
-from isotrain.config.schema import NOT_CONTENT
-from isotrain.console import say
-from isotrain.jobs.stored import ASIDE, PlanError, put_aside, read_json, stored
-from isotrain.runs.files import as_json, write_json
+from isotrain.config.compose import recorded, without_locations
+from isotrain.jobs.archive import Archive
+from isotrain.jobs.stored import PlanError
+from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study
-from isotrain.studies.history import Definition, entry, in_words, is_of
+from isotrain.studies.history import KINDS, Definition, entry, in_words, is_of
+from isotrain.studies.origin import STUDY, damage, read_origin
 from isotrain.studies.plan import Job
 
-FILE, ABSENT = "study.json", "absent"
+ABSENT = "absent"
 MOST = 3  # names and keys told of each kind
 
 
 class _Kept(NamedTuple):
     """What a `study.json` has."""
 
-    runs: Mapping[str, Any] = MappingProxyType(
-        {}
-    )  # by `<task>-<arm>`: hash, keys, folder of each seed
+    runs: Mapping[str, Any] = MappingProxyType({})  # by `<task>-<arm>`: keys, content by seed
     history: tuple[Definition, ...] = ()
-    overrides: tuple[str, ...] | None = None  # of the last call's command line
-    damage: str = ""
+    overrides: Sequence[str] = ()  # of the last call's command line
 
 
 def check_identity(
@@ -44,7 +41,7 @@ def check_identity(
 
     That is: a task and arm of the same names with another content, another baseline, or not one
     task and arm in common. Tasks, arms and seeds that are new there are welcome, and so are those
-    that are left out now. A damaged `study.json` is told, and tells nothing.
+    that are left out now, and data or weights in another folder.
 
     Args:
         study: of that name.
@@ -54,20 +51,14 @@ def check_identity(
 
     Raises:
         PlanError: which overrides the last call had, if others; which tasks and arms, which keys
-            differ, and the ways out; or `study.json` cannot be read now.
+            differ, and the ways out; or `study.json` is damaged or cannot be read now.
     """
     kept = _read(folder)
-    if kept.damage:
-        say(
-            f"{kept.damage}: it cannot be told whether another study was run there; the next run "
-            "keeps it aside and writes it anew"
-        )
     found: dict[str, list[str]] = {}
     pairs = _pairs(jobs)
     for name, (job, *_) in pairs.items():
-        old = kept.runs.get(name)
-        if old is not None and old["hash"] != content_hash(job.of_pair):
-            found.setdefault(_difference(old["keys"], _keys(job)), []).append(name)
+        if name in kept.runs and (difference := _difference(kept.runs[name]["keys"], _keys(job))):
+            found.setdefault(difference, []).append(name)
     lines = [f"{_few(names)}: {difference}" for difference, names in found.items()]
     if kept.runs and not kept.runs.keys() & pairs.keys():
         lines.append(f"none of {_few([*pairs])} is on record there, which has {_few([*kept.runs])}")
@@ -75,7 +66,7 @@ def check_identity(
         lines.append(f"baseline was {kept.history[-1]['baseline']} and is {study.baseline}")
     if lines:
         given = redacted(list(overrides))
-        if kept.overrides is not None and sorted(kept.overrides) != sorted(given):
+        if sorted(kept.overrides) != sorted(given):
             had, has = (shlex.join(own) or "none" for own in (kept.overrides, given))
             lines.insert(
                 0,
@@ -111,16 +102,11 @@ def write_identity(
         config_dir: more config groups.
     """
     kept = _read(folder)
-    if kept.damage:
-        put_aside(folder / FILE)
     runs = dict(kept.runs)
     for name, own in _pairs(jobs).items():
-        folders = kept.runs[name]["folders"] if name in kept.runs else {}
-        folders = folders | {
-            str(job.seed): f"{job.folder.parent.name}/{job.folder.name}" for job in own
-        }
-        keys = _keys(own[0])
-        runs[name] = {"hash": content_hash(own[0].of_pair), "keys": keys, "folders": folders}
+        known = kept.runs[name]["seeds"] if name in kept.runs else {}
+        seeds = known | {str(job.seed): job.id.content for job in own}
+        runs[name] = {"keys": _keys(own[0]), "seeds": seeds}
     history = _history(kept, runs, study, folder)
     all_keys = [run["keys"] for run in runs.values()]
     shared = {
@@ -128,10 +114,11 @@ def write_identity(
     }
     for run in runs.values():
         run["keys"] = {k: v for k, v in run["keys"].items() if k not in shared}
-    content = {"name": study.name, "file": file, "overrides": redacted(list(overrides))}
-    content |= {"config_dir": config_dir}
-    content |= {"history": list(history), "shared": shared, "runs": runs}
-    write_json(folder / FILE, content)
+    content = {
+        **{"name": study.name, "file": file, "overrides": redacted(list(overrides))},
+        **{"config_dir": config_dir, "history": list(history), "shared": shared, "runs": runs},
+    }
+    write_json(folder / STUDY, content)
 
 
 def changes(folder: Path, study: Study) -> list[str]:
@@ -144,26 +131,23 @@ def changes(folder: Path, study: Study) -> list[str]:
         folder: of the study, with its `study.json`.
         study: as it is now.
     """
-    kept = _read(folder)
-    lines = []
-    if kept.damage or any(folder.glob(f"{FILE}{ASIDE}*")):
-        lines.append(f"{FILE} was damaged: what was changed before that is not known")
+    kept, archive = _read(folder), Archive(folder)
     if not kept.runs:
-        return lines
+        return []
 
     def has_finished(kind: str, name: Any) -> bool:
         runs = {}
         for pair, run in kept.runs.items():
             task, _, arm = pair.partition("-")
-            own = {
-                seed: place
-                for seed, place in run["folders"].items()
+            seeds = {
+                seed: content
+                for seed, content in run["seeds"].items()
                 if {"tasks": task, "arms": arm, "seeds": seed}[kind] == str(name)
             }
-            runs[pair] = {"folders": own}
-        return any(stored(place).is_finished for place in _places(runs, folder))
+            runs[pair] = {"seeds": seeds}
+        return _n_finished(runs, archive) > 0
 
-    return lines + in_words(_history(kept, kept.runs, study, folder), has_finished)
+    return in_words(_history(kept, kept.runs, study, folder), has_finished)
 
 
 def arms_on_record(folder: Path, task: str) -> list[str]:
@@ -171,12 +155,11 @@ def arms_on_record(folder: Path, task: str) -> list[str]:
 
     Those that the study has left out since are among them. Empty without a `study.json`.
     """
-    runs = _read(folder).runs
+    runs, archive = _read(folder).runs, Archive(folder)
     return [
         pair.partition("-")[2]
         for pair in runs
-        if pair.partition("-")[0] == task
-        and any(stored(place).is_finished for place in _places({pair: runs[pair]}, folder))
+        if pair.partition("-")[0] == task and _n_finished({pair: runs[pair]}, archive)
     ]
 
 
@@ -187,45 +170,49 @@ def _history(
 
     The runs before it are counted; the first one counts `runs`, its own.
     """
-    is_begun = any((place / "result.json").exists() for place in _places(kept.runs, folder))
-    past = kept.history if is_begun else ()
+    archive = Archive(folder)
+    past = kept.history if _n_finished(kept.runs, archive, "begun") else ()
     if past and is_of(past[-1], study):
         return past
-    places = _places(kept.runs if past else runs, folder)
-    n_finished = sum(stored(place).is_finished for place in places)
-    return (*past, entry(study, len(places), n_finished))
+    known = kept.runs if past else runs
+    n_runs = sum(len(run["seeds"]) for run in known.values())
+    return (*past, entry(study, n_runs, _n_finished(known, archive)))
 
 
-def _places(runs: Mapping[str, Any], folder: Path) -> list[Path]:
-    """The folders of runs on record, beside the studies of `folder`."""
-    return [folder.parents[1] / own for run in runs.values() for own in run["folders"].values()]
+def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finished") -> int:
+    """How many of the runs on record have finished, or have begun."""
+    states = (
+        archive.state(pair.partition("-")[2], content)
+        for pair, run in runs.items()
+        for content in run["seeds"].values()
+    )
+    return sum(own in ("finished", state) for own in states)
 
 
 def _read(folder: Path) -> _Kept:
-    """What `study.json` has, each task and arm with all its keys."""
-    path = folder / FILE
+    """What `study.json` has, each task and arm with all its keys.
+
+    Raises:
+        PlanError: it is damaged, or cannot be read now.
+    """
+    path = folder / STUDY
+    content = read_origin(path)
+    if content is None:
+        return _Kept()
     try:
-        content = read_json(path)
-        if content is None:
-            return _Kept()
         runs = {
-            name: {
-                "hash": run["hash"],
-                "keys": {**content["shared"], **run["keys"]},
-                "folders": dict(run.get("folders", {})),
-            }
+            name: {"keys": {**content["shared"], **run["keys"]}, "seeds": dict(run["seeds"])}
             for name, run in content["runs"].items()
         }
-        overrides = content.get("overrides")
-        return _Kept(
-            runs,
-            tuple(content.get("history", ())),
-            None if overrides is None else tuple(overrides),
+        history = tuple(
+            {key: known[key] for key in ("margin", "baseline")}
+            | {kind: list(known[kind]) for kind in KINDS}
+            | {key: known[key] for key in ("n_runs", "n_finished")}
+            for known in content["history"]
         )
-    except PlanError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return _Kept(damage=f"{path} is damaged ({type(error).__name__})")
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damage(path, error) from error
+    return _Kept(runs, history, content["overrides"])
 
 
 def _pairs(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -237,24 +224,8 @@ def _pairs(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 
 
 def _keys(job: Job) -> dict[str, Any]:
-    """What is computed, as dotted keys; the seed and what names no run are left out."""
-    flat = _flat(as_json(redacted(plain(job.of_pair))))
-    outside = ("seed", *NOT_CONTENT)
-    return {
-        key: value
-        for key, value in flat.items()
-        if not any(key == name or key.startswith(f"{name}.") for name in outside)
-    }
-
-
-def _flat(node: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in node.items():
-        if isinstance(value, dict) and value:
-            found |= _flat(value, f"{path}{key}.")
-        else:
-            found[f"{path}{key}"] = value
-    return found
+    """What is computed, as dotted keys, but the seed."""
+    return {k: v for k, v in without_locations(recorded(job.of_pair)).items() if k != "seed"}
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -268,7 +239,7 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         for key in dict.fromkeys([*old, *new])
         if old.get(key, ABSENT) != new.get(key, ABSENT)
     ]
-    return _few(texts) or "secret values that are not kept"
+    return _few(texts)
 
 
 def _few(texts: Sequence[str]) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunJob, key_of, run_folder, written
+from isotrain.config.compose import RunId, RunJob, key_of, recorded, run_id, written
 from isotrain.config.sweep import mistakes_of_one_of_several
+from isotrain.jobs.archive import AnyPlanned, in_folder
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.training.requirements import file_mistakes, late_mistakes_apart
 
+Place = TypeVar("Place")
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
 
 
@@ -26,7 +28,8 @@ class Job(NamedTuple):
     arm: str
     seed: int
     of_pair: DictConfig  # what its task and arm have, with seed 0; never changed
-    folder: Path
+    id: RunId
+    folder: Path  # `<output_dir>/<task>/<arm>` until `check_parts` names it or `located` finds it
     overrides: Sequence[str]
     rerun: bool = False
 
@@ -79,7 +82,7 @@ def plan_jobs(
         own = [*SHARED, *study.overrides, *study.tasks[task], *study.arms[arm], *overrides]
         cfg, mistakes = check_command(own, config_dir)
         if cfg is not None:
-            mistakes = [*mistakes, *mistakes_of_one_of_several(cfg, "study"), *file_mistakes(cfg)]
+            mistakes = [*mistakes, *mistakes_of_one_of_several(cfg, "study")]
             configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
@@ -89,29 +92,64 @@ def plan_jobs(
         seeded = _seeded(cfg, cfg.seed)
         for seed in study.seeds:
             seeded.seed = seed
-            folder = run_folder(seeded, arm)
-            jobs.append(Job(task, arm, seed, cfg, folder, [*own, f"seed={seed}"]))
+            own_id = run_id(recorded(seeded), arm)
+            folder = Path(str(cfg.output_dir)) / own_id.task / arm
+            jobs.append(Job(task, arm, seed, cfg, own_id, folder, [*own, f"seed={seed}"]))
     _refuse_equal_runs(jobs)
     if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise PlanError(f"output_dir must be one for all runs of a study, got {folders}")
     return jobs
 
 
-def check_parts(jobs: Sequence[Job]) -> None:
-    """Import the parts of every run, in one process of its own, and refuse those that do not fit.
+def check_parts(jobs: Sequence[Job]) -> list[Job]:
+    """The runs with their folders; their parts are imported and those that do not fit refused.
 
     `plan_jobs` judges keys alone; this is for who starts the runs: it takes seconds.
 
     Raises:
         PlanError: the mistakes of all runs at once, each with the task and arm that has it.
     """
-    configs = {(job.task, job.arm): job.of_pair for job in jobs}
-    found: dict[str, list[tuple[str, str]]] = {}
-    late = late_mistakes_apart(list(configs.values()))
-    for pair, parts in zip(configs, late, strict=True):
-        for mistake in parts.mistakes:
-            found.setdefault(mistake, []).append(pair)
-    _refuse(found, list(configs))
+    found, named = judged(jobs, lambda job: (job.task, job.arm))
+    _refuse(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
+    return named
+
+
+def judged(
+    jobs: Sequence[AnyPlanned], place: Callable[[AnyPlanned], Place]
+) -> tuple[dict[str, list[Place]], list[AnyPlanned]]:
+    """What files and parts show of runs that are to be started, and the runs with their folders.
+
+    Parts are imported, and the data's revisions computed, in one process of its own.
+
+    Args:
+        jobs: runs of a plan.
+        place: what runs that are alike but for their seed have in common.
+
+    Returns:
+        Mistakes with the places that have them; the jobs, with folders if there are no mistakes.
+    """
+    configs: dict[tuple[Place, str], DictConfig] = {}
+    for job in jobs:
+        if (key := (place(job), job.id.reads)) not in configs:
+            configs[key] = job.as_run().cfg
+    mistakes = {key: file_mistakes(cfg) for key, cfg in configs.items()}
+    data: dict[str, str] = {}
+    if not any(mistakes.values()):
+        late = late_mistakes_apart(list(configs.values()))
+        mistakes = {key: one.mistakes for key, one in zip(configs, late, strict=True)}
+        data = {key[1]: one.data for key, one in zip(configs, late, strict=True)}
+    found: dict[str, list[Place]] = {}
+    for (where, _), own in mistakes.items():
+        for mistake in own:
+            found.setdefault(mistake, []).append(where)
+    if found:
+        return found, list(jobs)
+    return {}, [with_folder(job, data[job.id.reads]) for job in jobs]
+
+
+def with_folder(job: AnyPlanned, data: str) -> AnyPlanned:
+    """A run of a plan with the folder that it has for a revision of its data."""
+    return in_folder(job, job.folder.parents[1] / job.id.folder(data))
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:
@@ -168,7 +206,7 @@ def _refuse_equal_runs(jobs: Sequence[Job]) -> None:
     first: dict[str, Job] = {}
     mistakes = []
     for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed
-        twin = first.setdefault(job.folder.name.rpartition("-")[2], job)  # the content hash
+        twin = first.setdefault(f"{job.id.content} {job.id.reads}", job)
         if twin is not job:
             mistakes.append(
                 f"{twin.task}-{twin.arm} and {job.task}-{job.arm} would compute the same; a later "

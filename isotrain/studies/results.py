@@ -149,7 +149,7 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         folder=folder,
         code=_code(result),
         finished_at=str(result.get("finished_at", "")),
-        data=_without_folders(str(result.get("data", ""))),
+        data=str(result.get("data", "")),
         sizes=sizes,
         select=str(result.get("select", "")),
         n_evaluations=int(result.get("n_evaluations", 0)),
@@ -222,12 +222,3 @@ def _version(environment: Mapping[str, Any]) -> str:
     if git := environment.get("git"):
         return re.sub(r"-dirty-?(\w*)$", r"+\1", str(git))
     return f"isotrain {environment['isotrain']}" if "isotrain" in environment else ""
-
-
-def _without_folders(revision: str) -> str:
-    """A revision of data, which is the same wherever their files lie.
-
-    >>> _without_folders("/home/me/data/rte (sha256 0123456789ab); init_from 0a1b")
-    'sha256 0123456789ab; init_from 0a1b'
-    """
-    return re.sub(r"[^;]+ \((sha256 \w+)\)", r"\1", revision)

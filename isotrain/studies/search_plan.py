@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunJob, content_hash, key_of, run_folder
+from isotrain.config.compose import RunId, RunJob, content_hash, key_of, recorded, run_id
 from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.plan import SHARED
@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     identity: Mapping[str, Any]  # what trials of one storage have in common
     monitored: str | None  # the score that a study judges the task by; None = it does not tell
     given: dict[str, Any]  # file and options that gave it
+    data: dict[str, str]  # revision of what runs read, by `RunId.reads`
 
     @property
     def is_grid(self) -> bool:
@@ -93,7 +94,7 @@ def plan_search(
         search,
         fixed,
         config_dir,
-        run_folder(cfg, search.name).parent.name,
+        run_id(recorded(cfg), search.name).task,
         objective,
         direction,
         Path(str(cfg.output_dir)) / "tune" / search.name,
@@ -105,6 +106,10 @@ def plan_search(
             "n_trials": search.n_trials,
             "overrides": list(overrides),
             "config_dir": config_dir,
+        },
+        {
+            run_id(recorded(point_cfg), search.name).reads: one.data
+            for (_, point_cfg), one in zip(configs, late, strict=True)
         },
     )
 
@@ -149,10 +154,10 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
 
 def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
     """Values that change nothing of what is computed."""
-    first: dict[str, dict[str, Value]] = {}
+    first: dict[RunId, dict[str, Value]] = {}
     mistakes = []
     for point, cfg in configs:
-        twin = first.setdefault(content_hash(cfg), point)
+        twin = first.setdefault(run_id(recorded(cfg), ""), point)
         if twin is not point:
             one, other = (
                 " ".join(overrides_of({k: v for k, v in a.items() if b.get(k) != v}))

@@ -21,13 +21,15 @@ from typing import Any, NamedTuple
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from isotrain.config.compose import RunJob, run_folder
+from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.console import REJECTED, say
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
+from isotrain.studies.origin import SEARCH
+from isotrain.studies.plan import judged, with_folder
 from isotrain.studies.search_plan import Plan, runs_of
 from isotrain.studies.space import Value, overrides_of
 from isotrain.studies.trials import (
@@ -43,7 +45,6 @@ from isotrain.studies.trials import (
     trials_of,
 )
 
-FILE = "search.json"  # of a search's folder: what gave it
 LOOK_S = 1.0  # between two looks at what a run has logged
 HOPELESS = 3  # failed trials, and no other, after which a call stops
 
@@ -55,6 +56,11 @@ class TrialJob(NamedTuple):
     folder: Path
     run: RunJob
     rerun: bool = False
+
+    @property
+    def id(self) -> RunId:
+        """Which run it is."""
+        return run_id(recorded(self.run.cfg), self.run.arm)
 
     def as_run(self) -> RunJob:
         """What its process is given."""
@@ -89,7 +95,7 @@ def run_search(
         if pool.received:
             return pool.code(0)
         with opened(plan) as study:
-            write_json(plan.folder / FILE, redacted(plan.given))
+            write_json(plan.folder / SEARCH, redacted(plan.given))
             study.set_user_attr(ASKED, plan.search.n_trials)
             for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                 study.tell(trial.number, state=TrialState.FAIL)
@@ -125,7 +131,7 @@ def run_search(
 
 
 def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
-    """The runs of a trial, one a seed.
+    """The runs of a trial, one a seed; their folders are not known yet.
 
     Raises:
         FailedError: its values cannot run.
@@ -133,10 +139,23 @@ def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[Tri
     runs, mistakes = runs_of(plan, values)
     if mistakes:
         raise FailedError(f"cannot run: {'; '.join(mistakes)}")
-    return [
-        TrialJob(f"trial-{number}-seed{run.cfg.seed}", run_folder(run.cfg, run.arm), run)
-        for run in runs
-    ]
+    task = Path(str(runs[0].cfg.output_dir)) / plan.task
+    return [TrialJob(f"trial-{number}-seed{run.cfg.seed}", task / run.arm, run) for run in runs]
+
+
+def named_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
+    """`trial_jobs` with the folders that the runs will have.
+
+    Raises:
+        FailedError: its values cannot run.
+    """
+    jobs = trial_jobs(plan, number, values)
+    if any(job.id.reads not in plan.data for job in jobs):  # values that were not tried together
+        mistakes, named = judged(jobs, lambda job: job.name)
+        if mistakes:
+            raise FailedError(f"cannot run: {'; '.join(mistakes)}")
+        return named
+    return [with_folder(job, plan.data[job.id.reads]) for job in jobs]
 
 
 class _Call:
@@ -162,7 +181,7 @@ class _Call:
         values = self._values(trial, number)
         say(f"start trial {number}: {' '.join(overrides_of(values))}")
         try:
-            scores = self._scores(trial, trial_jobs(self._plan, number, values))
+            scores = self._scores(trial, named_jobs(self._plan, number, values))
         except PlanError as error:  # a record that cannot be read now
             say(str(error))
             raise StoppedError from error

@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.pool import call_at_work, seconds_left
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import stored
@@ -34,7 +35,8 @@ class At(NamedTuple):
 def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None) -> Status:
     """The status of a search; `n_jobs` trials at a time where no call is at work."""
     trials, call = trials_of(study), call_at_work(plan.folder)
-    at = {t.number: where(plan, t) for t in trials if not t.state.is_finished()}
+    archive = Archive(plan.folder)
+    at = {t.number: where(plan, t, archive) for t in trials if not t.state.is_finished()}
     by_state: dict[str, dict[int, str]] = {state: {} for state in STATES}
     for trial in trials:
         one = at.get(trial.number)
@@ -79,10 +81,11 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     return Status(Group(table, *first_of(reasons), line), content, has_ended, bool(failed))
 
 
-def where(plan: Plan, trial: FrozenTrial) -> At:
-    """Where a trial is, by the folders of its runs."""
+def where(plan: Plan, trial: FrozenTrial, archive: Archive) -> At:
+    """Where a trial is, by the records of its runs."""
     try:
         jobs = trial_jobs(plan, trial.number, trial.params) if trial.params else []
+        jobs = located(jobs, archive)
     except FailedError:
         jobs = []
     left = [job for job in jobs if not stored(job.folder).is_finished]

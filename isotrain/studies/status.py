@@ -109,7 +109,12 @@ def show(look: Callable[[], Status], watch: bool, as_json: bool) -> int:
 
 
 def status_of(
-    what: str, headings: Sequence[str], jobs: Sequence[Planned], folder: Path, n_jobs: int | None
+    what: str,
+    headings: Sequence[str],
+    jobs: Sequence[Planned],
+    folder: Path,
+    n_jobs: int | None,
+    damaged: Sequence[str] = (),
 ) -> Status:
     """The status of a plan in its folder.
 
@@ -119,10 +124,12 @@ def status_of(
         jobs: its runs.
         folder: of the plan.
         n_jobs: runs at a time where no call is at work; None = 1.
+        damaged: records of which it is not known whose they are.
     """
     states = [state_of(job, folder) for job in jobs]
     call = call_at_work(folder)
-    return status_table(what, headings, states, call[1] if call else n_jobs or 1, bool(call))
+    n_at_once = call[1] if call else n_jobs or 1
+    return status_table(what, headings, states, n_at_once, bool(call), damaged)
 
 
 def state_of(job: Planned, folder: Path) -> State:
@@ -157,6 +164,7 @@ def status_table(
     states: Sequence[State],
     n_jobs: int,
     is_at_work: bool = True,
+    damaged: Sequence[str] = (),
 ) -> Status:
     """A row for each task and arm, the seeds in each state; reasons and the time left below.
 
@@ -170,7 +178,7 @@ def status_table(
         for s in own:
             at[s.state][s.job.number] = at_step(s.step, s.n_steps, s.state == "running")
         table.add_row(*row, *map(numbers_at, at.values()))
-    reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
+    reasons = [*damaged, *(f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason)]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
     line, left = f"{what}: {len(states)} runs, {', '.join(told)}", None

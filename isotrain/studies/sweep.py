@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import composed_jobs
-from isotrain.config.compose import RunJob, key_of, run_folder
+from isotrain.config.compose import RunId, RunJob, key_of, recorded, run_id
 from isotrain.config.sweep import swept_keys
+from isotrain.console import spinner
 from isotrain.jobs.pool import Pool
-from isotrain.jobs.process import Backend, local
+from isotrain.jobs.process import Backend, local, warm_up
+from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.plan import SHARED
+from isotrain.studies.origin import SWEEP
+from isotrain.studies.plan import SHARED, judged
 
-FILE = "sweep.json"  # of a sweep's folder: what gave it
 MOST = 80  # letters of a name
 
 
@@ -32,6 +34,7 @@ class SweepJob(NamedTuple):
     of_pair: DictConfig
     arm: str
     overrides: Sequence[str]
+    id: RunId
     folder: Path
     row: tuple[str, ...] = ()
 
@@ -58,14 +61,18 @@ def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[
             cfg.threads = 1
         values = [text for text in own if key_of(text) in swept]
         name = "-".join([str(number), *(re.sub(r"\W+", "_", v).strip("_") for v in values)])[:MOST]
-        jobs.append(SweepJob(number, name, cfg, arm, own, run_folder(cfg, arm)))
+        own_id = run_id(recorded(cfg), arm)
+        folder = Path(str(cfg.output_dir)) / own_id.task / arm
+        jobs.append(SweepJob(number, name, cfg, arm, own, own_id, folder))
     return jobs
 
 
-def sweep_folder(jobs: Sequence[SweepJob], overrides: Sequence[str]) -> Path:
+def sweep_folder(
+    jobs: Sequence[SweepJob], overrides: Sequence[str], config_dir: str | None = None
+) -> Path:
     """`<output_dir>/sweeps/<keys>-<hash>`: the same for the same command."""
     keys = "-".join(key.rpartition(".")[2] for key in swept_keys(overrides)) or "one"
-    digits = hashlib.sha256(json.dumps([*overrides]).encode()).hexdigest()[:8]
+    digits = hashlib.sha256(json.dumps([config_dir, *overrides]).encode()).hexdigest()[:8]
     keys = re.sub(r"\W+", "_", keys)[:MOST]
     return Path(str(jobs[0].of_pair.output_dir)) / "sweeps" / f"{keys}-{digits}"
 
@@ -79,12 +86,18 @@ def run_sweep(
     """0 when every run of a sweep is finished, 1 when one failed, 128 + signal when stopped.
 
     Raises:
-        PlanError: nothing can be written to its folder.
+        PlanError: parts that do not fit, or nothing can be written to its folder.
     """
+    if backend is local:
+        warm_up()  # while this process plans
     jobs = plan_sweep(overrides, config_dir)
-    folder = sweep_folder(jobs, overrides)
+    folder = sweep_folder(jobs, overrides, config_dir)
+    with spinner("importing the parts of the runs"):
+        found, jobs = judged(jobs, lambda job: job.number)
+    if found:
+        raise PlanError("\n".join(found))
     with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
         given: dict[str, Any] = {"overrides": redacted([*overrides]), "config_dir": config_dir}
-        write_json(folder / FILE, given)
+        write_json(folder / SWEEP, given)
         n_failed = pool.run(jobs)
         return pool.code(n_failed)

@@ -8,17 +8,28 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from inspect import isclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.check import mistakes_in, part_mistakes
+from isotrain.config.compose import is_location
 from isotrain.config.environment import is_on
 from isotrain.config.signatures import constant, load
 from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
-from isotrain.encoders.on_disk import MINILM, NO_PEFT, WAYS_OUT, is_on_disk, packaged_folder
+from isotrain.encoders.on_disk import (
+    MINILM,
+    NO_PEFT,
+    WAYS_OUT,
+    digest_of_folder,
+    is_on_disk,
+    packaged_folder,
+)
 from isotrain.encoders.start import start_file
+from isotrain.runs.files import sha256_of
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import DataSet, Source
 
@@ -53,12 +64,31 @@ def late_mistakes(cfg: DictConfig) -> list[str]:
     return part_mistakes(cfg) or data_mistakes(cfg)
 
 
+def data_revision(cfg: DictConfig) -> str:
+    """What the source holds of the task's data sets now; reads no example."""
+    source, task = (
+        instantiate(node, _partial_=True, _convert_="all")() for node in (cfg.source, cfg.task)
+    )
+    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
+
+
+def revision(cfg: DictConfig) -> str:
+    """The version of what a run reads, which names it: data sets, `init_from`, encoder's folder."""
+    found = data_revision(cfg)
+    if start := start_file(cfg.init_from, cfg.encoder):
+        found += f"; init_from {sha256_of(start)[:12]}"
+    if is_location("encoder.name", cfg.encoder.get("name"), cfg):
+        found += f"; encoder {digest_of_folder(Path(cfg.encoder.name))[:12]}"
+    return found
+
+
 class Late(NamedTuple):
     """What the imported parts of a configuration show."""
 
     mistakes: list[str]
     monitor: str | None  # of its task: the score, without its stage; None = it does not tell
     mode: str | None  # of its task: max | min
+    data: str = ""  # `revision`
 
 
 def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
@@ -71,7 +101,7 @@ def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
         for cfg in configs
     ]
     if "torch" in sys.modules:
-        return _late(texts)
+        return list(map(_late, texts))
     command = [sys.executable, "-m", "isotrain.training.requirements"]
     done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
     if done.returncode:
@@ -80,18 +110,16 @@ def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
     return [Late(*found) for found in json.loads(done.stdout.splitlines()[-1])]
 
 
-def _late(contents: Sequence[Any]) -> list[Late]:
-    known: dict[str, list[str]] = {}  # jobs of a study differ in little
-    found = []
-    for content in contents:
-        cfg = OmegaConf.create(content)
-        key = json.dumps({k: v for k, v in content.items() if k not in ("seed", "output_dir")})
-        if key not in known:
-            known[key] = late_mistakes(cfg)
-        mistakes = known[key]
-        task = None if mistakes else load(cfg.task["_target_"])
-        found.append(Late(mistakes, constant(task, "monitor"), constant(task, "mode")))
-    return found
+def _late(content: Any) -> Late:
+    cfg = OmegaConf.create(content)
+    if mistakes := late_mistakes(cfg):
+        return Late(mistakes, None, None)
+    try:
+        data = revision(cfg)
+    except (ValueError, OSError) as error:
+        return Late([str(error)], None, None)
+    task = load(cfg.task["_target_"])
+    return Late([], constant(task, "monitor"), constant(task, "mode"), data)
 
 
 def file_mistakes(cfg: DictConfig) -> list[str]:
@@ -178,4 +206,4 @@ def _resolved(cfg: DictConfig, key: str) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_late(json.load(sys.stdin))))
+    print(json.dumps(list(map(_late, json.load(sys.stdin)))))

@@ -16,10 +16,9 @@ from isotrain.analysis import weights as weights_module
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
-from isotrain.encoders.on_disk import sha256_of
 from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.analysis.toy import N_SENTENCES, Toy

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from isotrain.commands import evaluate, plans
-from isotrain.config.compose import compose_run, parse_job, run_folder
-from isotrain.run import run
+from isotrain.config.compose import compose_run, parse_job
+from isotrain.run import folder_of, run
 
 OVERRIDES = [
     *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "report=false"),
@@ -20,7 +20,7 @@ OVERRIDES = [
 def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsys):
     cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path}"])
     scores = run(cfg, "none", OVERRIDES)
-    folder = run_folder(cfg, "none")
+    folder = folder_of(cfg, "none")
     capsys.readouterr()
     assert evaluate.main([str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]

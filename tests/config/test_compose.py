@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,9 @@ from isotrain.config.compose import (
     content_hash,
     plain,
     read_job,
+    recorded,
     run_folder,
+    run_id,
     write_job,
 )
 from isotrain.config.schema import NOT_CONTENT, TokenRows
@@ -63,7 +66,7 @@ def test_a_job_file_is_the_same_run(tmp_path, overrides):
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
     assert content_hash(found) == content_hash(cfg)
     if cfg.threads is not None:
-        assert run_folder(found, arm) == run_folder(cfg, arm)
+        assert run_folder(found, arm, "") == run_folder(cfg, arm, "")
 
 
 @pytest.mark.parametrize("overrides", RUNS)
@@ -189,7 +192,7 @@ def test_every_key_changes_the_hash_but_those_of_logging_and_place():
         name = ".".join(path)
         changed = [*value, "x"] if isinstance(value, list) else f"{value}-changed"
         OmegaConf.update(other, name, changed, force_add=True)
-        is_named = not any(name == k or name.startswith(f"{k}.") for k in NOT_CONTENT)
+        is_named = not any(f"{name}.".startswith(f"{k}.") for k in NOT_CONTENT)
         assert (content_hash(other) != start) == is_named, name
         OmegaConf.update(other, name, value, force_add=True)
         n_checked += 1
@@ -197,11 +200,31 @@ def test_every_key_changes_the_hash_but_those_of_logging_and_place():
     assert content_hash(other) == start
 
 
-def test_the_hash_sees_what_a_reference_leads_to(monkeypatch):
-    cfg = compose_run([*BASE, "source=local"])
+def test_the_hash_sees_what_a_reference_leads_to():
+    cfg = compose_run([*BASE, "isotropy=cluster_pca"])
     one = content_hash(cfg)
-    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/other")
+    cfg.isotropy.seed = 1
     assert content_hash(cfg) != one
+    cfg.isotropy.seed = "${seed}"
+    assert content_hash(cfg) == one
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "is_named"),
+    [
+        (["source=local"], "source.root", False),
+        (["source=local", "source._target_=mine.Source"], "source.root", True),
+        (["encoder=huggingface"], "encoder.name", False),
+        ([], "init_from", False),
+    ],
+)
+def test_a_location_is_told_apart_and_named_by_its_digest(base, key, is_named):
+    one, other = (compose_run([*BASE, *base, f"{key}={place}"]) for place in ("/a", "/b"))
+    assert (content_hash(one) != content_hash(other)) == is_named
+    first, second = run_id(recorded(one), "arm"), run_id(recorded(other), "arm")
+    assert first.reads != second.reads
+    assert first.folder("v1") == second.folder("v1") or is_named
+    assert first.folder("v1") != first.folder("v2")
 
 
 def test_the_hash_leaves_the_configuration_alone():
@@ -214,14 +237,14 @@ def test_the_hash_leaves_the_configuration_alone():
 @pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
 def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
     cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine"])
-    folder = run_folder(cfg, "an_arm")
-    assert folder.as_posix() == f"/place/of mine/{name}/an_arm-{content_hash(cfg)}"
+    folder = run_folder(cfg, "an_arm", "v1")
+    assert re.fullmatch(f"/place/of mine/{name}/an_arm-[0-9a-f]{{10}}", folder.as_posix())
     assert not folder.exists()
 
 
 def test_the_folder_of_a_run_needs_a_number_of_threads():
     with pytest.raises(AssertionError):
-        run_folder(compose_run([*BASE, "threads=null"]), "arm")
+        run_folder(compose_run([*BASE, "threads=null"]), "arm", "v1")
 
 
 @pytest.mark.parametrize("content", [None, "", "no json", "[]", "{}", '{"arm": "a"}'])

@@ -13,11 +13,10 @@ import pytorch_lightning as pl
 import torch
 
 from isotrain.build import build
-from isotrain.config.compose import content_hash, run_folder
-from isotrain.encoders.on_disk import sha256_of
+from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
-from isotrain.run import run, with_threads
-from isotrain.runs.files import read_result, write_json
+from isotrain.run import folder_of, run, with_threads
+from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.training.requirements import file_mistakes
 
 
@@ -32,7 +31,7 @@ def first(composed, base, tmp_path_factory):
     root = tmp_path_factory.mktemp("first")
     cfg = composed(*base, "task=rte", "isotropy=mean", f"output_dir={root}")
     run(cfg, "mean")
-    return run_folder(with_threads(cfg), "mean")
+    return folder_of(cfg, "mean")
 
 
 @pytest.fixture
@@ -81,9 +80,9 @@ def test_the_encoder_starts_with_the_bits_of_the_run(first, second, tmp_path, fi
 def test_a_run_says_where_it_started_and_trains_on(first, second, tmp_path):
     cfg = second(first)
     run(cfg, "none")
-    result = read_result(run_folder(with_threads(cfg), "none"))
+    result = read_result(folder_of(cfg, "none"))
     assert result["init_from"] == {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
-    ended = weights(run_folder(with_threads(cfg), "none"))
+    ended = weights(folder_of(cfg, "none"))
     assert any(not torch.equal(ended[name], x) for name, x in weights(first).items())
     assert content_hash(with_threads(cfg)) != content_hash(with_threads(second("null")))
 
@@ -92,15 +91,14 @@ def test_a_run_without_it_records_none(first):
     assert read_result(first)["init_from"] is None
 
 
-def test_other_weights_at_the_same_place_are_told(copy, second):
+def test_other_weights_at_the_same_place_are_another_run(first, copy, second):
     cfg = second(copy)
-    scores = run(cfg, "none")
-    assert run(cfg, "none") == scores
+    folder = folder_of(cfg, "none")
+    assert folder == folder_of(second(first), "none"), "the same weights elsewhere"
     state = torch.load(copy / "last.ckpt", weights_only=True)
     state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
     torch.save(state, copy / "last.ckpt")
-    with pytest.raises(ValueError, match=r"was finished on .*init_from .*rerun=true"):
-        run(cfg, "none")
+    assert folder_of(cfg, "none") != folder
 
 
 def test_a_path_may_follow_from_the_seed(first, copy, second):

@@ -26,11 +26,12 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from isotrain.build import data_revision, isotropic_model
+from isotrain.build import isotropic_model
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
 from isotrain.runs.files import write_json
 from isotrain.training.data import collate
+from isotrain.training.requirements import data_revision
 from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
 
 

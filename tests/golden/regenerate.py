@@ -46,9 +46,9 @@ def measure(folder: Path, write_data) -> dict:
     import torch
     from hydra import compose, initialize_config_dir
 
-    from isotrain.config.compose import conf_folder, run_folder
+    from isotrain.config.compose import conf_folder
     from isotrain.config.schema import RUN
-    from isotrain.run import run
+    from isotrain.run import folder_of, run
     from isotrain.runs.files import read_records
 
     write_data(folder / "data", seed=0)
@@ -63,7 +63,7 @@ def measure(folder: Path, write_data) -> dict:
         run(cfg, "cluster_pca")
     finally:
         torch.set_num_threads(threads)
-    rows = read_records(run_folder(cfg, "cluster_pca") / "metrics.jsonl")
+    rows = read_records(folder_of(cfg, "cluster_pca") / "metrics.jsonl")
     measured = [
         {k: v for k, v in row.items() if k.startswith(("isotropy/", "val/"))}
         for row in rows

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.config.compose import RunJob, run_folder, write_job
+from isotrain.config.compose import RunJob, write_job
 from isotrain.jobs.pool import Pool
 from isotrain.jobs.process import COMMAND, fresh, local, own_environment, start_job
+from isotrain.run import folder_of
 from isotrain.runs.locks import is_locked, take
 from isotrain.studies.search_run import TrialJob
 
@@ -29,7 +30,7 @@ def job(composed, small, tmp_path):
     def make(name, *overrides):
         own = (*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}", *overrides)
         run = RunJob(composed(*own), "arm")
-        return TrialJob(name, run_folder(run.cfg, "arm"), run)
+        return TrialJob(name, folder_of(run.cfg, "arm"), run)
 
     return make
 
@@ -118,12 +119,13 @@ def test_a_worker_dies_alone_and_the_next_run_goes_on(job, tmp_path, eventually)
 PARENT = """
 import sys
 from pathlib import Path
-from isotrain.config.compose import read_job, run_folder
+from isotrain.config.compose import read_job
 from isotrain.jobs.pool import Pool
+from isotrain.run import folder_of
 from isotrain.studies.search_run import TrialJob
 run = read_job(Path(sys.argv[1]))
 with Pool(Path(sys.argv[2]), 1, "pool") as pool:
-    sys.exit(pool.run([TrialJob("one", run_folder(run.cfg, run.arm), run)]))
+    sys.exit(pool.run([TrialJob("one", folder_of(run.cfg, run.arm), run)]))
 """
 
 

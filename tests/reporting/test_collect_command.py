@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 from isotrain.reporting.collect_command import find_runs, main
-from isotrain.reporting.groups import Found, differing, flat_config, groups_markdown
+from isotrain.reporting.groups import Found, differing, groups_markdown, texts
 from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
 
@@ -20,6 +20,7 @@ def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
     """A finished run as it stands on disk."""
     config = {"seed": seed, "task": {"form": "cross", "seed": seed}, "output_dir": str(folder)}
     config |= more.pop("config", {})
+    config["task"]["_target_"] = f"isotrain.tasks.{folder.parent.name}.Task"
     folder.mkdir(parents=True)
     content = {
         **{"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}},
@@ -223,7 +224,7 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
 
 def test_a_configuration_in_dotted_keys():
     config = {"a": {"b": [1, "x"], "c": {}}, "report": True, "monitor": {"map_rows": 3, "k": None}}
-    assert flat_config(config) == {"a.b": '[1, "x"]', "a.c": "{}", "monitor.k": "null"}
+    assert texts(config) == {"a.b": '[1, "x"]', "a.c": "{}", "monitor.k": "null"}
 
 
 def test_a_part_that_others_lack_is_told_by_its_class_alone():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.record import CannotRunError
 
@@ -120,14 +120,6 @@ def test_a_fault_has_its_report(folder):
     folder.begin(FACTS, None)
     folder.failed(RuntimeError("the loss is nan"), {"rows": [3]})
     assert json.loads((folder.path / "fault.json").read_text()) == {"rows": [3]}
-
-
-def test_data_of_another_day_are_refused(folder):
-    write_json(folder.path / "result.json", {"status": "failed", "data": "rows of yesterday"})
-    assert not folder.may_resume(), "nothing to go on from"
-    (folder.path / "resume.ckpt").touch()
-    with pytest.raises(CannotRunError, match="begun on rows of yesterday, which is rows of today"):
-        folder.may_resume()
 
 
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):

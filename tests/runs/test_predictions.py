@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import Predictions, path_of, read_predictions, write_predictions
 
@@ -66,7 +65,7 @@ def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_p
         "optimizer.lr=1e-2",
     )
     scores = run(cfg, "none")
-    folder = run_folder(with_threads(cfg), "none")
+    folder = folder_of(cfg, "none")
     for split, stage in (("dev", "val"), ("test", "test")):
         found = read_predictions(folder, split)
         n_rows = read_result(folder)["n_rows"][split]

@@ -61,6 +61,7 @@ if name in os.environ.get("KILLED_ONCE", "").split(",") and not once.exists():
     os.kill(os.getpid(), signal.SIGKILL)
 if name in os.environ.get("DIVERGE", "").split(","):
     record = {"status": "failed", "error": "NonFiniteError: the loss is nan after 3 steps"}
+    record |= {"arm": job["arm"], "config": cfg}
     (folder / "result.json").write_text(json.dumps(record))
     print("the loss is nan after 3 steps")
     sys.exit(1)
@@ -78,7 +79,7 @@ lack = name == os.environ.get("LACK")
 (folder / "result.json").write_text(json.dumps({
     "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 277, "test": 9},
     **({} if lack else {"scores": scores}),
-    "degenerate_reason": reason,
+    "degenerate_reason": reason, "arm": job["arm"], "config": cfg,
     "environment": {"git": os.environ.get("CODE", "abc"), "isotrain": "0"},
 }))
 note("end")

@@ -6,7 +6,7 @@ import json
 
 from optuna.trial import TrialState
 
-from isotrain.config.compose import run_folder
+from isotrain.config.compose import recorded, run_folder
 from isotrain.runs.record import owned
 from isotrain.studies.search_plan import runs_of
 from isotrain.studies.search_status import status_of_search
@@ -17,9 +17,15 @@ from tests.searches.trials import next_trial, opened
 def leave(plan, taken, number=0, status="running", steps=()):
     """What the run of a trial has on disk."""
     job = runs_of(plan, taken.values)[0][number]
-    folder = run_folder(job.cfg, job.arm)
+    folder = run_folder(job.cfg, job.arm, "demo-v1-seed0")
     folder.mkdir(parents=True)
-    record = {"status": status, "monitor": "val/accuracy", "scores": {"val/accuracy": 0.5}}
+    record = {
+        "arm": job.arm,
+        "config": recorded(job.cfg),
+        "status": status,
+        "monitor": "val/accuracy",
+        "scores": {"val/accuracy": 0.5},
+    }
     record |= {"n_rows": {"train": 320, "dev": 9}}
     (folder / "result.json").write_text(json.dumps(record))
     rows = "".join(json.dumps({"step": step}) + "\n" for step in steps)

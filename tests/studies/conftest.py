@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ rows = [{"step": step, **isotropy} for step in (0, 10)]
 (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 (folder / "result.json").write_text(json.dumps({
     "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 1000, "test": 500},
-    "arm": arm, "seed": seed, "config": cfg, "data": "demo-v1",
+    "arm": arm, "seed": seed, "config": cfg, "data": os.environ.get("DATA", "demo-v1-seed0"),
     "environment": {"git": os.environ.get("CODE", "0a1b2c3d4e5f"), "isotrain": "0.1.0"},
     "finished_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
     "headline": ["isoscore"],
@@ -148,3 +149,31 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setenv("JOURNAL", str(study.journal))
     monkeypatch.setattr("isotrain.studies.plan.check_command", judged)
     return study
+
+
+def changed(**more):
+    return lambda content: json.dumps(content | more)
+
+
+@pytest.fixture(
+    params=[
+        *(lambda _: "", lambda content: json.dumps(content)[:-9], lambda _: "[]", lambda _: "null"),
+        *(changed(overrides="x=1"), changed(overrides=[1]), changed(config_dir=["a"])),
+        lambda content: json.dumps({k: v for k, v in content.items() if k != "overrides"}),
+    ]
+)
+def damage_of_any(request):
+    """Makes the text of a damaged `study.json`, `search.json` or `sweep.json` of its content."""
+    return request.param
+
+
+@pytest.fixture(
+    params=[
+        *(lambda _: "[]", lambda content: json.dumps(content)[:-9], changed(overrides=[1])),
+        *(changed(file=3), changed(runs=[]), changed(runs={"rte-none": 1}), changed(shared=[1])),
+        *(changed(history=[1]), changed(history={}), changed(history=[{"margin": 1}])),
+    ]
+)
+def damaged(request):
+    """Makes the text of a damaged `study.json` of its content."""
+    return request.param

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isotrain.commands.plans import run_study
+from isotrain.config.compose import recorded
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.studies.identity import arms_on_record, changes, check_identity, write_identity
@@ -54,7 +55,7 @@ def test_what_is_kept(written):
     assert content["runs"]["wic-mean"]["keys"]["isotropy.n_components"] == 0
     everywhere = {*content["shared"], *content["runs"]["wic-mean"]["keys"]}
     assert not everywhere & {"seed", "output_dir", "logger", "checkpoint.final"}
-    assert len({run["hash"] for run in content["runs"].values()}) == 4
+    assert len({run["seeds"]["0"] for run in content["runs"].values()}) == 4
 
 
 @pytest.mark.parametrize(
@@ -135,19 +136,18 @@ def test_secrets_are_not_kept(written, monkeypatch):
     assert "init_from=https" in (folder / "study.json").read_text()
 
 
-@pytest.mark.parametrize("text", ["", '{"runs": {"rte-none"', "[]", '{"runs": {"a": 1}}'])
-def test_a_damaged_file_is_told_and_refuses_nothing(written, capsys, text):
-    folder, check = written
-    (folder / "study.json").write_text(text)
-    jobs = check(more=["data.batch_size=8"])
-    assert f"{folder / 'study.json'} is damaged" in capsys.readouterr().out
-    write_identity(STUDY, jobs, folder, "one", [])
-    assert (folder / "study.json.damaged").read_text() == text
-    assert changes(folder, STUDY) == [
-        "study.json was damaged: what was changed before that is not known"
-    ]
-    with pytest.raises(PlanError, match="batch_size was 8 and is 32"):
-        check()
+def test_a_damaged_file_ends_every_command_in_one_sentence(fake, capsys, damaged):
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    file = fake.folder / "study.json"
+    file.write_text(text := damaged(json.loads(file.read_text())))
+    commands = [[action, str(fake.file), *fake.overrides] for action in ("run", "report", "status")]
+    for command in [*commands, ["report", str(fake.folder)], ["status", str(fake.folder)]]:
+        capsys.readouterr()
+        assert main(command) == 2
+        told = capsys.readouterr().err
+        assert f"{file} is damaged" in told
+        assert "move it away" in told
+    assert file.read_text() == text
 
 
 def test_a_study_that_was_never_run_has_no_changes(tmp_path):
@@ -163,7 +163,7 @@ def finish(written):
     def call(status="finished", **changed):
         study = replace(STUDY, **changed)
         jobs = [
-            job._replace(folder=folder.parents[1] / "rte" / f"{job.task}-{job.arm}-{job.seed}")
+            job._replace(folder=folder.parents[1] / "x" / f"{job.task}-{job.arm}-{job.seed}")
             for job in plan_jobs(study)
         ]
         check_identity(study, jobs, folder, [])
@@ -174,7 +174,8 @@ def finish(written):
         for job in jobs if status else ():
             job.folder.mkdir(parents=True, exist_ok=True)
             if not (job.folder / "result.json").exists():
-                (job.folder / "result.json").write_text(json.dumps({"status": status}))
+                record = {"status": status, "arm": job.arm, "config": recorded(job.cfg)}
+                (job.folder / "result.json").write_text(json.dumps(record))
         return told
 
     return call

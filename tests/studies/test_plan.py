@@ -27,8 +27,9 @@ def test_order_names_and_configurations():
     line = "threads=1 encoder=tiny source=demo task=wic data.batch_size=16 isotropy=mean seed=4"
     alone = compose_run([*line.split(" "), "trainer.max_steps=7"])
     assert plain(last.cfg) == plain(alone)  # isotropy.seed follows the seed too
-    assert last.folder == run_folder(alone, "mean")
-    assert len({job.folder for job in jobs}) == 8
+    named = check_parts(jobs)
+    assert named[-1].folder == run_folder(alone, "mean", "demo-v1-seed0")
+    assert len({job.folder for job in named}) == 8
 
 
 def test_the_command_line_comes_last():
@@ -53,7 +54,7 @@ def test_runs_that_wandb_logs_are_grouped_by_the_study(more, group, told):
         wandb = (job.cfg.logger or {}).get("wandb") or {}
         assert wandb.get("group") == group
         assert ("logger.wandb.group=one" in job.overrides) == told
-        assert job.folder == plain_job.folder  # a logger is no content
+        assert job.id == plain_job.id  # a logger is no content
 
 
 def test_a_configuration_is_made_when_it_is_asked_for_and_shares_nothing():

@@ -12,13 +12,14 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
+from isotrain.config.compose import recorded
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import cautions
 from isotrain.reporting.words import notes_of
 from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study
 from isotrain.studies.identity import write_identity
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.plan import check_parts, plan_jobs
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
@@ -35,7 +36,7 @@ def no_page(monkeypatch):
 
 
 def planned(fake):
-    return plan_jobs(load_study(str(fake.file)), fake.overrides)
+    return check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
 
 
 def leave(job, **more):
@@ -43,12 +44,13 @@ def leave(job, **more):
     job.folder.mkdir(parents=True, exist_ok=True)
     whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}}
     scores = {"val/accuracy": 0.5 + 0.1 * job.seed + 0.001 * job.seed**2 * (job.arm == "mean")}
+    whole |= {"arm": job.arm, "config": recorded(job.cfg), "data": "demo-v1-seed0"}
     write_json(job.folder / "result.json", {**whole, "scores": scores, **more})
 
 
 def written(fake, jobs):
-    folder = write_report(load_study(str(fake.file)), jobs, fake.overrides)
-    return {name: (folder / name).read_bytes() for name in TABLES}
+    write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
+    return {name: (fake.folder / name).read_bytes() for name in TABLES}
 
 
 def test_a_report_states_what_it_is_of(fake, capsys):
@@ -165,7 +167,9 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     leave(jobs[0])
     if kept:
         fake.folder.mkdir(parents=True)
-        write_json(fake.folder / "study.json", {"file": kept})
+        content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
+        content |= {"history": [], "shared": {}, "runs": {}}
+        write_json(fake.folder / "study.json", content)
     written(fake, jobs)
     (page,) = pages
     assert page.command == f"isotrain run {command} output_dir={fake.runs}"

@@ -7,12 +7,13 @@ import math
 
 import pytest
 
+from isotrain.config.compose import recorded
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import mixtures
 from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import Run, collect
 
 WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}
@@ -20,12 +21,13 @@ WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "
 
 @pytest.fixture
 def jobs(fake):
-    return plan_jobs(load_study(str(fake.file)), fake.overrides)
+    return check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
 
 
 def leave(job, **result):
     job.folder.mkdir(parents=True, exist_ok=True)
-    write_json(job.folder / "result.json", {**WHOLE, "scores": {"val/accuracy": 0.5}, **result})
+    own = {"arm": job.arm, "config": recorded(job.cfg), "scores": {"val/accuracy": 0.5}}
+    write_json(job.folder / "result.json", {**WHOLE, **own, **result})
 
 
 def test_gaps_are_listed_with_their_reason(fake, jobs):
@@ -50,8 +52,9 @@ def test_gaps_are_listed_with_their_reason(fake, jobs):
         "rte, mean, seed 2: not run",
     ]
     assert [gap.has_failed for gap in missing] == [True, False, True, False, False]
-    folder = write_report(load_study(str(fake.file)), jobs, fake.overrides)
-    assert "nan" not in (folder / "table.csv").read_text() + (folder / "runs.csv").read_text()
+    write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
+    texts = [(fake.folder / name).read_text() for name in ("table.csv", "runs.csv")]
+    assert "nan" not in "".join(texts)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +91,14 @@ def test_nothing_finished_is_told_with_what_is_damaged(fake, jobs):
     jobs[0].folder.mkdir(parents=True)
     (jobs[0].folder / "result.json").write_text("{")
     with pytest.raises(PlanError, match=r"no run of study three has finished(.|\n)*damaged"):
-        write_report(load_study(str(fake.file)), jobs, fake.overrides)
+        write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
 
 
 def test_what_made_a_run(jobs):
     leave(
         jobs[0],
         environment={"git": "0a1b2c-dirty", "isotrain": "0.1.0"},
-        data="/home/me/rte (sha256 77aa)",
+        data="rte (sha256 77aa)",
         finished_at="2026-01-02T03:04:05+00:00",
         degenerate_reason="one class",
         scores={"val/accuracy": 0.5, "isotropy/isoscore/pooled/after": 0.1}
@@ -105,7 +108,7 @@ def test_what_made_a_run(jobs):
         n_evaluations=7,
     )
     (run,) = collect(jobs)[0]
-    assert (run.code, run.data, run.degenerate) == ("0a1b2c+", "sha256 77aa", "one class")
+    assert (run.code, run.data, run.degenerate) == ("0a1b2c+", "rte (sha256 77aa)", "one class")
     assert (run.finished_at[:4], run.folder, run.name) == (
         *("2026", jobs[0].folder),
         f"rte/{jobs[0].folder.name}",

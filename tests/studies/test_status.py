@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.config.compose import RunId
 from isotrain.runs.locks import held
 from isotrain.runs.record import owned
 from isotrain.studies import status
@@ -23,6 +24,7 @@ CFG = OmegaConf.create(
 )
 
 
+ID = RunId("wic", "none", "", "")
 HEADINGS = ("task", "arm")
 
 
@@ -49,7 +51,7 @@ def job(tmp_path):
         if checkpoint is not None:
             (folder / "resume.ckpt").touch()
             (folder / "resume.json").write_text(json.dumps({"step": checkpoint}))
-        return Job(task, arm, seed, CFG, folder, ())
+        return Job(task, arm, seed, CFG, ID, folder, ())
 
     return make
 
@@ -155,7 +157,7 @@ def test_runs_at_a_time_are_those_of_the_call_at_work(job, studied, capsys):
 def states(*given):
     """(task, state, step, took_s) as states of a training of 100 steps."""
     return [
-        State(Job(task, "none", k, CFG, Path(task) / "x", ()), state, step, 100, "", took)
+        State(Job(task, "none", k, CFG, ID, Path(task) / "x", ()), state, step, 100, "", took)
         for k, (task, state, step, took) in enumerate(given)
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from isotrain.commands.plans import run_study
 from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
 from tests.stand_in import main
 
@@ -96,7 +96,8 @@ def test_a_finished_run_that_lacks_something_is_told_and_not_trained_again(
     fake, capsys, monkeypatch
 ):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    path = plan_jobs(load_study(str(fake.file)), fake.overrides)[4].folder / "result.json"
+    path = check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))[4].folder
+    path /= "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "n_rows": None}))
     lacking = path.read_bytes()
     capsys.readouterr()
@@ -137,7 +138,7 @@ def test_aside_nothing_is_lost(tmp_path):
 def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
     tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
-    jobs = plan_jobs(load_study(str(fake.file)), fake.overrides)
+    jobs = check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
     results = [job.folder / "result.json" for job in jobs]
     stamps = [path.stat().st_mtime_ns for path in results]
     half = results[4].read_text()[:50]
@@ -148,7 +149,9 @@ def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, mon
     assert f"{results[4]} is damaged" in told
     assert "6 runs, 5 finished, 1 waiting" in told
     assert main(["report", str(fake.file), *fake.overrides]) == 0
-    assert "rte, mean, seed 1: damaged: result.json" in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Damaged records: {results[4]} is damaged" in told
+    assert "rte, mean, seed 1: not run" in told
     assert results[4].read_text() == half
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
     told = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -28,8 +29,10 @@ def test_jobs_are_the_product_with_names_arms_and_one_thread():
     assert [job.arm for job in jobs] == ["cosreg"] * 2 + ["clip-cosreg"] * 2
     assert {job.of_pair.threads for job in jobs} == {1}
     assert plan_sweep([*given, "threads=3"])[0].of_pair.threads == 3
-    assert len({job.folder for job in jobs}) == 4
-    assert sweep_folder(jobs, given) != sweep_folder(jobs, [*given, "threads=3"])
+    assert len({job.id for job in jobs}) == 4
+    folder = sweep_folder(jobs, given)
+    assert folder != sweep_folder(jobs, [*given, "threads=3"])
+    assert folder != sweep_folder(jobs, given, "my_groups"), "its groups may be other ones"
 
 
 def test_a_sweep_runs_is_found_again_and_shown_by_its_folder(fake, overrides, capsys):
@@ -43,6 +46,28 @@ def test_a_sweep_runs_is_found_again_and_shown_by_its_folder(fake, overrides, ca
     assert main(["status", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["finished"] == 2
     assert main(["cancel", str(folder)]) == 0
+
+
+def test_a_report_of_a_sweep_has_its_own_runs_alone(fake, overrides, capsys):
+    backend = fresh(fake.command)
+    assert run_sweep([*overrides, "isotropy=mean"], 2, None, backend) == 0
+    assert run_sweep(overrides, 2, None, backend) == 0
+    folder = sweep_folder(plan_sweep(overrides), overrides)
+    capsys.readouterr()
+    assert main(["report", str(folder)]) == 0
+    assert "# Runs: 2 finished" in capsys.readouterr().out
+    lines = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
+    assert [(line["method"], line["seed"]) for line in lines] == [("none", "0"), ("none", "1")]
+
+
+def test_a_damaged_sweep_ends_in_one_sentence(fake, overrides, capsys, damage_of_any):
+    assert run_sweep(overrides, 2, None, fresh(fake.command)) == 0
+    (file,) = fake.runs.glob("sweeps/seed-*/sweep.json")
+    file.write_text(damage_of_any(json.loads(file.read_text())))
+    for action in ("status", "report", "cancel"):
+        capsys.readouterr()
+        assert main([action, str(file.parent)]) == 2
+        assert f"{file} is damaged" in capsys.readouterr().err
 
 
 def test_a_failure_stops_no_other_job(fake, overrides, monkeypatch, capsys):

@@ -7,8 +7,7 @@ import json
 import pytest
 import torch
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
 from tests.processes import train_on_ranks
@@ -28,7 +27,7 @@ def trained(composed, *overrides):
     """The rows, the record and the final weights of a run."""
     cfg = composed(*overrides)
     scores = run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return (
         scores,

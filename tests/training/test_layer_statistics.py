@@ -14,8 +14,7 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training import layer_statistics
 from isotrain.training.module import FineTuning
@@ -353,7 +352,7 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
 
     def finished(cfg):
         scores = run(cfg, "arm")
-        folder = run_folder(with_threads(cfg), "arm")
+        folder = folder_of(cfg, "arm")
         rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
         return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
@@ -376,7 +375,7 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
         patch.setattr(FineTuning, method, counted)
         with pytest.raises((SIGTERMException, RuntimeError)):
             run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] != "finished"
     scores, rows, state = finished(cfg)

@@ -10,9 +10,8 @@ import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.module import FineTuning
 from tests import wandb_record
@@ -45,7 +44,7 @@ def test_every_row_once(composed, small, tmp_path, monkeypatch):
                 run(cfg, "arm", show=show_run)
         time.sleep(1.1)  # TensorBoard orders its files by the second, then by numbers as text
     run(cfg, "arm", show=show_run)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = read_records(folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "train/loss" in row] == [1, 3, 5, 7, 9, 11]
     losses = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
@@ -34,7 +33,7 @@ def overrides(small, tmp_path):
 def result(cfg):
     """Rows and snapshots of a run, trained to its end."""
     run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     assert [path.suffix for path in (folder / "snapshots").iterdir()] == [".npz"] * 4
     return rows, read_snapshots(folder)
@@ -93,7 +92,7 @@ def test_selected_weights_are_measured_at_their_step(composed, overrides, tmp_pa
     """The evaluation of the weights put back replaces the snapshot of their step, as equal."""
     cfg = composed(*overrides, "training.select=best", "trainer.val_check_interval=3")
     run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = [row for row in read_records(folder / "metrics.jsonl") if "val/accuracy" in row]
     *before, selected = rows
     (same,) = [row for row in before if row["step"] == selected["step"]]

@@ -10,8 +10,7 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
@@ -46,12 +45,12 @@ def stopped(cfg, monkeypatch, at):
         patch.setattr(FineTuning, "training_step", counted)
         with pytest.raises(SIGTERMException):
             run(cfg, "arm")
-    return run_folder(with_threads(cfg), "arm")
+    return folder_of(cfg, "arm")
 
 
 def finished(cfg):
     run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
 

@@ -6,16 +6,15 @@ import re
 
 import pytest
 
-from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 
 
 def finished(cfg):
     """The rows of a run, and its scores."""
     scores = run(cfg, "arm", show=show_run)
-    return read_records(run_folder(with_threads(cfg), "arm") / "metrics.jsonl"), scores
+    return read_records(folder_of(cfg, "arm") / "metrics.jsonl"), scores
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from isotrain.config.compose import run_folder
 from isotrain.pages.rows import series
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few, parse_key
 from isotrain.runs.snapshots import read_snapshots
@@ -51,7 +50,7 @@ def finished(composed, small, tmp_path_factory):
         patch.setattr("sys.argv", ["train.py", f"token={IN_ARGV}"])
         patch.setattr(FineTuning, "training_step", telling)
         run(cfg, "arm", show=show_run)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     record = wandb_record.newest(folder)
     rows = read_records(folder / "metrics.jsonl")
     events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isotrain.arguments import refuse_misspelt
 from isotrain.config.environment import HUB_OFF, is_on
+from isotrain.runs.files import sha256_of
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
     from isotrain.types import Row
@@ -51,7 +52,10 @@ class Source(ABC):
         return None
 
     def revision_of(self, data_set: DataSet) -> str:
-        """The version of a data set, for the record; by default the name of the class."""
+        """The version of a data set, which names runs; by default the name of the class.
+
+        Two sources that give different examples must have different revisions, or arguments.
+        """
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     @abstractmethod
@@ -73,13 +77,12 @@ class LocalSource(Source):
         self.root = Path(root)
 
     def revision_of(self, data_set: DataSet) -> str:
-        """Folder and sha256 of the bytes of its files, for the record."""
+        """Name and sha256 of the bytes of its files, the same wherever they are."""
         digest = hashlib.sha256()
         for file in self._files(data_set).values():
             digest.update(file.name.encode())
-            with file.open("rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").digest())
-        return f"{self._folder(data_set)} (sha256 {digest.hexdigest()[:12]})"
+            digest.update(bytes.fromhex(sha256_of(file)))
+        return f"{data_set.name} (sha256 {digest.hexdigest()[:12]})"
 
     def missing(self, data_set: DataSet) -> str | None:
         """The folder or files that are not there, with the fix; else None. Opens no file."""

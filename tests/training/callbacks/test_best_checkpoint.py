@@ -11,9 +11,8 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
 from isotrain.training.callbacks.resume import load_resume_point
@@ -55,7 +54,7 @@ def scripted(monkeypatch):
 
 def finished(cfg):
     run(cfg, "arm", show=show_run)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return json.loads((folder / "result.json").read_text()), rows, state
@@ -246,7 +245,7 @@ def stopped(cfg, monkeypatch, method, at, reaction):
         patch.setattr(FineTuning, method, counted)
         with pytest.raises((SIGTERMException, RuntimeError)):
             run(cfg, "arm")
-    return run_folder(with_threads(cfg), "arm")
+    return folder_of(cfg, "arm")
 
 
 def terminate(_module):

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.tasks.pairs import PairClassification
 from isotrain.tasks.stsb import STSB
@@ -75,7 +74,7 @@ def test_the_rule(scores, said):
 
 def result_of(cfg):
     run(cfg, "arm", show=show_run)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     return json.loads((folder / "result.json").read_text()), read_records(folder / "metrics.jsonl")
 
 

@@ -11,8 +11,7 @@ import torch
 from filelock import FileLock
 from pytorch_lightning.loggers import Logger
 
-from isotrain.config.compose import run_folder
-from isotrain.run import run, with_threads
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
@@ -53,7 +52,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
         at_step(patch, 5, lambda loss: loss * math.nan)
         with pytest.raises(NonFiniteError, match=r"the loss is nan at step \d+ .*task_loss"):
             run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     fault = json.loads((folder / "fault.json").read_text())
     assert fault["what"] == "loss"
     assert fault["steps_done"] == 5 // accumulate
@@ -130,7 +129,7 @@ def full(*_, **__):
 
 def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
     cfg = composed(*overrides)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     original, n_saved = Checkpoints._save, 0
 
     def save(self, trainer):
@@ -239,7 +238,7 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
 
 def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
     cfg = composed(*overrides)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     folder.mkdir(parents=True)
     with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is at"):
         run(cfg, "arm")

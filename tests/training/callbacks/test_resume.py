@@ -16,9 +16,8 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.config.compose import run_folder
 from isotrain.jobs.progress import checkpoint_step
-from isotrain.run import _resume_point, run, with_threads
+from isotrain.run import _resume_point, folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
@@ -104,7 +103,7 @@ def stopped(cfg, monkeypatch, method, at, reaction):
         patch.setattr(FineTuning, method, counted)
         with pytest.raises((SIGTERMException, RuntimeError)):
             run(cfg, "arm")
-    return run_folder(with_threads(cfg), "arm")
+    return folder_of(cfg, "arm")
 
 
 def terminate(_module):
@@ -117,7 +116,7 @@ def fail(_module):
 
 def finished(cfg):
     scores = run(cfg, "arm")
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return scores, rows, state
@@ -183,7 +182,7 @@ def test_a_checkpoint_being_written_never_harms_the_older_one(
     composed, overrides, reference, monkeypatch
 ):
     cfg = composed(*overrides)
-    folder = run_folder(with_threads(cfg), "arm")
+    folder = folder_of(cfg, "arm")
     original, n_saved = checkpoints.os.replace, 0
 
     def cut(source, target):

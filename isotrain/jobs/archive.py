@@ -1,0 +1,101 @@
+"""Runs found by their records: task, method, seed and what they compute, not by folder names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from isotrain.config.compose import RunId, RunJob, run_id
+from isotrain.jobs.stored import stored
+
+
+class Record(NamedTuple):
+    """What the `result.json` of a run tells of which run it is."""
+
+    id: RunId
+    folder: Path
+    is_finished: bool
+    when: tuple[str, int]  # it finished, and was written last
+    data: str  # revision of what it read
+
+
+class Archive:
+    """The records of all runs below an output folder, `<task>/<run>/result.json`.
+
+    Args:
+        folder: of a plan there, such as `<output_dir>/studies/<name>`, wherever it is now.
+
+    Raises:
+        PlanError: a record is there and cannot be read now.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.damaged: list[str] = []  # records that tell nothing, with the reason
+        self._records: dict[tuple[str, str], list[Record]] = {}
+        for path in sorted(folder.absolute().parents[1].glob("*/*/result.json")):
+            found = _read(path, path.stat().st_mtime_ns)
+            if isinstance(found, str):
+                self.damaged.append(found)
+            elif found is not None:
+                self._records.setdefault((found.id.arm, found.id.content), []).append(found)
+
+    def of(self, run: RunId) -> list[Record]:
+        """The records of a run, finished ones first, then the newest.
+
+        There are several where its data have changed. If any was read where the run would read
+        now, the others are another's: runs may differ in that alone.
+        """
+        found = self._records.get((run.arm, run.content), [])
+        found = [one for one in found if one.id.reads == run.reads] or found
+        return sorted(found, key=lambda one: (one.is_finished, one.when), reverse=True)
+
+    def state(self, arm: str, content: str) -> str:
+        """Whether a run of this method and content has `finished` or `begun`; else empty."""
+        found = self._records.get((arm, content), [])
+        return "finished" if any(one.is_finished for one in found) else "begun" if found else ""
+
+
+class Planned(Protocol):
+    """A run of a plan, a named tuple."""
+
+    @property
+    def id(self) -> RunId:
+        """Which run it is."""
+
+    @property
+    def folder(self) -> Path:
+        """Of the run: `<output_dir>/<task>/<arm>`, which does not exist, while it is not known."""
+
+    def as_run(self) -> RunJob:
+        """What its process is given."""
+
+
+AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
+
+
+def located(jobs: Sequence[AnyPlanned], archive: Archive) -> list[AnyPlanned]:
+    """The jobs with the folders of their records, where there are some."""
+    found = ((job, archive.of(job.id)) for job in jobs)
+    return [in_folder(job, own[0].folder) if own else job for job, own in found]
+
+
+def in_folder(job: AnyPlanned, folder: Path) -> AnyPlanned:
+    """The job with the folder of its run."""
+    return job._replace(folder=folder)  # type: ignore[attr-defined, no-any-return]
+
+
+@cache
+def _read(path: Path, written_ns: int) -> Record | str | None:
+    """The record of a file, or why it is damaged; None where it is that of no run."""
+    result, damage = stored(path.parent)
+    if damage:
+        return damage
+    try:
+        own = run_id(result["config"], result["arm"])
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return None
+    when = str(result.get("finished_at", "")), written_ns
+    data, is_finished = str(result.get("data")), result["status"] == "finished"
+    return Record(own, path.parent, is_finished, when, data)

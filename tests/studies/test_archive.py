@@ -1,0 +1,81 @@
+"""Runs found by their records: moved, without their data, and on several versions of them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from isotrain.commands.plans import run_study
+from isotrain.reporting import collect_command
+from isotrain.tasks.data.sources import LocalSource
+from isotrain.tasks.rte import RTE
+from tests.stand_in import main
+
+TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
+
+
+@pytest.fixture
+def data(fake, tmp_path, write_fixture_data, monkeypatch):
+    """A study of a local folder that has finished; the folder, and what runs the study again."""
+    root = tmp_path / "data"
+    write_fixture_data(root)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(root))
+
+    def start():
+        monkeypatch.setenv("DATA", LocalSource(str(root)).revision_of(RTE.data_set))
+        return run_study(str(fake.file), [*fake.overrides, "source=local"], 3, fake.backend)
+
+    assert start() == 0
+    return root, start
+
+
+def tables(folder):
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+def collected(runs):
+    assert collect_command.main([str(runs)]) == 0
+    return {path.name: path.read_bytes() for path in (runs / "collected").iterdir()}
+
+
+def test_an_archive_gives_the_same_tables_wherever_it_is_and_without_its_data(
+    fake, data, tmp_path, monkeypatch, capsys
+):
+    before, of_all = tables(fake.folder), collected(fake.runs)
+    moved = shutil.move(fake.runs, tmp_path / "moved")
+    shutil.rmtree(data[0])
+    fake.file.unlink()
+    monkeypatch.delenv("ISOTRAIN_DATA_DIR")
+    folder = moved / "studies" / "three"
+    for name in TABLES:
+        (folder / name).unlink()
+    assert main(["report", str(folder)]) == 0
+    assert tables(folder) == before
+    assert collected(moved) == of_all
+    monkeypatch.chdir(folder.parent)
+    capsys.readouterr()
+    assert main(["status", "three"]) == 0
+    assert "6 runs, 6 finished" in capsys.readouterr().out
+
+
+def test_moved_data_are_the_same_runs_and_changed_data_are_others(fake, data, monkeypatch, capsys):
+    root, start = data
+    moved = root.rename(root.with_name("elsewhere"))
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(moved))
+    overrides = [*fake.overrides, "source=local"]
+    assert run_study(str(fake.file), overrides, 3, fake.backend) == 0
+    assert len(fake.noted("start")) == 6
+    moved.rename(root)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(root))
+    old = LocalSource(str(root)).revision_of(RTE.data_set)
+    with (root / "rte" / "train.jsonl").open("a") as file:
+        file.write("\n")
+    new = LocalSource(str(root)).revision_of(RTE.data_set)
+    assert start() == 0
+    assert len(fake.noted("start")) == 12
+    capsys.readouterr()
+    assert main(["report", str(fake.file), *overrides]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"which is shown: rte none 0–2; rte mean 0–2 on {new}, not {old}" in told
+    assert "6 of 6 runs finished" in told
