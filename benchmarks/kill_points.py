@@ -34,8 +34,8 @@ from isotrain.training.module import FineTuning
 SHARED = (
     *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1", "report=false"),
     *("trainer.accelerator=cpu", "data.batch_size=32", "optimizer.lr=1e-3", "cache_dir=null"),
-    *("+trainer.limit_train_batches=11", "+trainer.limit_val_batches=2", "trainer.max_epochs=2"),
-    *("+trainer.limit_test_batches=2", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
+    *("+trainer.limit_train_batches=11", "data.n_dev=128", "trainer.max_epochs=2"),
+    *("data.n_test=128", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
 )
 CONFIGURATIONS = {
     "plain": ("isotropy=none", "trainer.val_check_interval=4"),

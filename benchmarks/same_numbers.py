@@ -33,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = (
     "encoder=tiny encoder.width=32 source=demo pooling=mean threads=1 report=false cache_dir=null "
     "trainer.accelerator=cpu trainer.max_steps=8 trainer.val_check_interval=4 data.n_train=300 "
-    "+trainer.limit_val_batches=2 +trainer.limit_test_batches=2 trainer.log_every_n_steps=1 "
-    "optimizer.lr=1e-3 training.prefill_batches=3 monitor.max_rows=256 monitor.map_rows=32 "
-    "monitor.views=[cls,mean] metric=[isoscore,mean_cosine,cosine_drift] data.batch_size=16"
+    "trainer.log_every_n_steps=1 optimizer.lr=1e-3 training.prefill_batches=3 monitor.max_rows=256 "
+    "monitor.map_rows=32 monitor.views=[cls,mean] metric=[isoscore,mean_cosine,cosine_drift] "
+    "data.batch_size=16"
 )
 
 

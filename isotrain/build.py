@@ -196,6 +196,7 @@ def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> Ta
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
         content_hash(cfg),
+        {"dev": cfg.data.n_dev, "test": cfg.data.n_test},
     )
     data.setup()
     return data

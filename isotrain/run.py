@@ -166,7 +166,7 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
         return
     print_start(folder.path, facts["n_parameters"], facts["n_rows"])
     print_phases(facts["phases"], facts["n_parameters"])
-    print_changes(facts["data_changes"])
+    print_changes(facts["data_changes"], facts["limited_evaluation"])
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")
 
@@ -180,6 +180,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "n_rows": experiment.data.n_rows,
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
+        "limited_evaluation": experiment.data.limited,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,
         "is_causal": module.model.encoder.is_causal,

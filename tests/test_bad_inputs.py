@@ -233,6 +233,14 @@ CASES: tuple[Case, ...] = (
         ("training.select=best goes by evaluations", "trainer.limit_val_batches=0 makes none"),
     ),
     Case(
+        ("+trainer.limit_val_batches=2", "+trainer.limit_test_batches=0.5"),
+        (
+            "trainer.limit_val_batches=2 would score the batches that come first; use data.n_dev=N",
+            "trainer.limit_test_batches=0.5 would score",
+            "use data.n_test=N, a fixed random subset",
+        ),
+    ),
+    Case(
         ("data.n_train=100", "data.fraction=0.5"),
         ("data.fraction=0.5 and data.n_train=100 both say", "give one of them"),
     ),

@@ -114,6 +114,7 @@ def test_result(finished):
         "n_rows",
         "left_out",
         "data_changes",
+        "limited_evaluation",
         "encoder",
         "data",
         "device",

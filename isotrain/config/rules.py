@@ -53,6 +53,19 @@ def evaluations(content: Content) -> Iterator[str]:
             yield f"{rule}; leave one out"
 
 
+def whole_evaluations(content: Content) -> Iterator[str]:
+    """A limited evaluation is a random subset, not Lightning's first batches."""
+    for key, instead in (
+        ("limit_val_batches", "data.n_dev"),
+        ("limit_test_batches", "data.n_test"),
+    ):
+        if limit := content["trainer"].get(key):
+            yield (
+                f"trainer.{key}={limit} would score the batches that come first; use "
+                f"{instead}=N, a fixed random subset of N examples, the same in every run"
+            )
+
+
 def sites(content: Content) -> Iterator[str]:
     """The sites of isotropy layers exist, each once."""
     site = content["site"]
@@ -285,7 +298,7 @@ def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, sites, rows_of_a_site, read_points),
+    *(one_size, evaluations, whole_evaluations, sites, rows_of_a_site, read_points),
     *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (

@@ -102,8 +102,9 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
         )
     if result.get("stopped_by_patience"):
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
-    if (share := _limit(result)) is not None:
-        found.append(f"Only a part of dev was evaluated (trainer.limit_val_batches = {share}).")
+    for split, n in (result.get("limited_evaluation") or {}).items():
+        part = f"{n['scored']:,} of the {n['of']:,} examples of {split}"
+        found.append(f"Scores are of {part}: a fixed random subset (data.n_{split}).")
     found += [_unlike(layer) for layer in unlike_training(result, rows)]
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
@@ -279,8 +280,3 @@ def _moved(first: float, last: float) -> str:
     verb = "rose" if last > first else "fell" if last < first else "stayed"
     ends = f"from {number(first)} to {number(last)}" if last != first else f"at {number(last)}"
     return f"went from {number(first)} to {number(last)}" if last != last else f"{verb} {ends}"
-
-
-def _limit(result: Mapping[str, Any]) -> Any:
-    limit = ((result.get("config") or {}).get("trainer") or {}).get("limit_val_batches")
-    return None if limit in (None, 1.0) else limit

@@ -18,7 +18,7 @@ from tests.pages.small_run import write_run
         ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
         ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
         ({"stopped_by_patience": True}, "training.patience"),
-        ({"config": {"trainer": {"limit_val_batches": 2}}}, "limit_val_batches = 2"),
+        ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
     ],
 )
 def test_warnings(tmp_path, more, wanted):

@@ -58,10 +58,10 @@ def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, t
 
 
 def test_the_demo_source_has_what_is_needed(composed, small, tmp_path):
-    shown = ("source=demo", "trainer.max_steps=2", "+trainer.limit_val_batches=4")
+    shown = ("source=demo", "trainer.max_steps=2", "data.n_dev=32")
     for task in (("task=text",), ("task=nli_pairs", *PAIR)):
         demo = [o for o in small if not o.startswith("source")]
-        more = (*SIMCSE, *task, *shown, f"output_dir={tmp_path}", "+trainer.limit_test_batches=4")
+        more = (*SIMCSE, *task, *shown, f"output_dir={tmp_path}", "data.n_test=32")
         scores, _, record, _ = trained(composed, *demo, *more)
         assert "val/spearman" in scores
         assert record["data"] == "demo-v1-seed0"
