@@ -184,12 +184,15 @@ KEYS: dict[str, str] = {  # renamed overrides: "key" or "key=value" -> the same 
     "isotropy.removal": "isotropy.removal.mode",
 }
 STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the newer side
-LOGGED: dict[str, str] = {}  # renamed values of rows and results, as STATE
+LOGGED: dict[str, str] = {
+    "val/majority_share": "val/predicted_majority_share",
+    "n_evaluations": "n_candidates",
+}  # renamed values of rows and results, as STATE
 # Names that one side alone may have: protected directions where a layer protects none.
 ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)")
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
-    *("scores", "steps", "select", "selected_step", "n_evaluations", "stopped_by_patience"),
+    *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
     *("n_parameters", "n_rows", "data_changes", "degenerate", "data", "width", "n_processes"),
 )
 

@@ -181,6 +181,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
         "limited_evaluation": experiment.data.limited,
+        "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,
         "is_causal": module.model.encoder.is_causal,
@@ -197,7 +198,7 @@ def _work(
 ) -> dict[str, float]:
     """Evaluate at step 0, fit, evaluate at the end of fit, test; the seconds of each."""
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
-    params = {**folder.record["config"], **experiment.n_parameters}
+    params = {**folder.record["config"], **experiment.n_parameters, "n_rows": data.n_rows}
     n_bytes = point["n_bytes"] if point else 0
     open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes, experiment.headline)
     if trainer.global_rank > 0:  # the weights are built: now dropout may differ

@@ -72,6 +72,25 @@ def from_file(name: str, text: str, *said: str) -> Case:
 
 
 CASES: tuple[Case, ...] = (
+    Case(
+        ("optimzer.lr=1", "task=sickr"),
+        (
+            "no key optimzer.lr; did you mean optimizer.lr?",
+            "task=sickr does not exist; there are nli_pairs, rte,",
+            "wic; options of your own are found with --config-dir DIR",
+        ),
+    ),
+    Case(
+        ("isotropy=batch_norm", "data.batch_size=1"),
+        (
+            "data.batch_size=1 leaves the isotropy layer one embedding a step",
+            "isotropy.stats=queue",
+        ),
+    ),
+    Case(
+        ("isotropy=published", "data.batch_size=1"),
+        ("data.batch_size=1 leaves the isotropy layer one embedding a step",),
+    ),
     # Names of keys and options
     Case(("sede=1",), ("no key sede; did you mean seed?",)),
     Case(("+sede=1",), ("no key sede; did you mean seed?",)),

@@ -24,7 +24,7 @@ from isotrain.pages.rows import (
     minus,
     series,
 )
-from isotrain.pages.verdict import unlike_training
+from isotrain.pages.verdict import unlike_training, way_out
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
@@ -47,7 +47,7 @@ def print_summary(
     remarks, end = _remarks(result), end_of(result, rows).step
     remarks += [
         f"the layer at {site} is frozen by other rows than dev's (queue_gap {gap:.2g}, "
-        f"queue_spread {spread:.2g}): isotropy.eval_stats=refit, or less dropout"
+        f"queue_spread {spread:.2g}): {way_out(result)}"
         for site, gap, spread in unlike_training(result, rows)
     ]
     losses, curves = _losses(result, rows), isotropy_series(rows)
@@ -156,7 +156,7 @@ def _four(value: float) -> str:
 def _remarks(result: Mapping[str, Any]) -> list[str]:
     """How the weights were selected, where that was by evaluations, and whether a run collapsed."""
     lines = []
-    step, n = result.get("selected_step"), result.get("n_evaluations")
+    step, n = result.get("selected_step"), result.get("n_candidates")
     asked = result.get("config", {}).get("training", {}).get("select", "last")
     if result.get("select") == "best":
         lines.append(f"step {step}: best of {n} evaluations on dev: optimistic; test is not")

@@ -35,6 +35,7 @@ CAUTION = (
 FEW_ROWS = 1000  # below, scores are told to be read with care
 FAR = 2.0  # between the rows of a queue and those of dev, above which it is told
 GAP, SPREAD = "/queue_gap", "/queue_spread"
+FEW_OF_BATCH = 8  # examples of a batch, below which a queue reaches far back
 FEW_OF_WIDTH = 10  # N over D below which isotropy is
 Z = NormalDist().inv_cdf(0.975)
 
@@ -92,20 +93,20 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     if result.get("select") == "best":
         found.append(
             f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on dev: the dev score is optimistic, the "
+            f"{result.get('n_candidates')} evaluations on dev: the dev score is optimistic, the "
             "test score is not."
         )
     if result.get("select") == "holdout":
         found.append(
             f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on held-out training rows."
+            f"{result.get('n_candidates')} evaluations on held-out training rows."
         )
     if result.get("stopped_by_patience"):
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
     for split, n in (result.get("limited_evaluation") or {}).items():
         part = f"{n['scored']:,} of the {n['of']:,} examples of {split}"
         found.append(f"Scores are of {part}: a fixed random subset (data.n_{split}).")
-    found += [_unlike(layer) for layer in unlike_training(result, rows)]
+    found += [_unlike(layer, way_out(result)) for layer in unlike_training(result, rows)]
     n_dev = n_evaluated(result, rows, "val")
     if 0 < n_dev < FEW_ROWS:
         found.append(_chance_of_score(result, rows, n_dev))
@@ -139,13 +140,26 @@ def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
     return found
 
 
-def _unlike(layer: Unlike) -> str:
+def way_out(result: Mapping[str, Any]) -> str:
+    """What makes a layer's queue like what it is evaluated on: a batch that fills it sooner first.
+
+    >>> way_out({"config": {"data": {"batch_size": 1}}})[:60]
+    'data.batch_size=1 fills the queue over many steps, in which '
+    """
+    n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
+    ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
+    if n >= FEW_OF_BATCH:
+        return ways
+    slow = f"data.batch_size={n} fills the queue over many steps, in which the encoder moves"
+    return f"{slow}: raise it; else {ways}"
+
+
+def _unlike(layer: Unlike, way: str) -> str:
     return (
         f"The layer at {layer.site} is frozen by other rows than those it is evaluated on: the "
         f"mean of its queue is {number(layer.gap)} rms distances from that of dev (0 = alike), its "
         f"spread {number(layer.spread)} times theirs (1 = alike). So its map does not fit "
-        "them, and what is measured behind it says little about it. Dropout of training rows does "
-        "that: use less of it, or statistics of rows without it (isotropy.eval_stats=refit)."
+        f"them, and what is measured behind it says little about it: {way}."
     )
 
 

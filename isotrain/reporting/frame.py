@@ -165,7 +165,7 @@ def _methods(
         row = Row(ALL, task, score, arm, examples, *about[:5], baseline=study.baseline)
         if by_seed:
             row = row._replace(
-                best_of=_numbers(run.n_evaluations for run in own if run.is_best_of(score)),
+                best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
                 collapsed=_collapsed({study.baseline: list(base.values()), arm: own}),
                 published=study.published.get(task, {}).get(arm)
                 if score.startswith("val/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -244,6 +245,20 @@ class TaskData(pl.LightningDataModule):
     def n_rows(self) -> dict[str, int]:
         """The number of examples of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
+
+    @property
+    def label_majority(self) -> dict[str, float]:
+        """The share of the most frequent label of each split that is scored; none of scores."""
+        labels = {
+            split: [example.label for example in examples]
+            for split, examples in self.examples.items()
+            if split != "train" and examples
+        }
+        return {
+            split: max(Counter(of_split).values()) / len(of_split)
+            for split, of_split in labels.items()
+            if all(isinstance(label, int) for label in of_split)
+        }
 
     def n_batches(self, world: int) -> int:
         """Batches of a whole epoch, where `world` processes share each."""

@@ -139,7 +139,7 @@ def test_twenty_lines_whatever_is_measured(printed, n_sites, n_objectives):
         rows,
         scores={"val/accuracy": 0.5, "test/accuracy": 0.5},
         config={"objective": dict.fromkeys(names)},
-        **{"select": "best", "selected_step": 2, "n_evaluations": 3, "stopped_by_patience": True},
+        **{"select": "best", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": True},
         **{"degenerate": True, "degenerate_reason": "one class"},
         headline=list(METRICS),
     )
@@ -161,12 +161,12 @@ ROWS_OF_FOUR = [*ROWS, logged(4, 0.25), logged(2, 0.5)]  # the selected weights 
     [
         ({}, [], ["best of", "degenerate", "stopped"]),
         (
-            {"select": "best", "selected_step": 2, "n_evaluations": 3},
+            {"select": "best", "selected_step": 2, "n_candidates": 3},
             ["step 2: best of 3 evaluations on dev: optimistic"],
             ["held-out", "stopped"],
         ),
         (
-            {"select": "holdout", "selected_step": 2, "n_evaluations": 3, "stopped_by_patience": 1},
+            {"select": "holdout", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": 1},
             ["step 2: best of 3 evaluations on 1,000 held-out", "stopped after step 4 by"],
             ["optimistic"],
         ),

@@ -14,8 +14,8 @@ from tests.pages.small_run import write_run
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
-        ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
-        ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
+        ({"select": "best", "n_candidates": 7}, "the best of 7 evaluations on dev"),
+        ({"select": "holdout", "n_candidates": 7}, "7 evaluations on held-out training rows"),
         ({"n_rows": {"dev": 32}}, "Dev has 32 rows"),
         ({"stopped_by_patience": True}, "training.patience"),
         ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
@@ -40,6 +40,9 @@ def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spr
     found = [text for text in warnings({"steps": 8}, rows) if "The layer at pooled" in text]
     assert len(found) == is_told
     assert not is_told or (f"queue is {gap:g}" in found[0] and "refit" in found[0])
+    one = {"steps": 8, "config": {"data": {"batch_size": 1}}}
+    told = [text for text in warnings(one, rows) if "about it: data.batch_size=1 fills" in text]
+    assert len(told) == is_told, "the size of the batch comes first"
 
 
 def test_n_of_a_score_is_what_was_evaluated(tmp_path):

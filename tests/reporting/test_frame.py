@@ -314,7 +314,7 @@ def test_failed_seeds_are_counted_for_their_arm_and_score():
 )
 def test_a_score_that_selected_its_weights_is_the_best_of_several(key, select, wanted):
     found = [
-        run._replace(select=select, n_evaluations=9 - 2 * (run.seed == 1)) for run in runs(key=key)
+        run._replace(select=select, n_candidates=9 - 2 * (run.seed == 1)) for run in runs(key=key)
     ]
     assert {line.best_of for line in methods(STUDY, found)} == {wanted}
 

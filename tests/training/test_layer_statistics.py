@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training import layer_statistics
 from isotrain.training.module import FineTuning
 
@@ -354,7 +354,7 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     def finished(cfg):
         scores = run(cfg, "arm")
         folder = run_folder(with_threads(cfg), "arm")
-        rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+        rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
         return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
     if eval_stats not in WHOLE:

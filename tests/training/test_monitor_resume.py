@@ -11,7 +11,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
@@ -35,7 +35,7 @@ def result(cfg):
     """Rows and snapshots of a run, trained to its end."""
     run(cfg, "arm")
     folder = run_folder(with_threads(cfg), "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     assert [path.suffix for path in (folder / "snapshots").iterdir()] == [".npz"] * 4
     return rows, read_snapshots(folder)
 

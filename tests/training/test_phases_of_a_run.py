@@ -12,7 +12,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.config.compose import run_folder
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
 
@@ -52,7 +52,7 @@ def stopped(cfg, monkeypatch, at):
 def finished(cfg):
     run(cfg, "arm")
     folder = run_folder(with_threads(cfg), "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
 
 
