@@ -56,10 +56,12 @@ def print_summary(
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in ("", "step 0", f"step {end}"):
+    for heading in dict.fromkeys(
+        ("", "step 0", f"step {end}")
+    ):  # one column of an evaluation alone
         scores.add_column(heading, justify="right" if heading else "left")
-    for cells in [*_scores(result, rows, end), *losses]:
-        scores.add_row(*cells)
+    for name, *ends in [*_scores(result, rows, end), *losses]:
+        scores.add_row(name, *(ends if end else ends[1:]))
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
@@ -140,7 +142,7 @@ def _isotropy_table(
             if not found:
                 cells.append("–")
                 continue
-            ends, null = (found[0][1], at(found, end)), chance(curves, curve, end)
+            ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
             cells.append(
                 " → ".join("–" if x != x else _four(x) for x in ends)
                 + (f" (null {null})" if null else "")

@@ -193,6 +193,14 @@ def test_the_values_are_those_of_the_selected_weights(printed):
     assert cells(lines, "pooled after")[2] == "0.3700 → 0.6200"
 
 
+def test_an_evaluation_without_training_has_one_column(printed):
+    lines = printed(ROWS[:1], steps=0, scores={"val/accuracy": 0.25, "test/accuracy": 0.125})
+    assert cells(lines, "  ") == ["step 0"]
+    assert cells(lines, "val/accuracy")[1:] == ["0.2500"]
+    assert cells(lines, "test/accuracy")[1:] == ["0.1250"]
+    assert cells(lines, "pooled after")[2] == "0.3700"
+
+
 def test_a_value_that_is_not_there_at_the_end_is_a_dash(printed):
     rows = [ROWS[0], {k: v for k, v in ROWS[2].items() if "mean_cosine/pooled/after" not in k}]
     assert cells(printed(rows), "pooled after")[2:] == ["0.3700 → 0.6200", "0.3700 → –"]
