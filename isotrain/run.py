@@ -208,6 +208,8 @@ def _work(
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
+        if cfg.training.test_untrained and data.n_rows["test"]:
+            trainer.test(module, datamodule=data, verbose=False)
     stop.if_asked()
     times.append(time.perf_counter())
     checkpoint = folder.path / "resume.ckpt" if point else None

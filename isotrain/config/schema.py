@@ -73,6 +73,7 @@ class TrainingConfig:
     refit_rows: int = 16384
     select: Select = Select.last
     patience: int | None = None
+    test_untrained: bool = False
 
 
 @dataclass

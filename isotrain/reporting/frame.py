@@ -270,13 +270,17 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 
 
 def _at_step_0(run: Run) -> Mapping[str, Any]:
-    """What a run logged before fine-tuning; empty where it logged nothing then."""
+    """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
+    found: dict[str, Any] = {}
     try:
         with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
-            first = nulls_as_nan(json.loads(next(lines, "{}")))
+            for record in map(json.loads, lines):
+                if record["step"] != 0:
+                    break
+                found |= nulls_as_nan(record)
     except DAMAGE:
         return {}
-    return first if first.get("step") == 0 else {}
+    return found
 
 
 def _references(

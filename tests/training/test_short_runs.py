@@ -9,7 +9,7 @@ import pytest
 from isotrain.config.compose import run_folder
 from isotrain.pages.show import show_run
 from isotrain.run import run, with_threads
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_records, read_result, untimed
 from isotrain.runs.predictions import read_predictions
 
 
@@ -58,6 +58,22 @@ def test_a_limited_evaluation_scores_one_random_subset_in_every_run(
     assert one == other < larger, "a smaller subset lies within a larger one"
     assert len(one) == 8
     assert one != set(range(8))
+
+
+def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, small, tmp_path):
+    """And nothing else of the run differs."""
+    overrides = (*small, "task=wic", "metric=[]", "report=false", "trainer.max_steps=2")
+    found = []
+    for is_asked in (False, True):
+        more = (f"training.test_untrained={is_asked}", f"output_dir={tmp_path / str(is_asked)}")
+        rows, scores = finished(composed(*overrides, *more))
+        found.append(([untimed(row) for row in rows], scores))
+    (plain, scores), (rows, scores_too) = found
+    (extra,) = [row for row in rows if row not in plain]
+    assert [row for row in rows if row != extra] == plain
+    assert extra["step"] == 0
+    assert extra.keys() == {"step", "test/accuracy", "test/loss", "test/n_rows"}
+    assert scores == scores_too
 
 
 @pytest.mark.parametrize(("limit", "n"), [("16", 16), ("64", 32)])
