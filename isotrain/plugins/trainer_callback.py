@@ -50,7 +50,8 @@ class IsotropyTrainerCallback(TrainerCallback):
         own = trainer.processing_class if tokenizer is None else tokenizer
         options["autocast"] = lambda: trainer.accelerator.autocast()  # which it makes later
         self.trainer = trainer
-        self.isotropy = LayerIsotropy(trainer.model, rows, own, metrics, **options)
+        model: Any = trainer.model
+        self.isotropy = LayerIsotropy(model, rows, own, metrics, **options)
         self._measured_at: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -73,5 +74,6 @@ class IsotropyTrainerCallback(TrainerCallback):
         if not state.is_world_process_zero or state.global_step == self._measured_at:
             return
         self._measured_at = state.global_step
-        self.isotropy.model = self.trainer.model  # which `model_init` makes anew
+        model: Any = self.trainer.model
+        self.isotropy.model = model  # which `model_init` makes anew
         self.trainer.log(self.isotropy())

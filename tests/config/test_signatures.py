@@ -271,7 +271,7 @@ def test_what_a_users_package_imports_is_not_its_own(package, monkeypatch):
         ("raise RuntimeError('no')", "RuntimeError: no"),
         ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
         ("def (", "SyntaxError: "),
-        ("import torch\ntorch.zeros(-1)", "RuntimeError: Trying to create tensor with negative"),
+        ("import torch\ntorch.zeros(-1)", "RuntimeError: "),
     ],
 )
 def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text, message):

@@ -373,10 +373,10 @@ def test_the_untrained_row_is_of_test_where_step_0_was_tested(begun):
             tested = json.dumps({"step": 0, "test/accuracy": 0.25}) + "\n"
             file.write_text(first + tested + last)
     untrained = [row for row in study_rows(STUDY, found) if row.method == UNTRAINED]
-    assert [(row.score, row.mean) for row in untrained] == [
-        ("val/accuracy", 0.51),
-        ("test/accuracy", 0.25),
-    ]
+    assert {row.score: row.mean for row in untrained} == {
+        "val/accuracy": 0.51,
+        "test/accuracy": 0.25,
+    }
 
 
 def test_the_frame_has_a_column_a_field_and_csv_every_digit():

@@ -109,10 +109,10 @@ class RecordLog(Logger):
         """Write one record."""
         metrics, self._coming = {**metrics, **self._coming}, {}
         if self._trained and "train/loss" in metrics:
-            n_examples, n_tokens, seconds = map(sum, zip(*self._trained, strict=True))
+            n_examples, n_tokens, times = zip(*self._trained, strict=True)
             self._trained = []
-            metrics["speed/examples_per_second"] = n_examples / seconds
-            metrics["speed/tokens_per_second"] = float(n_tokens) / seconds
+            metrics["speed/examples_per_second"] = sum(n_examples) / sum(times)
+            metrics["speed/tokens_per_second"] = float(sum(n_tokens)) / sum(times)
         self._pass_on(self.file.n_records, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
         self.file.append({"step": step, "time_s": seconds, **metrics})
