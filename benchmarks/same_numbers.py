@@ -188,8 +188,8 @@ LOGGED: dict[str, str] = {
     "val/majority_share": "val/predicted_majority_share",
     "n_evaluations": "n_candidates",
 }  # renamed values of rows and results, as STATE
-# Names that one side alone may have: protected directions where a layer protects none.
-ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)")
+# Names that one side alone may have: protected directions where a layer protects none, new curves.
+ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+")
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
     *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
