@@ -89,7 +89,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ("isotropy=published", "data.batch_size=1"),
-        ("data.batch_size=1 leaves the isotropy layer one embedding a step",),
+        ("data.batch_size=1 over isotropy.n_clusters=", "use data.batch_size="),
     ),
     # Names of keys and options
     Case(("sede=1",), ("no key sede; did you mean seed?",)),

@@ -260,22 +260,19 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
-    """Statistics of the batch alone need two embeddings in it."""
+    """Statistics of the batch alone need two embeddings in it; of clusters, see below."""
     defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
     stats = content["isotropy"].get("stats", defaults.get("stats"))
-    if stats == "batch" and "pooled" in content["site"] and _vectors_of_a_batch(content, parts) < 2:
+    if stats != "batch" or "pooled" not in content["site"] or set(defaults) >= OF_CLUSTERS:
+        return
+    per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
+    shares = 1 if content["sync"] else n_processes(content["trainer"])
+    if content["data"]["batch_size"] // shares * per_example < 2:
         yield (
             f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
             "embedding a step, and isotropy.stats=batch has no others to estimate from: it would "
             "do nothing; use a larger data.batch_size, or isotropy.stats=queue"
         )
-
-
-def _vectors_of_a_batch(content: Content, parts: Parts) -> int:
-    """Pooled embeddings that a layer is given at once."""
-    per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
-    shares = 1 if content["sync"] else n_processes(content["trainer"])
-    return int(content["data"]["batch_size"]) // shares * per_example
 
 
 def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
@@ -288,8 +285,6 @@ def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
     layer = {**defaults, **content["isotropy"]}
     if layer["stats"] != "batch" or "pooled" not in content["site"]:
         return
-    if _vectors_of_a_batch(content, parts) < 2:
-        return  # told already
     per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
     batch, k = content["data"]["batch_size"], layer["n_clusters"]
     shares = 1 if content["sync"] else n_processes(content["trainer"])
