@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
@@ -271,16 +272,12 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 
 def _at_step_0(run: Run) -> Mapping[str, Any]:
     """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
-    found: dict[str, Any] = {}
     try:
         with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
-            for record in map(json.loads, lines):
-                if record["step"] != 0:
-                    break
-                found |= nulls_as_nan(record)
+            first = [*takewhile(lambda record: record["step"] == 0, map(json.loads, lines))]
     except DAMAGE:
         return {}
-    return found
+    return nulls_as_nan({key: value for record in first for key, value in record.items()})
 
 
 def _references(
