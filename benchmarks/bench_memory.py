@@ -21,7 +21,7 @@ from isotrain.training.callbacks import resume as checkpoints
 OVERRIDES = (
     *("encoder=tiny", "source=demo", "task=wic", "threads=1", "trainer.accelerator=cpu"),
     *("isotropy=cluster_pca", "site=[tokens,pooled]", "trainer.max_epochs=20", "cache_dir=null"),
-    *("trainer.max_steps=1000", "trainer.val_check_interval=50", "+trainer.limit_val_batches=2"),
+    *("trainer.max_steps=1000", "trainer.val_check_interval=50", "data.n_dev=128"),
     *("checkpoint.every_steps=100", "+trainer.check_val_every_n_epoch=null"),
 )
 

@@ -26,7 +26,7 @@ import torch
 
 from isotrain.config.compose import compose_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_records, read_result, untimed
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.module import FineTuning
@@ -34,8 +34,8 @@ from isotrain.training.module import FineTuning
 SHARED = (
     *("encoder=tiny", "encoder.width=16", "source=demo", "task=wic", "threads=1", "report=false"),
     *("trainer.accelerator=cpu", "data.batch_size=32", "optimizer.lr=1e-3", "cache_dir=null"),
-    *("+trainer.limit_train_batches=11", "+trainer.limit_val_batches=2", "trainer.max_epochs=2"),
-    *("+trainer.limit_test_batches=2", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
+    *("+trainer.limit_train_batches=11", "data.n_dev=128", "trainer.max_epochs=2"),
+    *("data.n_test=128", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
 )
 CONFIGURATIONS = {
     "plain": ("isotropy=none", "trainer.val_check_interval=4"),
@@ -62,7 +62,7 @@ CONFIGURATIONS = {
         *("trainer.max_epochs=6", "trainer.val_check_interval=4", "checkpoint.every_steps=5"),
     ),
 }
-SELECTION = ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps", "scores")
+SELECTION = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
 
 
 def compare(configuration: str, event: int | None, number: int, root: Path) -> list[str]:
@@ -97,7 +97,7 @@ def _differences(whole: Path, stopped: Path) -> list[str]:
     found += [name for name in one if not torch.equal(one[name], two[name])]
     rows = [read_records(folder / "metrics.jsonl") for folder in (whole, stopped)]
     for a, b in zip(*rows, strict=False):
-        a, b = ({k: v for k, v in row.items() if k != "time_s"} for row in (a, b))
+        a, b = untimed(a), untimed(b)
         if a != b:
             found.append(f"row of step {a['step']}: {sorted(set(a.items()) ^ set(b.items()))[:4]}")
     if len(rows[0]) != len(rows[1]):

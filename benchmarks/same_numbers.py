@@ -33,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = (
     "encoder=tiny encoder.width=32 source=demo pooling=mean threads=1 report=false cache_dir=null "
     "trainer.accelerator=cpu trainer.max_steps=8 trainer.val_check_interval=4 data.n_train=300 "
-    "+trainer.limit_val_batches=2 +trainer.limit_test_batches=2 trainer.log_every_n_steps=1 "
-    "optimizer.lr=1e-3 training.prefill_batches=3 monitor.max_rows=256 monitor.map_rows=32 "
-    "monitor.views=[cls,mean] metric=[isoscore,mean_cosine,cosine_drift] data.batch_size=16"
+    "trainer.log_every_n_steps=1 optimizer.lr=1e-3 training.prefill_batches=3 monitor.max_rows=256 "
+    "monitor.map_rows=32 monitor.views=[cls,mean] metric=[isoscore,mean_cosine,cosine_drift] "
+    "data.batch_size=16"
 )
 
 
@@ -184,13 +184,16 @@ KEYS: dict[str, str] = {  # renamed overrides: "key" or "key=value" -> the same 
     "isotropy.removal": "isotropy.removal.mode",
 }
 STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the newer side
-LOGGED: dict[str, str] = {}  # renamed values of rows and results, as STATE
-# Names that one side alone may have: protected directions where a layer protects none.
-ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)")
+LOGGED: dict[str, str] = {
+    "val/majority_share": "val/predicted_majority_share",
+    "n_evaluations": "n_candidates",
+}  # renamed values of rows and results, as STATE
+# Names that one side alone may have: protected directions where a layer protects none, new curves.
+ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+")
 FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)"  # of data, which older records had before its name
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
-    *("scores", "steps", "select", "selected_step", "n_evaluations", "stopped_by_patience"),
+    *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
     *("n_parameters", "n_rows", "data_changes", "degenerate", "data", "width", "n_processes"),
 )
 

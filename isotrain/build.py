@@ -43,6 +43,7 @@ from isotrain.training.freezing import (
     up_to_level,
     within_steps,
 )
+from isotrain.training.loggers.jsonl import Throughput
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
@@ -119,6 +120,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     selection = Selection(select, task.monitor, task.mode, patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
     callbacks = [  # in the order in which their hooks are called
+        Throughput(),
         checkpoints,
         Freezing(plan, cfg.training.frozen_dropout),
         selection,
@@ -188,6 +190,7 @@ def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> Ta
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
         content_hash(cfg),
+        {"dev": cfg.data.n_dev, "test": cfg.data.n_test},
     )
     data.setup()
     return data

@@ -45,8 +45,8 @@ COMMANDS = {
     ),
     "report": Command(
         "isotrain.commands.plans:report",
-        "NAME [key=value ...] [--json]",
-        "the page of a run; the tables of a study, search or folder",
+        "NAME [key=value ...] [--wandb PROJECT] [--json]",
+        "the page of a run, also to W&B; the tables of a study, search or folder",
     ),
     "cancel": Command(
         "isotrain.commands.plans:cancel",

@@ -150,13 +150,17 @@ def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str,
         )
 
 
-def print_changes(changes: Mapping[str, Any]) -> None:
-    """One line where the training data were changed: rows kept, of which class, labels, sentences.
+def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str, int]]) -> None:
+    """A line where a split is scored in part, and one where the training data were changed.
 
     >>> print_changes({"rows": {"before": 3000, "after": 750}, "labels_replaced": 75,
-    ...                "labels_changed": 70})
+    ...                "labels_changed": 70}, {"dev": {"scored": 64, "of": 500}})
+    scored of dev: 64 of 500 examples, a fixed random subset (data.n_dev)
     changed data: 750 of 3,000 training rows; 75 labels replaced, of which 70 differ
     """
+    for split, n in limited.items():
+        few = f"{n['scored']:,} of {n['of']:,} examples"
+        say(f"scored of {split}: {few}, a fixed random subset (data.n_{split})")
     if not changes:
         return
     rows = changes["rows"]

@@ -171,7 +171,7 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
         return
     print_start(folder.path, facts["n_parameters"], facts["n_rows"])
     print_phases(facts["phases"], facts["n_parameters"])
-    print_changes(facts["data_changes"])
+    print_changes(facts["data_changes"], facts["limited_evaluation"])
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")
 
@@ -185,6 +185,8 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "n_rows": experiment.data.n_rows,
         "left_out": experiment.module.task.left_out,
         "data_changes": experiment.data.changed,
+        "limited_evaluation": experiment.data.limited,
+        "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,
         "is_causal": module.model.encoder.is_causal,
@@ -202,7 +204,7 @@ def _work(
 ) -> dict[str, float]:
     """Evaluate at step 0, fit, evaluate at the end of fit, test; the seconds of each."""
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
-    params = {**folder.record["config"], **experiment.n_parameters}
+    params = {**folder.record["config"], **experiment.n_parameters, "n_rows": data.n_rows}
     n_bytes = point["n_bytes"] if point else 0
     open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes, experiment.headline)
     if trainer.global_rank > 0:  # the weights are built: now dropout may differ
@@ -212,6 +214,8 @@ def _work(
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
+        if cfg.training.test_untrained and data.n_rows["test"]:
+            trainer.test(module, datamodule=data, verbose=False)
     stop.if_asked()
     times.append(time.perf_counter())
     checkpoint = folder.path / "resume.ckpt" if point else None

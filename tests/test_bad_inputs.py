@@ -72,6 +72,25 @@ def from_file(name: str, text: str, *said: str) -> Case:
 
 
 CASES: tuple[Case, ...] = (
+    Case(
+        ("optimzer.lr=1", "task=sickr"),
+        (
+            "no key optimzer.lr; did you mean optimizer.lr?",
+            "task=sickr does not exist; there are nli_pairs, rte,",
+            "wic; options of your own are found with --config-dir DIR",
+        ),
+    ),
+    Case(
+        ("isotropy=batch_norm", "data.batch_size=1"),
+        (
+            "data.batch_size=1 leaves the isotropy layer one embedding a step",
+            "isotropy.stats=queue",
+        ),
+    ),
+    Case(
+        ("isotropy=published", "data.batch_size=1"),
+        ("data.batch_size=1 over isotropy.n_clusters=", "use data.batch_size="),
+    ),
     # Names of keys and options
     Case(("sede=1",), ("no key sede; did you mean seed?",)),
     Case(("+sede=1",), ("no key sede; did you mean seed?",)),
@@ -233,6 +252,14 @@ CASES: tuple[Case, ...] = (
     Case(
         ("training.select=best", "+trainer.limit_val_batches=0"),
         ("training.select=best goes by evaluations", "trainer.limit_val_batches=0 makes none"),
+    ),
+    Case(
+        ("+trainer.limit_val_batches=2", "+trainer.limit_test_batches=0.5"),
+        (
+            "trainer.limit_val_batches=2 would score the batches that come first; use data.n_dev=N",
+            "trainer.limit_test_batches=0.5 would score",
+            "use data.n_test=N, a fixed random subset",
+        ),
     ),
     Case(
         ("data.n_train=100", "data.fraction=0.5"),

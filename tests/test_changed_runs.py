@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training.module import FineTuning
 from tests.parts import WITHOUT_LOSS
 
@@ -219,7 +219,7 @@ def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, 
         cfg = composed(*overrides, f"output_dir={tmp_path / name}")
         scores = run(cfg, "arm")
         folder = folder_of(cfg, "arm")
-        rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+        rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
         state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
         return scores, rows, state, result_of(cfg)
 

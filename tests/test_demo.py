@@ -28,8 +28,8 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
             "trainer.accelerator=cpu",
             "monitor.max_rows=64",
             "data.eval_batch_size=250",
-            "+trainer.limit_val_batches=1",
-            "+trainer.limit_test_batches=1",
+            "data.n_dev=250",
+            "data.n_test=250",
         ]
     )
     assert torch.get_num_threads() == threads

@@ -54,7 +54,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch):
         overrides = [text for text in rest if "=" in text and not RUN.fullmatch(text)]
         assert check_sweep(overrides, multirun="-m" in rest)[2] == []
     else:
-        assert command in ("analyze", "train", "collect", "export", "doctor")
+        assert command in ("analyze", "train", "collect", "export", "doctor", "evaluate")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def folder(tmp_path_factory, data_dir):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
-        run(compose_run([*TRAIN, "task=rte", "isotropy=zca"]), "zca")
+        overrides = [*TRAIN, "task=rte", "isotropy=zca"]
+        run(compose_run(overrides), "zca", overrides)  # which `isotrain evaluate` composes again
     return place
 
 

@@ -218,10 +218,10 @@ def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package
 
 @pytest.mark.campaign
 def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
-    """`docs/extending.md`: five parts in a package of one's own, and the command that runs them."""
+    """`docs/extending.md`: six parts in a package of one's own, and the command that runs them."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 10
+    assert len(blocks) == 12
     for name, text in blocks:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -234,18 +234,26 @@ def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
         file = tmp_path / "data" / "headlines" / f"{split}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        graded = [{**row, "grade": row["label"] * 4 - 0.5 * row["label"]} for row in rows]
+        file = tmp_path / "data" / "closeness" / f"{split}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in graded))
     (block,) = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     exported, command = block.replace("\\\n", " ").splitlines()
     allowed = dict(text.split("=") for text in shlex.split(exported, comments=True)[1:])
-    found = train(
-        *("-m", *shlex.split(command)),
-        *("trainer.max_steps=2", "data.batch_size=8", "trainer.accelerator=cpu"),
-        cwd=tmp_path,
-        **allowed,
-    )
-    assert found.returncode == 0, found.stderr
-    (folder,) = tmp_path.glob("runs/headlines/damp-shrink-*")
-    scores = json.loads((folder / "result.json").read_text())["scores"]
+    scores_of = {}
+    for task in ("headlines", "closeness"):
+        found = train(
+            *("-m", *shlex.split(command.replace("task=headlines", f"task={task}"))),
+            *("trainer.max_steps=2", "data.batch_size=8", "trainer.accelerator=cpu"),
+            cwd=tmp_path,
+            **allowed,
+        )
+        assert found.returncode == 0, found.stderr
+        (folder,) = tmp_path.glob(f"runs/{task}/damp-shrink-*")
+        scores_of[task] = json.loads((folder / "result.json").read_text())["scores"]
+    assert -1 <= scores_of["closeness"]["val/spearman"] <= 1
+    scores = scores_of["headlines"]
     assert scores["isotropy/row_norm/layer_01/tokens"] > 0
     assert scores["isotropy/row_norm/pooled/after"] < scores["isotropy/row_norm/pooled/before"]
     assert 0 <= scores["val/accuracy"] <= 1

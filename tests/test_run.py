@@ -14,6 +14,7 @@ from isotrain import run as run_module
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
+from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots
 
 NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
@@ -108,6 +109,8 @@ def test_result(finished):
         "n_rows",
         "left_out",
         "data_changes",
+        "limited_evaluation",
+        "label_majority",
         "encoder",
         "data",
         "device",
@@ -125,7 +128,7 @@ def test_result(finished):
         "init_from",
         "select",
         "selected_step",
-        "n_evaluations",
+        "n_candidates",
         "stopped_by_patience",
         "degenerate",
         "degenerate_reason",
@@ -139,6 +142,9 @@ def test_result(finished):
     assert (result["monitor"], result["mode"]) == ("val/accuracy", "max")
     assert result["headline"] == ["isoscore_corrected", "mean_cosine"]
     assert result["n_rows"] == {"train": 96, "dev": 32, "test": 32}
+    labels = {split: list(read_predictions(folder, split).label) for split in ("dev", "test")}
+    most = {split: max(map(of.count, of)) / len(of) for split, of in labels.items()}
+    assert result["label_majority"] == most
     assert result["environment"]["threads"] == result["config"]["threads"] > 0
     assert result["environment"]["torch"] == torch.__version__
     assert set(result["timings_s"]) == {"first_evaluation", "fit", "test", "total"}
@@ -355,7 +361,7 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
         "result.json",
         ".lock",
     }
-    assert set(scores) == {"val/accuracy", "val/loss", "val/majority_share", "val/n_rows"}
+    assert set(scores) == {"val/accuracy", "val/loss", "val/predicted_majority_share", "val/n_rows"}
 
 
 def test_the_folder_is_named_by_what_is_computed(composed, small):

@@ -114,7 +114,7 @@ def test_a_run_of_a_sweep_logs_the_metric_that_it_asks_for(agent_command, tmp_pa
     sweep = load(FILES[0])
     command = agent_command(sweep, samples(sweep)[-1])
     command += ["encoder=tiny", "source=demo", "trainer.max_steps=2", "trainer.accelerator=cpu"]
-    command += ["+trainer.limit_val_batches=2", "+trainer.limit_test_batches=2"]
+    command += ["data.n_dev=128", "data.n_test=128"]
     environment = {key: v for key, v in os.environ.items() if not key.startswith("WANDB_")}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment |= {"WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}

@@ -166,12 +166,19 @@ def report(arguments: Sequence[str]) -> int:
         "every finished run below a folder.",
     )
     parser.add_argument("--json", action="store_true", help="print what was written, as JSON")
+    parser.add_argument("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
     options = parser.parse_intermixed_args(arguments)
     with _errors() as code:
         given = resolved(options)
         hidden = _silent() if options.json else nullcontext()
         with hidden:
             code[0] = write(given)
+            if options.wandb is not None:
+                from isotrain.reporting.wandb_report import send_run
+
+                if given.kind != "run":
+                    raise PlanError("--wandb sends a run; the runs of a plan: logger=[wandb]")
+                send_run(given.folder, options.wandb)
         if options.json:
             content: dict[str, Any] = {"what": given.kind, "folder": str(given.folder)}
             if given.kind == "run":

@@ -261,10 +261,16 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     if None in chosen:
         return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
     return [
-        f"{group}={name} does not exist; {nearest(str(name), options, 'there are')}"
+        f"{group}={name} does not exist; {_nearest_option(str(name), options)}"
         for name in chosen
         if str(name) not in options
     ]
+
+
+def _nearest_option(name: str, options: Sequence[str]) -> str:
+    hint = nearest(name, options, "there are")
+    own = f"{hint}; options of your own are found with --config-dir DIR"
+    return hint if hint.startswith("did") else own
 
 
 def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None:
@@ -303,6 +309,9 @@ def _no_key(key: str, cfg: DictConfig) -> str:
             known = [str(k) for k in content if not str(k).startswith("_")]
             deeper = [k for k in known if isinstance(content[k], dict) and part in content[k]]
             hint = nearest(part, known)
+            right = [*path[:depth], hint[len("did you mean ") : -1], *path[depth + 1 :]]
+            if hint.startswith("did") and len(path) > depth + 1 and _is_there(right, cfg):
+                hint = f"did you mean {'.'.join(right)}?"
             if deeper:
                 hint = f"did you mean {'.'.join([*path[:depth], deeper[0], *path[depth:]])}?"
             if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
@@ -312,6 +321,11 @@ def _no_key(key: str, cfg: DictConfig) -> str:
             break
         node = below
     return f"no key {key}"
+
+
+def _is_there(path: Sequence[str], cfg: DictConfig) -> bool:
+    node = OmegaConf.select(cfg, ".".join(path[:-1]))
+    return isinstance(node, DictConfig) and path[-1] in node
 
 
 def _reasons(error: Exception, root: Root) -> str:

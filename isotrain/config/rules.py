@@ -53,6 +53,19 @@ def evaluations(content: Content) -> Iterator[str]:
             yield f"{rule}; leave one out"
 
 
+def whole_evaluations(content: Content) -> Iterator[str]:
+    """A limited evaluation is a random subset, not Lightning's first batches."""
+    for key, instead in (
+        ("limit_val_batches", "data.n_dev"),
+        ("limit_test_batches", "data.n_test"),
+    ):
+        if limit := content["trainer"].get(key):
+            yield (
+                f"trainer.{key}={limit} would score the batches that come first; use "
+                f"{instead}=N, a fixed random subset of N examples, the same in every run"
+            )
+
+
 def sites(content: Content) -> Iterator[str]:
     """The sites of isotropy layers exist, each once."""
     site = content["site"]
@@ -253,6 +266,22 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
             )
 
 
+def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
+    """Statistics of the batch alone need two embeddings in it; of clusters, see below."""
+    defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
+    stats = content["isotropy"].get("stats", defaults.get("stats"))
+    if stats != "batch" or "pooled" not in content["site"] or set(defaults) >= OF_CLUSTERS:
+        return
+    per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
+    shares = 1 if content["sync"] else n_processes(content["trainer"])
+    if content["data"]["batch_size"] // shares * per_example < 2:
+        yield (
+            f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
+            "embedding a step, and isotropy.stats=batch has no others to estimate from: it would "
+            "do nothing; use a larger data.batch_size, or isotropy.stats=queue"
+        )
+
+
 def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
     """A batch gives each cluster embeddings enough for statistics of the batch."""
     layer_class = parts["isotropy"]
@@ -292,13 +321,13 @@ def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, sites, rows_of_a_site, read_points),
+    *(one_size, evaluations, whole_evaluations, sites, rows_of_a_site, read_points),
     *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
     whole_weights,
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),
-    *(what_metrics_take, embeddings_of_a_cluster),
+    *(what_metrics_take, embeddings_of_a_batch, embeddings_of_a_cluster),
 )
 
 

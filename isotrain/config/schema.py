@@ -52,6 +52,8 @@ class DataConfig:
     batching: Batching = Batching.length
     fraction: float = 1.0
     n_train: int | None = None
+    n_dev: int | None = None
+    n_test: int | None = None
     label_skew: float = 0.0
     label_noise: float = 0.0
     hypothesis_only: bool = False
@@ -71,6 +73,7 @@ class TrainingConfig:
     refit_rows: int = 16384
     select: Select = Select.last
     patience: int | None = None
+    test_untrained: bool = False
 
 
 @dataclass
@@ -145,6 +148,8 @@ BOUNDS = {  # of numbers; those of a part stand in its annotations
     **BOUNDS_OF_CHANGES,
     "data.batch_size": Bounds(1),
     "data.eval_batch_size": Bounds(1),
+    "data.n_dev": Bounds(1),
+    "data.n_test": Bounds(1),
     "data.holdout": Bounds(above=0, below=1),
     "training.prefill_batches": Bounds(1),
     "training.refit_rows": Bounds(2),

@@ -5,11 +5,13 @@ Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, isfunction, signature
+from traceback import extract_tb
 from typing import Any, get_args, get_type_hints
 
 from isotrain.arguments import fits, refusal
@@ -70,6 +72,7 @@ def load(target: str) -> Any:
     except Exception as error:  # whatever a module of the user's raises
         raise ValueError(
             f"_target_={target} cannot be imported: {type(error).__name__}: {error}"
+            + raised_at(error)
         ) from error
     home = str(getattr(found, "__module__", ""))
     is_home = home == module
@@ -81,6 +84,22 @@ def load(target: str) -> Any:
     if not is_home or not (isclass(found) or isfunction(found)):
         raise ValueError(not_allowed(target))
     return found
+
+
+def raised_at(error: Exception) -> str:
+    """` (file:line)` of an error below the function that caught it; empty where it has none.
+
+    Of several it is the innermost line that is no library's: the one that its author can change.
+    """
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}:{error.lineno})"
+    below = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in extract_tb(error.__traceback__)[1:]
+        if not re.match(r"<|.*/(importlib|hydra)/", frame.filename)
+    ]
+    own = [line for line in below if "/site-packages/" not in line]
+    return f" ({(own or below)[-1]})" if below else ""
 
 
 def _is_part(x: Any, module: str) -> bool:

@@ -64,7 +64,7 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
     return ModelCardData(
         language="en" if _is_ours(run.config) else None,  # every data set of isotrain is English
         base_model=base_model(run.config),
-        datasets=[one.hub_id for one in data_sets] if known else None,
+        datasets=[str(one.hub_id) for one in data_sets] if known else None,
         metrics=sorted({one.name for one in figures}) or None,
         tags=["isotrain", "isotropy", layer, task.name],
         library_name=made.name,

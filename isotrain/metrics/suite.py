@@ -123,19 +123,23 @@ def find(name: str) -> Callable[..., Any]:
 
 
 def named(
-    metrics: Iterable[str] | Mapping[str, Callable[..., Any]],
+    metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]],
 ) -> dict[str, Callable[..., Any]]:
-    """Functions by name, of names or of functions by name.
+    """Functions by name, of names and functions, or of functions by name.
 
     Raises:
         ValueError: a name of no metric, or one name in place of a list.
 
-    >>> list(named(["isoscore"]))
-    ['isoscore']
+    >>> def row_norm(x):
+    ...     return x.norm(dim=1).mean()
+    >>> list(named(["isoscore", row_norm]))
+    ['isoscore', 'row_norm']
     """
     if isinstance(metrics, str):
         raise ValueError(f"metrics are a list of names, got {metrics!r}; pass [{metrics!r}]")
-    return dict(metrics) if isinstance(metrics, Mapping) else {n: find(n) for n in metrics}
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    return dict((m, find(m)) if isinstance(m, str) else (m.__name__, m) for m in metrics)
 
 
 def needs(function: Callable[..., Any]) -> str:

@@ -20,6 +20,7 @@ from isotrain.runs.keys import CurveKey
 
 FEW_ROWS = 1000  # examples of dev, below which it is told
 FAR = 2.0  # between the embeddings of a queue and those of dev, above which it is told
+FEW_OF_BATCH = 8  # examples of a batch, below which a queue reaches far back
 GAP, SPREAD = "/queue_gap", "/queue_spread"
 FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
 
@@ -65,21 +66,20 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     if result.get("select") == "best":
         found.append(
             f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on dev: the dev score is optimistic, the "
+            f"{result.get('n_candidates')} evaluations on dev: the dev score is optimistic, the "
             "test score is not."
         )
     if result.get("select") == "holdout":
         found.append(
             f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_evaluations')} evaluations on held-out training rows."
+            f"{result.get('n_candidates')} evaluations on held-out training rows."
         )
     if result.get("stopped_by_patience"):
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
-    trainer = (result.get("config") or {}).get("trainer") or {}
-    for split, key in (("dev", "limit_val_batches"), ("test", "limit_test_batches")):
-        if trainer.get(key) not in (None, 1.0):
-            found.append(f"Only a part of {split} was evaluated (trainer.{key} = {trainer[key]}).")
-    found += [_unlike(layer) for layer in unlike_training(result, rows)]
+    for split, n in (result.get("limited_evaluation") or {}).items():
+        part = f"{n['scored']:,} of the {n['of']:,} examples of {split}"
+        found.append(f"Scores are of {part}: a fixed random subset (data.n_{split}).")
+    found += [_unlike(layer, way_out(result)) for layer in unlike_training(result, rows)]
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")
     found += _few_rows(result, curves)
@@ -112,12 +112,25 @@ def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
     return found
 
 
-def _unlike(layer: Unlike) -> str:
+def way_out(result: Mapping[str, Any]) -> str:
+    """What makes a layer's queue like what it is evaluated on: a batch that fills it sooner first.
+
+    >>> way_out({"config": {"data": {"batch_size": 1}}})[:60]
+    'data.batch_size=1 fills the queue over many steps, in which '
+    """
+    n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
+    ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
+    if n >= FEW_OF_BATCH:
+        return ways
+    slow = f"data.batch_size={n} fills the queue over many steps, in which the encoder moves"
+    return f"{slow}: raise it; else {ways}"
+
+
+def _unlike(layer: Unlike, way: str) -> str:
     return (
         f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
         f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
-        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them. Dropout does "
-        "that: use less, or isotropy.eval_stats=refit."
+        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: {way}."
     )
 
 

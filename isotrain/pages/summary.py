@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from isotrain.console import say
-from isotrain.pages.limitations import unlike_training
+from isotrain.pages.limitations import unlike_training, way_out
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
     Rows,
@@ -47,7 +47,7 @@ def print_summary(
     remarks, end = _remarks(result), end_of(result, rows).step
     remarks += [
         f"the layer at {site} is frozen by other rows than dev's (queue_gap {gap:.2g}, "
-        f"queue_spread {spread:.2g}): isotropy.eval_stats=refit, or less dropout"
+        f"queue_spread {spread:.2g}): {way_out(result)}"
         for site, gap, spread in unlike_training(result, rows)
     ]
     losses, curves = _losses(result, rows), isotropy_series(rows)
@@ -56,10 +56,12 @@ def print_summary(
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in ("", "step 0", f"step {end}"):
+    for heading in dict.fromkeys(
+        ("", "step 0", f"step {end}")
+    ):  # one column of an evaluation alone
         scores.add_column(heading, justify="right" if heading else "left")
-    for cells in [*_scores(result, rows, end), *losses]:
-        scores.add_row(*cells)
+    for name, *ends in [*_scores(result, rows, end), *losses]:
+        scores.add_row(name, *(ends if end else ends[1:]))
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
@@ -140,7 +142,7 @@ def _isotropy_table(
             if not found:
                 cells.append("–")
                 continue
-            ends, null = (found[0][1], at(found, end)), chance(curves, curve, end)
+            ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
             cells.append(
                 " → ".join("–" if x != x else _four(x) for x in ends)
                 + (f" (null {null})" if null else "")
@@ -156,7 +158,7 @@ def _four(value: float) -> str:
 def _remarks(result: Mapping[str, Any]) -> list[str]:
     """How the weights were selected, where that was by evaluations, and whether a run collapsed."""
     lines = []
-    step, n = result.get("selected_step"), result.get("n_evaluations")
+    step, n = result.get("selected_step"), result.get("n_candidates")
     asked = result.get("config", {}).get("training", {}).get("select", "last")
     if result.get("select") == "best":
         lines.append(f"step {step}: best of {n} evaluations on dev: optimistic; test is not")

@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
@@ -161,7 +162,7 @@ def _methods(
         row = Row(ALL, task, score, arm, examples, *about[:5], baseline=study.baseline)
         if by_seed:
             row = row._replace(
-                best_of=_numbers(run.n_evaluations for run in own if run.is_best_of(score)),
+                best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
                 collapsed=_collapsed({study.baseline: list(base.values()), arm: own}),
                 published=study.published.get(task, {}).get(arm)
                 if score.startswith("val/")
@@ -266,13 +267,13 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 
 
 def _at_step_0(run: Run) -> Mapping[str, Any]:
-    """What a run logged before fine-tuning; empty where it logged nothing then."""
+    """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
     try:
         with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
-            first = nulls_as_nan(json.loads(next(lines, "{}")))
+            first = [*takewhile(lambda record: record["step"] == 0, map(json.loads, lines))]
     except DAMAGE:
         return {}
-    return first if first.get("step") == 0 else {}
+    return nulls_as_nan({key: value for record in first for key, value in record.items()})
 
 
 def _references(

@@ -1,4 +1,4 @@
-"""The tables and the page of a study as one run of W&B, beside the runs that it is of."""
+"""What is sent to W&B afterwards: a finished run, and the tables and the page of a study."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrain.console import say
+from isotrain.console import say, spinner
+from isotrain.jobs.stored import PlanError
+from isotrain.runs.files import read_records, read_result
+from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.studies.plan import Job
 
@@ -56,3 +59,34 @@ def send(
         run.close(failed=False)
     except Exception as error:  # whatever the service or its package raises
         say(f"W&B: the report was not sent ({redacted(f'{type(error).__name__}: {error}')})")
+
+
+def send_run(folder: Path, project: str) -> None:
+    """Log a finished run to W&B: curves, summary, tables and pictures, as `logger=[wandb]` does.
+
+    Its id is kept in the folder, so that a run is there once, however often it is sent. Without
+    network or key it stays on disk, and the command that sends it is printed.
+
+    Raises:
+        PlanError: the run has not finished, or W&B is not installed.
+    """
+    result = read_result(folder)
+    if result.get("status") != "finished":
+        raise PlanError(f"{folder} has not finished; a run is sent to W&B once it has")
+    try:
+        from isotrain.pages.wandb_media import media, summary
+        from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
+
+        name = f"{folder.parent.name}-{folder.name}-seed{result['seed']}"
+        run = build_wandb_logger(project=project, group=None, save_dir=folder, name=name)
+    except ModuleNotFoundError as error:
+        raise PlanError(f"{error}; pip install wandb") from error
+    with spinner("sending the run"):
+        counts = {**result["n_parameters"], "n_rows": result["n_rows"]}
+        run.log_hyperparams({**result["config"], **counts})
+        records = read_records(folder / "metrics.jsonl")
+        for record in records[run.n_records_held :]:
+            values = {k: v for k, v in record.items() if k not in ("step", "time_s")}
+            run.log_metrics(few(values, result["headline"]), int(record["step"]))
+        run.publish(summary(folder), media(folder))
+    run.close(failed=False)

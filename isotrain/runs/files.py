@@ -140,6 +140,15 @@ class RecordFile:
         return rows
 
 
+def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without times and rates, which no two runs share.
+
+    >>> untimed({"step": 3, "time_s": 0.5, "speed/examples_per_second": 64.0, "val/loss": 0.7})
+    {'step': 3, 'val/loss': 0.7}
+    """
+    return {k: v for k, v in record.items() if k != "time_s" and not k.endswith("_per_second")}
+
+
 def read_records(path: str | Path) -> list[dict[str, float]]:
     """The records of a `metrics.jsonl`, in order; none when nothing was logged.
 

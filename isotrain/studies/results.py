@@ -35,7 +35,7 @@ class Run(NamedTuple):
     data: str = ""  # revision of the data set
     sizes: Mapping[str, int] = {}  # rows of each split
     select: str = ""  # last | best | holdout: which weights the scores are of
-    n_evaluations: int = 0  # that the weights were selected from
+    n_candidates: int = 0  # that the weights were selected from
 
     @property
     def monitor(self) -> str:
@@ -61,11 +61,11 @@ class Run(NamedTuple):
     def is_best_of(self, key: str) -> bool:
         """Whether a score selected the weights that it is of: it is then the best of several.
 
-        >>> run = Run("rte", "none", 0, {}, {}, select="best", n_evaluations=7)
+        >>> run = Run("rte", "none", 0, {}, {}, select="best", n_candidates=7)
         >>> run.is_best_of("val/accuracy"), run.is_best_of("test/accuracy")
         (True, False)
         """
-        return self.select == "best" and self.n_evaluations > 1 and key.startswith("val/")
+        return self.select == "best" and self.n_candidates > 1 and key.startswith("val/")
 
 
 class Gap(NamedTuple):
@@ -152,7 +152,7 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         data=str(result.get("data", "")),
         sizes=sizes,
         select=str(result.get("select", "")),
-        n_evaluations=int(result.get("n_evaluations", 0)),
+        n_candidates=int(result.get("n_candidates", 0)),
     )
 
 

@@ -21,7 +21,6 @@ DATA = DataSet(
     hub_revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
     folders=("STS-B",),
 )
-HIGHEST = 5.0
 
 
 class STSB(PairTask):
@@ -32,15 +31,19 @@ class STSB(PairTask):
 
     data_set = DATA
     name, monitor = "stsb", "spearman"
+    highest = 5.0  # score
 
     def check_row(self, row: Row) -> None:
-        """Refuse a score outside 0 to 5."""
-        if not 0 <= row["score"] <= HIGHEST:
-            raise ValueError(f"{row['at']}: score must lie in 0 to 5, got {row['score']}")
+        """Refuse a score outside 0 to the highest."""
+        if not 0 <= (score := row[self.data_set.target]) <= self.highest:
+            target = self.data_set.target
+            raise ValueError(
+                f"{row['at']}: {target} must lie in 0 to {self.highest:g}, got {score}"
+            )
 
     def label(self, row: Row) -> float:
-        """The score divided by 5, in [0, 1]."""
-        return float(row["score"]) / HIGHEST
+        """The score divided by the highest, in [0, 1]."""
+        return float(row[self.data_set.target]) / self.highest
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score that starts at mid-scale (cross)."""
@@ -51,11 +54,11 @@ class STSB(PairTask):
         )
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean squared error on the score divided by 5."""
+        """Mean squared error on the label, in [0, 1]."""
         return nn.functional.mse_loss(logits[:, 0], labels)
 
     def predictions(self, logits: Tensor) -> Tensor:
-        """The predicted score `[B]`, in units of 5."""
+        """The predicted label `[B]`."""
         return logits[:, 0].float()
 
     def metrics(self) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,9 +20,10 @@ from isotrain.console import spinner
 from isotrain.model.distributed import of_all_processes
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.cache import encode_cached
-from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes
+from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes, subset
 from isotrain.types import Batch, Example
 
+NO_LIMIT: Mapping[str, int | None] = {}  # of the examples that are scored
 POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
 
 Batching = Literal["length", "random"]
@@ -169,6 +171,7 @@ class TaskData(pl.LightningDataModule):
         cache: folder of tokenised data sets; None = none is kept.
         changes: of the training examples; a split `holdout` is evaluated beside dev.
         config_hash: of the run; processes with another one are refused.
+        n_scored: examples of dev and of test that are scored at most, see `subset`; None = all.
 
     Raises:
         ValueError: `setup`: what `apply_changes` refuses.
@@ -186,13 +189,15 @@ class TaskData(pl.LightningDataModule):
         cache: Path | None = None,
         changes: Changes = NOTHING,
         config_hash: str = "",
+        n_scored: Mapping[str, int | None] = NO_LIMIT,
     ) -> None:
         super().__init__()
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
-        self.changes, self.config_hash = changes, config_hash
+        self.changes, self.config_hash, self.n_scored = changes, config_hash, n_scored
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
+        self.limited: dict[str, dict[str, int]] = {}  # splits that are scored in part
         self._start = (0, 0)  # (epoch, batches done) that training goes on from
         self.examples: dict[str, list[Example]] = {}
 
@@ -218,6 +223,11 @@ class TaskData(pl.LightningDataModule):
         with spinner(f"reading the rows of {self.task.name}") as now:
             rows = self.task.load(self.source)
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
+            for split, n in self.n_scored.items():
+                if n is not None and n < (n_rows := len(rows[split])):
+                    numbers[split] = subset(n_rows, n, split)
+                    rows[split] = [rows[split][number] for number in numbers[split]]
+                    self.limited[split] = {"scored": n, "of": n_rows}
             now(f"token ids of {sum(map(len, rows.values())):,} rows")
             self.examples = {
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
@@ -235,6 +245,20 @@ class TaskData(pl.LightningDataModule):
     def n_rows(self) -> dict[str, int]:
         """The number of examples of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
+
+    @property
+    def label_majority(self) -> dict[str, float]:
+        """The share of the most frequent label of each split that is scored; none of scores."""
+        labels = {
+            split: [example.label for example in examples]
+            for split, examples in self.examples.items()
+            if split != "train" and examples
+        }
+        return {
+            split: max(Counter(of_split).values()) / len(of_split)
+            for split, of_split in labels.items()
+            if all(isinstance(label, int) for label in of_split)
+        }
 
     def n_batches(self, world: int) -> int:
         """Batches of a whole epoch, where `world` processes share each."""

@@ -97,6 +97,7 @@ class FineTuning(pl.LightningModule):
         self.guard.note(logged["train/loss"], parts, batch.index)
         self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
         self.log_dict(logged, batch_size=1)
+        self.log("optim/learning_rate", self._learning_rate(), batch_size=1)
         step = self.trainer.global_step + 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
         return {"loss": loss} | ({"output": views[0].detach(), "step": step} if is_due else {})
@@ -116,6 +117,8 @@ class FineTuning(pl.LightningModule):
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
         self.guard.check(norm, self.trainer.global_step, self)
+        if norm is not None:
+            self.log("optim/gradient_norm", norm, batch_size=1)  # before clipping
         if norm is not None and by_norm and gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
@@ -190,6 +193,13 @@ class FineTuning(pl.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] *= group["lr_factor"]
         return optimizer
+
+    def _learning_rate(self) -> float:
+        """That of the highest encoder block that trains; of the head where no block does."""
+        optimizer: Any = self.optimizers(use_pl_optimizer=False)
+        groups = optimizer.param_groups
+        of_encoder = [group["lr"] for group in groups if not group["is_head"]]
+        return float(max(of_encoder or [group["lr"] for group in groups]))
 
     def _task_loss(self, output: ModelOutput, batch: Batch) -> Tensor:
         return scalar(self.task.loss(output.logits, batch.labels), f"task={self.task.name}")

@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isotrain.arguments import check_kind
+from isotrain.config.signatures import load, raised_at
 from isotrain.encoders.base import Encoder
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
@@ -32,14 +33,17 @@ def made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, called outside of Hydra, which would wrap what it raises.
 
     Raises:
-        ValueError: wrong keys, or a part that lacks the base class of its group; the node is named.
+        ValueError: a module that cannot be imported, wrong keys, or a part that lacks the base
+            class of its group; the node is named.
     """
     path, target = node._get_full_key(""), node["_target_"]
     try:
         part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
     except (TypeError, InstantiationException) as error:
+        if isinstance(error, InstantiationException):
+            load(str(target))  # tells why a module cannot be imported, which Hydra hides
         raise ValueError(
-            f"{path} cannot be made: {error}; give the keys that {target} takes"
+            f"{path} cannot be made: {error}{raised_at(error)}; give the keys that {target} takes"
         ) from error
     check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
     return part

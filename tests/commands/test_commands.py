@@ -13,7 +13,7 @@ from isotrain.run import folder_of, run
 OVERRIDES = [
     *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "report=false"),
     *("trainer.accelerator=cpu", "trainer.max_steps=2", "data.n_train=64", "monitor.max_rows=64"),
-    *("+trainer.limit_val_batches=1", "+trainer.limit_test_batches=1"),
+    *("data.n_dev=64", "data.n_test=64"),
 ]
 
 

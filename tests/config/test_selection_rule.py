@@ -23,7 +23,7 @@ def mistakes(*overrides):
         ["training.select=holdout", "data.holdout=0.5"],
         ["data.holdout=0.1"],
         ["+trainer.limit_val_batches=0"],
-        ["+trainer.limit_val_batches=3", "training.select=best"],
+        ["data.n_dev=3", "training.select=best"],
     ],
 )
 def test_what_goes_together(overrides):

@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from isotrain.config.signatures import (
     SUPPLIED,
@@ -17,6 +18,7 @@ from isotrain.config.signatures import (
     nearest,
     parameters_of,
 )
+from isotrain.training.parts import made
 from tests.parts import shipped_targets
 
 ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
@@ -263,12 +265,33 @@ def test_what_a_users_package_imports_is_not_its_own(package, monkeypatch):
             load(f"{module}.{imported}")
 
 
-@pytest.mark.parametrize("text", ["raise RuntimeError('no')", "import no_such_package", "def ("])
-def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise RuntimeError('no')", "RuntimeError: no"),
+        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("def (", "SyntaxError: "),
+        ("import torch\ntorch.zeros(-1)", "RuntimeError: "),
+    ],
+)
+def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text, message):
+    """With the message and the line of one's own file, from the check and from Hydra's part."""
     module = package(text)
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
-    (told,) = argument_mistakes("task", {"_target_": f"{module}.part"})
-    assert told.startswith(f"task._target_={module}.part cannot be imported: ")
+    node = {"_target_": f"{module}.part"}
+    (told,) = argument_mistakes("task", node)
+    assert told.startswith(f"task._target_={module}.part cannot be imported: {message}")
+    place = rf"/{module.replace('.', '/')}\.py:{len(text.splitlines())}\)$"
+    assert re.search(place, told), told
+    with pytest.raises(ValueError, match=re.escape(told.removeprefix("task."))):
+        made(OmegaConf.create({"task": node}).task)
+
+
+def test_an_error_of_a_constructor_names_its_line(package, monkeypatch):
+    module = package("class Part:\n    def __init__(self, n):\n        self.x = n + 'a'\n")
+    node = OmegaConf.create({"task": {"_target_": f"{module}.Part", "n": 1}}).task
+    with pytest.raises(ValueError, match=r"task cannot be made: unsupported.*\.py:3\); give"):
+        made(node)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ DATA = DataSet(
     name="rte",
     fields={"sentence1": str, "sentence2": str, "label": int},
     target="label",
-    hub_id="",
-    hub_config=None,
-    hub_revision="",
 )
 
 class Mine(PairTask):

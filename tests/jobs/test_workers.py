@@ -17,6 +17,7 @@ from isotrain.config.compose import RunJob, write_job
 from isotrain.jobs.pool import Pool
 from isotrain.jobs.process import COMMAND, fresh, local, own_environment, start_job
 from isotrain.run import folder_of
+from isotrain.runs.files import untimed
 from isotrain.runs.locks import is_locked, take
 from isotrain.studies.search_run import TrialJob
 
@@ -40,8 +41,7 @@ def results(folder):
     scores = json.loads((folder / "result.json").read_text())["scores"]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     weights = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-    times = ("time_s", "train/rows_per_second")
-    return scores, [{k: v for k, v in row.items() if k not in times} for row in rows], weights
+    return scores, list(map(untimed, rows)), weights
 
 
 def threads(pid):

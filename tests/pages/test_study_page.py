@@ -178,7 +178,7 @@ def test_published_values_stand_beside(tmp_path):
 
 
 def test_what_selected_its_weights_and_what_is_said_below_the_tables(tmp_path, page):
-    found = small(tmp_path, change=lambda run: run._replace(select="best", n_evaluations=7)).text
+    found = small(tmp_path, change=lambda run: run._replace(select="best", n_candidates=7)).text
     assert "wic, accuracy on dev, N = 638, dev: best of 7 evaluations of each run" in found
     why = "no CI over seeds and examples: 6 of 6 runs kept no predictions of dev"
     assert f"accuracy on dev: project, protect_labels, istar: {why}." in found

@@ -126,7 +126,7 @@ def test_twenty_lines_whatever_is_measured(printed, n_sites, n_objectives):
         rows,
         scores={"val/accuracy": 0.5, "test/accuracy": 0.5},
         config={"objective": dict.fromkeys(names)},
-        **{"select": "best", "selected_step": 2, "n_evaluations": 3, "stopped_by_patience": True},
+        **{"select": "best", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": True},
         **{"degenerate": True, "degenerate_reason": "one class"},
         headline=list(METRICS),
     )
@@ -148,12 +148,12 @@ ROWS_OF_FOUR = [*ROWS, logged(4, 0.25), logged(2, 0.5)]  # the selected weights 
     [
         ({}, [], ["best of", "degenerate", "stopped"]),
         (
-            {"select": "best", "selected_step": 2, "n_evaluations": 3},
+            {"select": "best", "selected_step": 2, "n_candidates": 3},
             ["step 2: best of 3 evaluations on dev: optimistic"],
             ["held-out", "stopped"],
         ),
         (
-            {"select": "holdout", "selected_step": 2, "n_evaluations": 3, "stopped_by_patience": 1},
+            {"select": "holdout", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": 1},
             ["step 2: best of 3 evaluations on 1,000 held-out", "stopped after step 4 by"],
             ["optimistic"],
         ),
@@ -178,6 +178,14 @@ def test_the_values_are_those_of_the_selected_weights(printed):
     assert cells(lines, "  ") == ["step 0", "step 2"]
     assert cells(lines, "val/accuracy")[1:] == ["0.2500", "0.5000"]
     assert cells(lines, "pooled after")[2] == "0.3700 → 0.6200"
+
+
+def test_an_evaluation_without_training_has_one_column(printed):
+    lines = printed(ROWS[:1], steps=0, scores={"val/accuracy": 0.25, "test/accuracy": 0.125})
+    assert cells(lines, "  ") == ["step 0"]
+    assert cells(lines, "val/accuracy")[1:] == ["0.2500"]
+    assert cells(lines, "test/accuracy")[1:] == ["0.1250"]
+    assert cells(lines, "pooled after")[2] == "0.3700"
 
 
 def test_a_value_that_is_not_there_at_the_end_is_a_dash(printed):

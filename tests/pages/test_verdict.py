@@ -15,12 +15,11 @@ from tests.pages.small_run import write_run
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
-        ({"select": "best", "n_evaluations": 7}, "the best of 7 evaluations on dev"),
-        ({"select": "holdout", "n_evaluations": 7}, "7 evaluations on held-out training rows"),
+        ({"select": "best", "n_candidates": 7}, "the best of 7 evaluations on dev"),
+        ({"select": "holdout", "n_candidates": 7}, "7 evaluations on held-out training rows"),
         ({"n_rows": {"dev": 32}}, "Dev has 32 examples"),
         ({"stopped_by_patience": True}, "training.patience"),
-        ({"config": {"trainer": {"limit_val_batches": 2}}}, "Only a part of dev"),
-        ({"config": {"trainer": {"limit_test_batches": 2}}}, "Only a part of test"),
+        ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
     ],
 )
 def test_warnings(tmp_path, more, wanted):
@@ -42,6 +41,13 @@ def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spr
     found = [text for text in warnings({"steps": 8}, rows) if "The layer at pooled" in text]
     assert len(found) == is_told
     assert not is_told or (f"{gap:g}" in found[0] and "refit" in found[0])
+    one = {"steps": 8, "config": {"data": {"batch_size": 1}}}
+    told = [
+        text
+        for text in warnings(one, rows)
+        if "Its map does not fit them: data.batch_size=1 fills" in text
+    ]
+    assert len(told) == is_told, "the size of the batch comes first"
 
 
 def test_n_of_a_score_is_what_was_evaluated(tmp_path):

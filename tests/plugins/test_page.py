@@ -15,7 +15,7 @@ from isotrain.runs.keys import parse_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-TRAINER, LOOP, LAYER, LOSS = range(4)
+TRAINER, MONITOR, LOOP, LAYER, LOSS = range(5)
 OF_THE_READER = {"model", "tokenizer", "train", "dev", "texts", "pairs", "batches"}  # it says so
 pytestmark = pytest.mark.filterwarnings("default")  # those of the Trainers are not ours
 
@@ -67,7 +67,7 @@ def test_the_readme_whitens_and_logs_every_layer(classified, texts, tmp_path, mo
 
 
 def test_no_block_is_long_and_each_thing_of_the_readers_is_named_on_the_page():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     assert max(len(block.splitlines()) for block in BLOCKS) <= 25
     text = re.sub(r"```python\n.*?```", "", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert all(f"`{name}`" in text for name in OF_THE_READER)
@@ -83,6 +83,23 @@ def test_the_callback_logs_each_layer_at_the_start_at_evaluations_and_at_the_end
         for view in ("cls", "tokens", "mean"):
             assert {f"isotropy/{m}/{layer}/{view}" for m in ("mean_cosine", "n_rows")} <= keys
     assert "4 layer_02 tokens mean_cosine" in capsys.readouterr().out
+
+
+def test_a_loop_of_ones_own_measures_each_layer_with_a_metric_of_ones_own(
+    classified, tokenizer, texts, tmp_path, monkeypatch
+):
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    batches = [{**given, "labels": torch.tensor([0, 1] * 3)}] * 2
+    names = {"model": classified["model"], "tokenizer": tokenizer, "texts": texts}
+    start, *_, end = run(MONITOR, names | {"batches": batches}, tmp_path, monkeypatch)["history"]
+    assert start.keys() == end.keys()
+    for layer in ("layer_00", "layer_01", "layer_02"):
+        assert (
+            start[f"isotropy/cosine_drift/{layer}/cls"]
+            == 0
+            < end[f"isotropy/cosine_drift/{layer}/cls"]
+        )
+        assert end[f"isotropy/row_norm/{layer}/tokens"] > 0
 
 
 def test_a_layer_in_a_loop_is_fitted_and_gives_what_its_statistics_say(tmp_path, monkeypatch):

@@ -90,6 +90,16 @@ def test_tokenised_rows_pairs_wrappers_and_heads_are_the_same_model(bert, tokeni
     assert pairs["isotropy/n_rows/layer_00/tokens"] == 2 * n - len(texts)  # one CLS a pair
 
 
+def test_a_metric_of_ones_own_stands_beside_names(bert, tokenizer, texts, clouds):
+    def row_norm(x):
+        return x.norm(dim=1).mean()
+
+    values = values_of(bert, tokenizer, texts, metrics=["mean_cosine", row_norm])
+    expected = clouds["layer_01/cls"].norm(dim=1).mean().item()
+    assert values["isotropy/row_norm/layer_01/cls"] == pytest.approx(expected, rel=1e-4)
+    assert "isotropy/mean_cosine/layer_01/cls" in values
+
+
 def test_a_small_budget_keeps_the_same_rows_whatever_the_batch(bert, tokenizer, texts):
     options = {"metrics": METRICS, "max_rows": 8, "views": ["tokens"]}
     one, other = (values_of(bert, tokenizer, texts, batch_size=b, **options) for b in (1, 6))

@@ -314,7 +314,7 @@ def test_failed_seeds_are_counted_for_their_arm_and_score():
 )
 def test_a_score_that_selected_its_weights_is_the_best_of_several(key, select, wanted):
     found = [
-        run._replace(select=select, n_evaluations=9 - 2 * (run.seed == 1)) for run in runs(key=key)
+        run._replace(select=select, n_candidates=9 - 2 * (run.seed == 1)) for run in runs(key=key)
     ]
     assert {line.best_of for line in methods(STUDY, found)} == {wanted}
 
@@ -360,6 +360,23 @@ def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
     assert (of_test.score, of_test.margin) == ("test/accuracy", mean.margin)  # no step 0 on test
     unknown = methods(share, runs())  # which logged no step 0
     assert {row.margin for row in unknown} == {row.p_tost for row in unknown} == {None}
+
+
+def test_the_untrained_row_is_of_test_where_step_0_was_tested(begun):
+    found = []
+    for run in begun:
+        scores = {**run.scores, "test/accuracy": 0.6}
+        found.append(run._replace(scores=scores, shown={**run.shown, "test/accuracy": 9}))
+        if run.arm == "none" and run.seed < 2:
+            file = run.folder / "metrics.jsonl"
+            first, last = file.read_text().splitlines(keepends=True)
+            tested = json.dumps({"step": 0, "test/accuracy": 0.25}) + "\n"
+            file.write_text(first + tested + last)
+    untrained = [row for row in study_rows(STUDY, found) if row.method == UNTRAINED]
+    assert {row.score: row.mean for row in untrained} == {
+        "val/accuracy": 0.51,
+        "test/accuracy": 0.25,
+    }
 
 
 def test_the_frame_has_a_column_a_field_and_csv_every_digit():

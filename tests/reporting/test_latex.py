@@ -51,7 +51,7 @@ def test_latex_is_balanced_and_every_line_has_its_columns(found):
 @pytest.mark.parametrize("name", ["mean", "long_names_" * 5])
 def test_latex_compiles_no_wider_than_the_text(tmp_path, name):
     found = [
-        run._replace(select="best", n_evaluations=12, arm="none" if run.arm == "none" else name)
+        run._replace(select="best", n_candidates=12, arm="none" if run.arm == "none" else name)
         for run in one_degenerate()
     ]
     study = replace(STUDY, arms={"none": (), name: ()})

@@ -34,7 +34,7 @@ def test_cautions_count_by_task_method_and_reason():
 
 
 def test_scores_that_selected_their_weights_say_so():
-    chosen = [run._replace(select="best", n_evaluations=7) for run in runs()]
+    chosen = [run._replace(select="best", n_candidates=7) for run in runs()]
     found = text(chosen)
     assert "### accuracy on dev, N = 277, dev: best of 7 evaluations of each run" in found
     for shown in (found, tex(chosen)):

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-QUICK = ("--trials", "1", "metric=[]", "+trainer.limit_val_batches=2", "trainer.max_steps=20")
-QUICK += ("trainer.val_check_interval=10", "+trainer.limit_test_batches=2")
+QUICK = ("--trials", "1", "metric=[]", "data.n_dev=128", "trainer.max_steps=20")
+QUICK += ("trainer.val_check_interval=10", "data.n_test=128")
 pytestmark = pytest.mark.campaign
 
 

@@ -19,8 +19,8 @@ N_STEPS = 16
 STUDY = f"""
 overrides: [encoder=tiny, source=demo, trainer.accelerator=cpu, data.batch_size=16, report=false,
             monitor.max_rows=64, 'metric=[isoscore]', monitor.map_rows=0, checkpoint.final=false,
-            checkpoint.every_steps=2, trainer.max_steps={N_STEPS}, +trainer.limit_val_batches=4,
-            +trainer.limit_test_batches=4]
+            checkpoint.every_steps=2, trainer.max_steps={N_STEPS}, data.n_dev=256,
+            data.n_test=256]
 tasks: {{rte: [task=rte]}}
 arms:
   none: [isotropy=none]

@@ -183,8 +183,8 @@ def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypa
     )
     jobs = planned(fake)
     for job in jobs[:5]:
-        leave(job, environment={"git": "0a1b"}, select="best", n_evaluations=4)
-    leave(jobs[1], environment={"git": "2c3d"}, select="best", n_evaluations=4)
+        leave(job, environment={"git": "0a1b"}, select="best", n_candidates=4)
+    leave(jobs[1], environment={"git": "2c3d"}, select="best", n_candidates=4)
     jobs[5].folder.mkdir(parents=True)
     record = {"status": "failed", "error": "NonFiniteError: at step 3"}
     write_json(jobs[5].folder / "result.json", record)
@@ -246,7 +246,7 @@ def test_the_command_of_the_page_plans_the_same_runs(fake, tmp_path, monkeypatch
     monkeypatch.setattr(
         "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
     )
-    write_report(study, jobs, given)
+    write_report(study, jobs, fake.folder, given)
     allow, *words = shlex.split(pages[0].command)
     assert allow == "ISOTRAIN_ALLOW=mine"
     calls = []

@@ -105,7 +105,7 @@ def test_what_made_a_run(jobs):
         | {"isotropy/n_rows/pooled/after": 7.0, "holdout/loss": 1.0},
         headline=["isoscore"],
         select="best",
-        n_evaluations=7,
+        n_candidates=7,
     )
     (run,) = collect(jobs)[0]
     assert (run.code, run.data, run.degenerate) == ("0a1b2c+", "rte (sha256 77aa)", "one class")
@@ -113,7 +113,7 @@ def test_what_made_a_run(jobs):
         *("2026", jobs[0].folder),
         f"rte/{jobs[0].folder.name}",
     )
-    assert (run.monitor, run.select, run.n_evaluations) == ("val/accuracy", "best", 7)
+    assert (run.monitor, run.select, run.n_candidates) == ("val/accuracy", "best", 7)
     keys = ("val/accuracy", "test/loss", "isotropy/isoscore/pooled/after", "holdout/loss")
     assert [run.n_rows(key) for key in keys] == [9, 8, 7, None]
 

@@ -18,9 +18,6 @@ class Nli(PairClassification):
         name="nli",
         fields={"sentence1": str, "sentence2": str, "label": int},
         target="label",
-        hub_id="x/y",
-        hub_config=None,
-        hub_revision="0",
         classes=("no", "perhaps", "yes"),
     )
     name = "nli"

@@ -15,7 +15,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training import layer_statistics
 from isotrain.training.module import FineTuning
 
@@ -123,7 +123,7 @@ def test_at_most_refit_rows_always_the_same_ones(built, most):
 
 
 def test_refit_after_training_is_on_the_rows_of_the_encoder_as_it_is(built):
-    options = ("trainer.max_steps=4", "+trainer.limit_val_batches=1", "isotropy.n_clusters=1")
+    options = ("trainer.max_steps=4", "data.n_dev=8", "isotropy.n_clusters=1")
     experiment = built("task=rte", *REFIT, *QUIET, *options)
     validate(experiment)
     before = all_rows(experiment, "pooled")[0]
@@ -244,7 +244,7 @@ def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
 def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, pooling):
     """By the row number of the data set, in training, in the queue and in the fit."""
     overrides = (f"isotropy.eval_stats={eval_stats}",)
-    more = ("trainer.max_steps=3", "data.batch_size=20", "+trainer.limit_val_batches=1")
+    more = ("trainer.max_steps=3", "data.batch_size=20", "data.n_dev=8")
     experiment = built("task=wic", *PROTECTED, *QUIET, *overrides, *more, f"pooling={pooling}")
     gold = torch.tensor([e.label for e in experiment.data.examples["train"]])
     model = experiment.module.model
@@ -353,7 +353,7 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     def finished(cfg):
         scores = run(cfg, "arm")
         folder = folder_of(cfg, "arm")
-        rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+        rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
         return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
     if eval_stats not in WHOLE:

@@ -292,6 +292,25 @@ def test_the_head_has_its_own_learning_rate_through_the_whole_schedule(built):
         assert {id(p) in head for p in group["params"]} == {group["is_head"]}
 
 
+def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):
+    experiment = built(
+        *TRAIN_ONLY,
+        *("training.head_lr_factor=10", "training.layer_decay=0.5", "trainer.max_steps=1"),
+        *("trainer.gradient_clip_val=0.001", "trainer.log_every_n_steps=1", "schedule=constant"),
+    )
+    seen = []
+    experiment.module.on_before_optimizer_step = lambda _: seen.append(
+        torch.nn.utils.get_total_norm(
+            [p.grad for p in experiment.module.parameters() if p.grad is not None]
+        )
+    )
+    fit(experiment)
+    logged = experiment.trainer.logged_metrics
+    torch.testing.assert_close(logged["optim/gradient_norm"], seen[0])
+    assert seen[0] > 0.001
+    assert logged["optim/learning_rate"].item() == pytest.approx(1e-3)
+
+
 def test_the_loss_is_the_task_plus_the_weighted_objectives(built):
     experiment = built(
         *TRAIN_ONLY,

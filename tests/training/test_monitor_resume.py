@@ -10,7 +10,7 @@ import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
 from isotrain.training.module import FineTuning
@@ -34,7 +34,7 @@ def result(cfg):
     """Rows and snapshots of a run, trained to its end."""
     run(cfg, "arm")
     folder = folder_of(cfg, "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     assert [path.suffix for path in (folder / "snapshots").iterdir()] == [".npz"] * 4
     return rows, read_snapshots(folder)
 

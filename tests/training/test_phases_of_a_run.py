@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
 
@@ -51,7 +51,7 @@ def stopped(cfg, monkeypatch, at):
 def finished(cfg):
     run(cfg, "arm")
     folder = folder_of(cfg, "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, read_result, untimed
+from isotrain.runs.predictions import read_predictions
 
 
 def finished(cfg):
@@ -34,13 +35,53 @@ def test_the_loss_of_a_run_shorter_than_the_interval_is_logged(
     assert [row["step"] for row in rows if "train/loss" in row] == logged
 
 
-@pytest.mark.parametrize(("limit", "n"), [("2", 16), ("1.0", 32)])
+def test_a_limited_evaluation_scores_one_random_subset_in_every_run(
+    composed, small, tmp_path, capsys
+):
+    """The same examples for any seed, method and evaluation; no first batches of sorted ones."""
+    overrides = (*small, "metric=[]", f"output_dir={tmp_path}", "report=false")
+    overrides += ("trainer.max_steps=1", "data.n_test=8", "data.eval_batch_size=4")
+    numbers = {}
+    for more in (["data.n_dev=8"], ["data.n_dev=8", "seed=1", "isotropy=mean"], ["data.n_dev=12"]):
+        cfg = composed(*overrides, "task=wic", *more)
+        run(cfg, "arm")
+        folder = folder_of(cfg, "arm")
+        numbers[" ".join(more)] = set(read_predictions(folder, "dev").index.tolist())
+        n = len(numbers[" ".join(more)])
+        assert read_result(folder)["limited_evaluation"] == {
+            "dev": {"scored": n, "of": 32},
+            "test": {"scored": 8, "of": 32},
+        }
+        assert f"scored of dev: {n} of 32 examples, a fixed random" in capsys.readouterr().out
+    one, other, larger = numbers.values()
+    assert one == other < larger, "a smaller subset lies within a larger one"
+    assert len(one) == 8
+    assert one != set(range(8))
+
+
+def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, small, tmp_path):
+    """And nothing else of the run differs."""
+    overrides = (*small, "task=wic", "metric=[]", "report=false", "trainer.max_steps=2")
+    found = []
+    for is_asked in (False, True):
+        more = (f"training.test_untrained={is_asked}", f"output_dir={tmp_path / str(is_asked)}")
+        rows, scores = finished(composed(*overrides, *more))
+        found.append(([untimed(row) for row in rows], scores))
+    (plain, scores), (rows, scores_too) = found
+    (extra,) = [row for row in rows if row not in plain]
+    assert [row for row in rows if row != extra] == plain
+    assert extra["step"] == 0
+    assert extra.keys() == {"step", "test/accuracy", "test/loss", "test/n_rows"}
+    assert scores == scores_too
+
+
+@pytest.mark.parametrize(("limit", "n"), [("16", 16), ("64", 32)])
 def test_n_is_the_number_of_rows_that_were_evaluated(composed, small, tmp_path, capsys, limit, n):
     rows, scores = finished(
         composed(
             *(*small, "task=wic", "metric=[]", f"output_dir={tmp_path}", "report=false"),
             *("trainer.max_steps=1", "data.eval_batch_size=8"),
-            f"+trainer.limit_val_batches={limit}",
+            f"data.n_dev={limit}",
         )
     )
     assert scores["val/n_rows"] == n

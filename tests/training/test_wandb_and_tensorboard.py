@@ -62,6 +62,9 @@ def finished(composed, small, tmp_path_factory):
 def shown(finished, row):
     """What a logger gets of a row."""
     kept = {key: value for key, value in row.items() if key not in ("step", "time_s")}
+    if "train/loss" in row:
+        curves = ("optim/learning_rate", "optim/gradient_norm", "speed/tokens_per_second")
+        assert all(row[key] > 0 for key in curves)
     return few(kept, finished.result["headline"])
 
 

@@ -1,9 +1,10 @@
 """Controlled perturbations of the training set: subsampling, class skew, label noise, one sentence.
 
-They are applied in the order of the functions below: `skewed`, `fewer`, `parted`, `with_noise`,
-`second_sentence_alone`. Each has its own RNG stream, and an example gets the draw of its number in
-the split of the source. So draws do not depend on the other changes, and changes are nested: the
-examples of a smaller share lie within those of a larger one, and so do those with noisy labels.
+`subset` limits what is scored. The perturbations are applied in the order of the functions below:
+`skewed`, `fewer`, `parted`, `with_noise`, `second_sentence_alone`. Each has its own RNG stream, and
+an example gets the draw of its number in the split of the source. So draws do not depend on the
+other changes, and changes are nested: the examples of a smaller share lie within those of a larger
+one, and so do those with noisy labels.
 """
 
 from __future__ import annotations
@@ -151,6 +152,20 @@ def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
     [{'sentence1': '', 'sentence2': 'It is wet.', 'label': 0}]
     """
     return [{**row, "sentence1": ""} for row in rows]
+
+
+def subset(n_rows: int, n: int, split: str) -> list[int]:
+    """Numbers of `n` rows at random of a split of `n_rows`, in order: those that are scored.
+
+    They follow from the name of the split alone, so that all runs score the same rows, and a
+    smaller subset lies within a larger one.
+
+    >>> subset(1000, 3, "dev") == sorted(subset(1000, 3, "dev")), len(subset(1000, 3, "dev"))
+    (True, 3)
+    """
+    draw = Random(f"{split}/subset")
+    draws = [draw.random() for _ in range(n_rows)]
+    return sorted(sorted(range(n_rows), key=draws.__getitem__)[:n])
 
 
 def check_changes(changes: Changes, task: Task) -> None:

@@ -29,9 +29,9 @@ class DataSet(NamedTuple):
     name: str  # folder of the local source, name in the demo source
     fields: Mapping[str, type]  # each str, int or float
     target: str  # the field that is learned, "" where there is none
-    hub_id: str
-    hub_config: str | None
-    hub_revision: str
+    hub_id: str | None = None  # of source=hub; None = it is not there
+    hub_config: str | None = None
+    hub_revision: str | None = None  # a commit, so that the data stay
     folders: tuple[str, ...] = ()  # what downloads call the folder
     renames: tuple[tuple[str, str], ...] = ()  # (what downloads call a field, its name here)
     classes: tuple[str, ...] = ()  # of the target, by number
@@ -146,7 +146,12 @@ class HubSource(Source):
     """Data sets of the Hugging Face hub at pinned revisions."""
 
     def missing(self, data_set: DataSet) -> str | None:
-        """A data set that is not in the cache where the hub is switched off; else None."""
+        """A data set that is not on the hub, or not in the cache of one switched off; else None."""
+        if not data_set.hub_id:
+            return (
+                f"source=hub has no {data_set.name}: its DataSet names no hub_id; use source=local "
+                "(ISOTRAIN_DATA_DIR), or give it one"
+            )
         if not is_on(*HUB_OFF):
             return None
         home = os.environ.get("HF_HOME", "~/.cache/huggingface")

@@ -41,7 +41,7 @@ class Selection(pl.Callback):
         self.path = folder / "best.ckpt"
         self.key = f"{'holdout' if select == 'holdout' else 'val'}/{score}"
         self.state: dict[str, Any] = {
-            "n_evaluations": 0,  # candidates so far
+            "n_candidates": 0,  # candidates so far
             "step": None,  # of the best one
             "score": None,
             "n_waited": 0,  # candidates since
@@ -63,7 +63,7 @@ class Selection(pl.Callback):
             return
         score = float(trainer.callback_metrics[self.key])
         known, sign = self.state["score"], 1 if self.mode == "max" else -1
-        self.state["n_evaluations"] += 1
+        self.state["n_candidates"] += 1
         if not math.isnan(score) and (known is None or sign * score > sign * known):
             self.state |= {"step": trainer.global_step, "score": score, "n_waited": 0}
             if self.select != "last":
@@ -104,7 +104,7 @@ class Selection(pl.Callback):
         return {
             "select": self.select if self.is_restored else "last",
             "selected_step": self.state["step"] if self.is_restored else last_step,
-            "n_evaluations": self.state["n_evaluations"],
+            "n_candidates": self.state["n_candidates"],
             "stopped_by_patience": self.state["stopped"],
         }
 

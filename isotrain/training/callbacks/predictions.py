@@ -16,7 +16,7 @@ from isotrain.model.distributed import all_gather, sum_over_processes
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.types import Batch
 
-MAJORITY, SPREAD = "val/majority_share", "val/spread"
+MAJORITY, SPREAD = "val/predicted_majority_share", "val/spread"
 MOST_ALIKE = 0.99  # share of one class from which on predictions count as collapsed
 LEAST_SPREAD = 0.01  # standard deviation of predictions over that of the labels, likewise
 
@@ -26,8 +26,9 @@ class CollapseMonitor(pl.Callback):
 
     `predictions/dev.csv` is written at each validation and `test.csv` at a test, over the last
     one, so that they end with those of the weights that the scores of the run are of. Where labels
-    are classes, `val/majority_share` = (examples predicted as the most predicted class) /
-    (examples), in [1/C, 1]. Where they are scores, `val/spread` = sd(predictions) / sd(labels), in
+    are classes, `val/predicted_majority_share` = (examples predicted as the most predicted
+    class) / (examples), in [1/C, 1]; the share of the most frequent label is `label_majority` in
+    `result.json`. Where they are scores, `val/spread` = sd(predictions) / sd(labels), in
     [0, ∞); it is absent where all labels are equal. Examples of all processes count, and rank 0
     writes them.
 
@@ -120,9 +121,9 @@ def degenerate(scores: Mapping[str, float], monitor: str) -> str:
     correlation of constant predictions is). A low score alone is no collapse. Cosines in a narrow
     cone may be that close and yet in the right order, which the score then shows.
 
-    >>> degenerate({"val/accuracy": 0.5, "val/majority_share": 1.0}, "val/accuracy")
+    >>> degenerate({"val/accuracy": 0.5, "val/predicted_majority_share": 1.0}, "val/accuracy")
     '100 % of the predictions on dev are one class'
-    >>> degenerate({"val/accuracy": 0.5, "val/majority_share": 0.98}, "val/accuracy")
+    >>> degenerate({"val/accuracy": 0.5, "val/predicted_majority_share": 0.98}, "val/accuracy")
     ''
     """
     if (share := scores.get(MAJORITY, 0.0)) >= MOST_ALIKE:

@@ -11,12 +11,14 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
 
 from isotrain.console import say
 from isotrain.runs.files import RecordFile, read_records
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.training.data import process_rank
+from isotrain.types import Batch
 
 
 class ResumableLogger(Logger):
@@ -49,6 +51,7 @@ class RecordLog(Logger):
         self.opened = tuple(others)  # to be closed in the end, also those that were left out
         self._held = [0] * len(self.others)  # records that each of them has already
         self._coming: dict[str, float] = {}  # values of the next record
+        self._trained: list[tuple[int, Tensor, float]] = []  # see `count`
         self._started = time.perf_counter()
 
     @property
@@ -94,9 +97,22 @@ class RecordLog(Logger):
         self._coming |= values
 
     @rank_zero_only
+    def count(self, n_examples: int, n_tokens: Tensor, seconds: float) -> None:
+        """Note a training batch, for `speed/examples_per_second` and `speed/tokens_per_second`.
+
+        The next record of a training loss has both, over the batches since the one before it.
+        """
+        self._trained.append((n_examples, n_tokens, seconds))
+
+    @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one record."""
         metrics, self._coming = {**metrics, **self._coming}, {}
+        if self._trained and "train/loss" in metrics:
+            n_examples, n_tokens, times = zip(*self._trained, strict=True)
+            self._trained = []
+            metrics["speed/examples_per_second"] = sum(n_examples) / sum(times)
+            metrics["speed/tokens_per_second"] = float(sum(n_tokens)) / sum(times)
         self._pass_on(self.file.n_records, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
         self.file.append({"step": step, "time_s": seconds, **metrics})
@@ -125,6 +141,29 @@ class RecordLog(Logger):
                 place = self.others.index(other)
                 del self.others[place], self._held[place]
                 say(left_out(type(other).__name__, error))
+
+
+class Throughput(pl.Callback):
+    """Give the records examples and tokens a second in training, of all processes together.
+
+    Counted is the time of forward pass, backward pass and optimizer step, without loading data,
+    evaluation and monitor. Processes are taken to have as many tokens as the first.
+    """
+
+    _started = 0.0
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Count the batch; nothing waits for the device."""
+        seconds, world = time.perf_counter() - self._started, trainer.world_size
+        for log in trainer.loggers:
+            if isinstance(log, RecordLog):
+                log.count(world * len(batch.labels), world * batch.attention_mask.sum(), seconds)
 
 
 def left_out(name: str, error: Exception) -> str:

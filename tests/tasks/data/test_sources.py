@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 
 import pytest
 
 from isotrain.tasks.data.demo_generator import DemoSource
-from isotrain.tasks.data.sources import HubSource, LocalSource
+from isotrain.tasks.data.sources import DataSet, HubSource, LocalSource
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
@@ -244,6 +245,12 @@ def test_a_hub_that_does_not_answer_names_the_ways_out(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", fail)
     with pytest.raises(OSError, match=r"nyu-mll/glue@bcdc.*no route.*source=local.*source=demo"):
         RTE().load(HubSource())
+
+
+def test_private_data_need_no_fields_of_the_hub():
+    private = DataSet(name="mine", fields={"text": str}, target="")
+    assert "names no hub_id; use source=local" in (HubSource().missing(private) or "")
+    assert HubSource().missing(RTE.data_set) is None or "HF_HUB_OFFLINE" in os.environ
 
 
 def test_revisions_are_whole_commits():

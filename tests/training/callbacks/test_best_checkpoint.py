@@ -13,7 +13,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
@@ -55,7 +55,7 @@ def scripted(monkeypatch):
 def finished(cfg):
     run(cfg, "arm", show=show_run)
     folder = folder_of(cfg, "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return json.loads((folder / "result.json").read_text()), rows, state
 
@@ -86,7 +86,7 @@ def test_best_ends_with_the_weights_and_statistics_of_the_best_evaluation(
     result, rows, state = finished(composed(*overrides, "training.select=best"))
     printed = capsys.readouterr().out
     assert (result["select"], result["selected_step"], result["steps"]) == ("best", 6, 24)
-    assert result["n_evaluations"] == 8, "step 0 is none of them"
+    assert result["n_candidates"] == 8, "step 0 is none of them"
     assert "step 6: best of 8 evaluations on dev: optimistic" in printed
     assert result["scores"]["val/accuracy"] == pytest.approx(0.7)
     assert differing(state, at_evaluation[6]) == []
@@ -104,7 +104,7 @@ def test_best_ends_with_the_weights_and_statistics_of_the_best_evaluation(
 
 def test_last_keeps_the_last_weights_and_records_how_many_there_were(composed, overrides):
     result, rows, _ = finished(composed(*overrides, "trainer.max_steps=7"))
-    assert (result["select"], result["selected_step"], result["n_evaluations"]) == ("last", 7, 3)
+    assert (result["select"], result["selected_step"], result["n_candidates"]) == ("last", 7, 3)
     assert not result["stopped_by_patience"]
     assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 7]
 
@@ -121,7 +121,7 @@ def test_the_first_of_equal_scores_and_never_one_that_is_no_number(mode, tmp_pat
         finite = [score for score in scores if score == score]
         best = (max if mode == "max" else min)(finite) if finite else None
         assert selection.state["step"] == (None if best is None else 1 + scores.index(best))
-        assert selection.state["n_evaluations"] == len(scores)
+        assert selection.state["n_candidates"] == len(scores)
 
 
 class FakeTrainer:
@@ -159,7 +159,7 @@ def test_patience_stops_a_run_and_best_goes_back(composed, overrides, scripted, 
     cfg = composed(*overrides, "training.select=best", "training.patience=2")
     result, rows, _ = finished(cfg)
     assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 9, 12, 6]
-    assert (result["steps"], result["selected_step"], result["n_evaluations"]) == (12, 6, 4)
+    assert (result["steps"], result["selected_step"], result["n_candidates"]) == (12, 6, 4)
     assert result["stopped_by_patience"]
     assert "stopped after step 12 by training.patience" in capsys.readouterr().out
 
@@ -256,7 +256,7 @@ def fail(_module):
     raise RuntimeError("as a power cut would")
 
 
-FACTS = ("select", "selected_step", "n_evaluations", "stopped_by_patience", "steps", "scores")
+FACTS = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
 WHOLE = {}  # runs that nothing stopped, by what they have beside the others
 STOPPING = ("training.patience=3",)  # with the scores below: after step 20
 ACCUMULATING = ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5")
@@ -334,7 +334,7 @@ def test_lost_is_only_what_is_needed(tmp_path):
 def test_runs_with_hardly_an_evaluation(composed, overrides, select, more, steps):
     result, _, _ = finished(composed(*overrides, *more, f"training.select={select}"))
     assert result["status"] == "finished"
-    assert result["selected_step"] == result["steps"] == result["n_evaluations"] == steps
+    assert result["selected_step"] == result["steps"] == result["n_candidates"] == steps
     assert result["select"] == (select if steps else "last")
 
 
@@ -346,4 +346,4 @@ def test_an_evaluation_behind_the_last_step_is_a_candidate(composed, overrides, 
     result, rows, _ = finished(composed(*overrides, *keys, "training.select=best"))
     found = [row["step"] for row in evaluations(rows)]
     assert found == [*steps, result["selected_step"]]
-    assert result["n_evaluations"] == len(steps) - 1
+    assert result["n_candidates"] == len(steps) - 1

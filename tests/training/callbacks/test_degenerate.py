@@ -55,10 +55,10 @@ def test_the_majority_share_is_that_of_a_loop(predicted):
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ({"val/majority_share": 0.989}, ""),
-        ({"val/majority_share": float(np.float32(0.99))}, "99 % of the predictions"),
-        ({"val/majority_share": 0.9951}, "99.51 % of the predictions"),
-        ({"val/accuracy": 0.4, "val/majority_share": 0.5}, ""),  # poor, and not collapsed
+        ({"val/predicted_majority_share": 0.989}, ""),
+        ({"val/predicted_majority_share": float(np.float32(0.99))}, "99 % of the predictions"),
+        ({"val/predicted_majority_share": 0.9951}, "99.51 % of the predictions"),
+        ({"val/accuracy": 0.4, "val/predicted_majority_share": 0.5}, ""),  # poor, and not collapsed
         ({"val/spread": 0.0101}, ""),
         ({"val/spread": 0.0099}, "deviation is 0.99 % of that of the gold scores"),
         ({"val/spread": 0.5, "val/accuracy": math.nan}, "val/accuracy is not a number"),
@@ -105,7 +105,9 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
     monkeypatch.setattr(CollapseMonitor, "on_validation_start", refill)
     result, rows = result_of(composed(*base, "task=rte"))
     assert result["degenerate"] == is_degenerate
-    shares = [row["val/majority_share"] for row in rows if "val/majority_share" in row]
+    shares = [
+        row["val/predicted_majority_share"] for row in rows if "val/predicted_majority_share" in row
+    ]
     assert len(shares) == 2
     assert shares == pytest.approx([(32 - n_other) / 32] * 2)
     told = "degenerate: 100 % of the predictions on dev are one class"

@@ -18,7 +18,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.jobs.progress import checkpoint_step
 from isotrain.run import _resume_point, folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
 from isotrain.training.module import FineTuning
@@ -117,7 +117,7 @@ def fail(_module):
 def finished(cfg):
     scores = run(cfg, "arm")
     folder = folder_of(cfg, "arm")
-    rows = [{**row, "time_s": 0} for row in read_records(folder / "metrics.jsonl")]
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     return scores, rows, state
 

@@ -6,9 +6,11 @@ import json
 import math
 
 import pytest
+import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, untimed
+from isotrain.runs.keys import few
 from isotrain.training.loggers.jsonl import RecordLog
 
 
@@ -95,9 +97,33 @@ def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
     log.join({"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0})
     log.log_metrics({"val/loss": 0.5}, step=4)
     log.log_metrics({"train/loss": 0.25}, step=5)
-    one, two = ({k: v for k, v in r.items() if k != "time_s"} for r in read_records(log.file.path))
+    one, two = map(untimed, read_records(log.file.path))
     assert one == {"step": 4, "val/loss": 0.5, **LID}
     assert two == {"step": 5, "train/loss": 0.25}
+
+
+def test_rates_are_those_since_the_last_record_of_training_and_no_part_of_comparisons(tmp_path):
+    other = Held()
+    log = RecordLog(tmp_path / "metrics.jsonl", [other])
+    log.count(8, torch.tensor(100), 0.5)
+    log.log_metrics({"val/loss": 1.0}, step=0)
+    log.count(8, torch.tensor(60), 1.5)
+    log.log_metrics({"train/loss": 1.0}, step=1)
+    log.log_metrics({"train/loss": 1.0}, step=2)
+    rates = {"speed/examples_per_second": 8.0, "speed/tokens_per_second": 80.0}
+    _, one, two = read_records(log.file.path)
+    assert {key: one[key] for key in rates} == rates
+    assert untimed(one) == {"step": 1, "train/loss": 1.0}
+    assert not rates.keys() & two.keys()
+    assert [row for _, row in other.rows][1] == {"train/loss": 1.0, **rates}
+
+
+def test_other_loggers_get_no_flat_lines_and_no_line_twice(tmp_path):
+    counts = {"val/n_rows": 32.0, "val/loss": 1.0}
+    assert few(counts, ()) == {"val/loss": 1.0}
+    assert few({"train/loss": 0.5, "train/task_loss": 0.5}, ()) == {"train/loss": 0.5}
+    both = {"train/loss": 0.6, "train/task_loss": 0.5, "train/cosreg": 0.1}
+    assert few(both, ()) == both
 
 
 @pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
