@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -35,22 +34,13 @@ What differs: keys that tell a group from any other of its task.
 """
 
 
-def main(arguments: Sequence[str]) -> int:
+def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int:
     """The exit code of `isotrain collect ...`: 0, or 2 where there is nothing to collect."""
-    parser = argparse.ArgumentParser(
-        prog="isotrain collect",
-        description="Collect every finished run below a folder into runs.csv, runs.parquet and "
-        "groups.md.",
-    )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
-    parser.add_argument("--json", action="store_true", help="print the runs as JSON")
-    given = parser.parse_args(arguments)
-    with spinner(f"reading {given.folder}"):
-        found, told, tried = find_runs(given.folder)
+    with spinner(f"reading {folder}"):
+        found, told, tried = find_runs(folder)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)
-        print(f"isotrain: no finished run below {given.folder}{reasons}", file=sys.stderr)
+        print(f"isotrain: no finished run below {folder}{reasons}", file=sys.stderr)
         return 2
     runs = [one.run for one in found]
     keys = differing(found)
@@ -70,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         lines += [groups_markdown(results)]
     lines += _trials(found, tried)
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + LEGEND)
-    out = given.out or given.folder / "collected"
+    out = out or folder / "collected"
     files = {
         "groups.md": text.encode(),
         "runs.csv": csv_text(runs_frame(runs, keys)).encode(),
@@ -81,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
         return 2
-    if given.json:
+    if as_json:
         print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
     else:
         say(text)
