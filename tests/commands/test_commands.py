@@ -52,15 +52,16 @@ def test_nothing_is_cancelled_below_a_plain_folder(tmp_path, capsys):
 def test_cancel_stops_a_run_at_work_with_a_checkpoint(tmp_path, capsys, eventually):
     own = [text for text in OVERRIDES if not text.startswith("trainer.max_steps")]
     line = [sys.executable, "-m", "isotrain", "train", *own, f"output_dir={tmp_path}"]
-    process = subprocess.Popen([*line, "trainer.max_epochs=400", "metric=[]"])
-    eventually(lambda: any(tmp_path.glob("rte/*/metrics.jsonl")))
-    (file,) = tmp_path.glob("rte/*/metrics.jsonl")
+    line += ["trainer.max_epochs=400", "metric=[]", "checkpoint.every_steps=1"]
+    process = subprocess.Popen(line)
+    eventually(lambda: any(tmp_path.glob("rte/*/resume.ckpt")))
+    (file,) = tmp_path.glob("rte/*/resume.ckpt")
     assert main(["cancel", str(file.parent)]) == 0
     assert process.wait(60) == 128 + signal.SIGTERM
     told = capsys.readouterr().out
     assert told == f"stopping process {process.pid}\n{file.parent}: stopped\n"
     assert json.loads((file.parent / "result.json").read_text())["status"] == "interrupted"
-    assert (file.parent / "resume.ckpt").is_file()
+    assert file.is_file()
 
 
 def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp_path, capsys):

@@ -152,7 +152,8 @@ def test_the_folder_of_places_is_ours_alone(tmp_path, monkeypatch):
     own = tmp_path / f"isotrain-{os.getuid()}"
     with jobs_on({}, ["0"], 1):
         assert own.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr("os.getuid", lambda: own.stat().st_uid + 1)
-    own.rename(tmp_path / f"isotrain-{os.getuid()}")
+    another = os.getuid() + 1
+    own.rename(tmp_path / f"isotrain-{another}")
+    monkeypatch.setattr("os.getuid", lambda: another)
     with pytest.raises(PermissionError, match="belongs to another user"), jobs_on({}, ["0"], 1):
         pass

@@ -60,7 +60,7 @@ def test_a_search_that_was_killed_gives_the_trials_of_one_that_was_not(
 def test_two_calls_work_one_after_the_other(fake, eventually):
     fake.says(n_trials=5)
     parents = [fake.parent(), fake.parent()]
-    assert [parent.wait(60) for parent in parents] == [0, 0]
+    assert [parent.wait(200) for parent in parents] == [0, 0]
     texts = [parent.stdout.read() for parent in parents]
     for parent in parents:
         parent.stdout.close()
