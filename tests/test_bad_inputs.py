@@ -399,8 +399,8 @@ def contents(folder: Path) -> set[Path]:
 @pytest.mark.parametrize("case", CASES, ids=shown)
 def test_a_bad_input_is_rejected_in_words(case, asked, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    before = contents(tmp_path)
-    code = cli.main(["train", *asked(case)])
+    arguments, before = asked(case), contents(tmp_path)
+    code = cli.main(["train", *arguments])
     printed = capsys.readouterr()
     told = printed.out + printed.err
     assert code == 2, told

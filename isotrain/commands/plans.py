@@ -59,8 +59,7 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
         )
     if kind_of(target) == "search":
         return run_search(_search(named), jobs)
-    own = named.config_dir, named.name
-    return run_study(target, named.overrides, jobs, config_dir=own[0], name=own[1])
+    return run_study(target, named.overrides, jobs, config_dir=named.config_dir, name=named.name)
 
 
 def run_study(
