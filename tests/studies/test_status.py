@@ -32,7 +32,7 @@ def shown(jobs, folder, n_jobs, watch=False):
 
 def at_work(lock, n):
     """What a call writes into its lock."""
-    lock.write_text(json.dumps({"pid": os.getpid(), "n": n}))
+    lock.write_text(json.dumps({"pid": os.getpid(), "n": n, "host": "here"}))
 
 
 @pytest.fixture
