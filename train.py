@@ -1,6 +1,8 @@
 """`python train.py task=wic isotropy=cluster_pca`: the same as `isotrain train`."""
 
-from isotrain.cli import train
+import sys
+
+from isotrain.cli import main
 
 if __name__ == "__main__":
-    train()
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -1,5 +1,7 @@
 """`python -m isotrain`, the same as `isotrain`."""
 
+import sys
+
 from isotrain.cli import main
 
-main()
+sys.exit(main())

@@ -1,225 +1,251 @@
-"""The commands of `isotrain`. Nothing heavy is imported before one runs."""
+"""The parser of `isotrain`: every command with its options and an example.
+
+A command's own module is imported when it is called; `--help` needs the standard library alone.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawTextHelpFormatter
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
-from typing import NamedTuple, NoReturn
+from pathlib import Path
+from signal import SIGINT
+from textwrap import indent
+from typing import NoReturn
 
-REJECTED = 2  # exit code of a command that cannot run
-LOADING = "importing torch, Lightning and transformers"
-
-
-class Command(NamedTuple):
-    """A command: where it is, what it takes, and what it does."""
-
-    main: str  # module:function of the arguments, which gives the exit code
-    takes: str
-    does: str
+FORMATS = ["transformers", "sentence-transformers"]  # of an export
 
 
-COMMANDS = {
-    "train": Command(
-        "isotrain.cli:train_of",
-        "[key=value ...] [-m [--jobs N]] [--config-dir DIR]",
-        "one run, or with -m one for each combination of values (--help: all keys)",
-    ),
-    "run": Command(
-        "isotrain.commands.plans:run",
-        "[NAME] [key=value ...] [--jobs N] [--list] [--trials N] [--name NAME] [--config-dir DIR]",
-        "a study (methods × tasks × seeds, to a table), a search or a job; no NAME: what there is",
-    ),
-    "evaluate": Command(
-        "isotrain.commands.evaluate:main",
-        "RUN | [key=value ...]",
-        "the scores of a finished run or an encoder, on dev and test, without training",
-    ),
-    "status": Command(
-        "isotrain.commands.plans:status",
-        "NAME [key=value ...] [--jobs N] [--watch] [--json]",
-        "how far a run, study, search or folder is, and the time left",
-    ),
-    "report": Command(
-        "isotrain.commands.plans:report",
-        "NAME [key=value ...] [--wandb PROJECT] [--json]",
-        "the page of a run, also to W&B; the tables of a study, search or folder",
-    ),
-    "cancel": Command(
-        "isotrain.commands.plans:cancel",
-        "NAME [key=value ...]",
-        "stop what is at work on a run, study, search or sweep, with checkpoints",
-    ),
-    "collect": Command(
-        "isotrain.reporting.collect_command:main",
-        "DIR [--out FOLDER] [--json]",
-        "every finished run below a folder, in one table",
-    ),
-    "analyze": Command(
-        "isotrain.analysis.command:main",
-        "analysis=NAME [key=value ...] [--config-dir=DIR] | list | keys NAME",
-        "a published analysis of any encoder",
-    ),
-    "export": Command(
-        "isotrain.export.command:main",
-        "RUN [--to DIR] [--format NAME]",
-        "folders for transformers and sentence-transformers",
-    ),
-    "doctor": Command(
-        "isotrain.doctor:main",
-        "[--network] [--json] [output_dir=DIR]",
-        "what is installed and in reach",
-    ),
-    "demo": Command("isotrain.cli:demo", "[key=value ...]", "two small runs, compared"),
-}
-
-
-def main() -> None:
-    """The `isotrain` program."""
-    _check_platform()
-    command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
-    if command in COMMANDS:
-        module, _, name = COMMANDS[command].main.partition(":")
-        sys.exit(getattr(import_module(module), name)(arguments))
-    if command == "--version":
-        print(version("isotrain"))
-    elif command in ("-h", "--help", "help"):
-        print(usage())
-    else:
-        print(f"isotrain: no command {command!r}\n\n{usage()}", file=sys.stderr)
-        sys.exit(REJECTED)
-
-
-def usage() -> str:
-    """Every command with what it takes."""
-    head = "isotrain: fine-tune encoders with isotropy layers and watch every layer"
-    lines = [f"  isotrain {name} {c.takes}\n      {c.does}" for name, c in COMMANDS.items()]
-    return "\n".join([head, "", *lines, "", "isotrain COMMAND --help tells more of one."])
-
-
-def train() -> None:
-    """`python train.py`: one run, or several with `-m`, from the overrides of the command line."""
-    _check_platform()
-    sys.exit(train_of(sys.argv[1:]))
-
-
-def train_of(arguments: Sequence[str]) -> int:
-    """The exit code of `isotrain train`.
-
-    A command line that cannot run is rejected before anything starts, with every mistake that its
-    keys show at once. What only imported parts show is told by the run; of a sweep before any job.
-    """
-    from isotrain.config.command import composed_jobs
-    from isotrain.config.sweep import check_sweep
-    from isotrain.console import launched, reject
-    from isotrain.training.requirements import file_mistakes
-
-    parser = argparse.ArgumentParser(prog="isotrain train", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--multirun", "-m", action="store_true")
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--config-dir", "-cd")
-    given, others = parser.parse_known_args(arguments)
-    if any(text.startswith("-") for text in others):  # --help, --cfg, --info and the like
-        return _hydra(arguments)
-    overrides = [*given.overrides, *others]
-    configs, overrides, mistakes = check_sweep(overrides, given.config_dir, given.multirun)
-    if configs:
-        mistakes += file_mistakes(configs[0])
-    if given.jobs is not None and (not given.multirun or given.jobs < 1):
-        mistakes.append(f"--jobs {given.jobs} is the number of runs at a time of -m, at least 1")
-    if given.multirun and launched():
-        mistakes.append(
-            "-m starts a process for each run, and this is one of torchrun or srun; start it once, "
-            "and give each run its processes by trainer.devices=..."
-        )
-    if mistakes:
-        return reject(mistakes)
-    if given.multirun:
-        from isotrain.jobs.stored import PlanError
-        from isotrain.studies.sweep import run_sweep
-
-        try:
-            return run_sweep(overrides, given.jobs or 1, given.config_dir)
-        except (PlanError, OSError) as error:
-            return reject(str(error))
-    return _run(*composed_jobs(overrides, given.config_dir)[0])
-
-
-def _run(cfg: object, arm: str, overrides: list[str]) -> int:
-    """The exit code of one run, in this process or as the ranks of another."""
-    from isotrain.config.compose import RunJob
-    from isotrain.config.schema import n_processes
-    from isotrain.console import launched, spinner
-
-    job = RunJob(cfg, arm, overrides)  # type: ignore[arg-type]
-    if not launched() and (n := n_processes(job.cfg.trainer)) > 1:
-        if job.cfg.threads is None:
-            job.cfg.threads = max(1, n_cores() // n)
-        _become(job)
-    with spinner(LOADING):
-        from isotrain.commands.worker import run_job
-    return run_job(job)
-
-
-def _hydra(arguments: Sequence[str]) -> int:
-    """Hydra's own options: help with all keys, the composed configuration, its search path."""
-    import hydra
-
-    from isotrain.config.compose import conf_folder
-    from isotrain.config.schema import RUN
-    from isotrain.console import reject
-
-    sys.argv = ["isotrain train", *arguments]
-    RUN.register()
-
-    def run(cfg: object) -> None:
-        sys.exit(reject("these options start no run; give key=value, -m, --jobs and --config-dir"))
-
-    hydra.main(version_base="1.3", config_path=conf_folder(), config_name="train")(run)()
-    return 0
-
-
-def demo(arguments: Sequence[str]) -> int:
-    """The exit code of both runs of the demo, with the checks and messages of `train`."""
-    from isotrain.console import reject, spinner
-    from isotrain.demo import demo, demo_mistakes
-
-    if {"-h", "--help"} & set(arguments):
-        print(usage())
-        return 0
-    if mistakes := demo_mistakes(arguments):
-        return reject(mistakes)
-    with spinner(LOADING):
-        from isotrain.commands.worker import errors_printed
-    codes: list[int] = []
-    with errors_printed(codes):
-        demo(arguments)
-    return max(codes, default=0)
-
-
-def _become(job: object) -> NoReturn:
-    """Replace this process by that of a run of several processes, `isotrain run -`.
-
-    Its ranks are started with that process's command line. Were it this one's, each rank would
-    compose for itself. The job's text goes by the environment.
-    """
-    from isotrain.config.compose import job_text
-    from isotrain.jobs.process import COMMAND, JOB, own_environment
-
-    sys.stdout.flush()
-    given = own_environment() | {JOB: job_text(job)}  # type: ignore[arg-type]
-    os.execve(sys.executable, [*COMMAND, "-"], given)
-
-
-def _check_platform() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of `isotrain`, whose arguments are those of the process by default."""
     if os.name != "posix":
         sys.exit("isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)")
+    try:
+        given = vars(parsed(sys.argv[1:] if arguments is None else arguments))
+    except SystemExit as end:  # after --help or a mistake
+        return int(end.code or 0)
+    module, _, name = given.pop("function").partition(":")
+    from isotrain.console import reject
+    from isotrain.jobs.stored import PlanError
+
+    try:
+        return int(getattr(import_module(f"isotrain.{module}"), name)(**given))
+    except (PlanError, OSError) as error:
+        return reject(str(error))
+    except KeyboardInterrupt:
+        return 128 + SIGINT
 
 
-def n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def parsed(arguments: Sequence[str]) -> Namespace:
+    """What a command line gives: the command's function as `module:name`, and its arguments.
+
+    >>> parsed(["status", "smoke", "--json"]).function
+    'commands.plans:status'
+    """
+    program, commands = parsers()
+    name, *rest = arguments or ["--help"]
+    if name in commands:
+        return commands[name].parse_intermixed_args(rest)
+    if not name.startswith("-"):
+        program.error(f"no command {name!r}; {nearest(name, commands)}")
+    return program.parse_args([name])
+
+
+def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
+    """The parser of the program, whose help has every command's usage, and that of each command."""
+    commands: dict[str, ArgumentParser] = {}
+
+    def command(name: str, function: str, does: str, *examples: str) -> Callable[..., object]:
+        own = commands[name] = _Parser(
+            prog=f"isotrain {name}",
+            description=does,
+            epilog="\n".join(["examples:", *(f"  isotrain {name} {text}" for text in examples)]),
+            formatter_class=RawTextHelpFormatter,
+            allow_abbrev=False,
+        )
+        own.set_defaults(function=function)
+        return own.add_argument
+
+    def of_plans(add: Callable[..., object], **named: str) -> None:
+        add("target", metavar="NAME", help="run, study, search, yaml file or folder", **named)
+        overrides(add)
+        add("--name", help="of its folder, in place of the file's name")
+        add("--trials", type=at_least_1, metavar="N", help="trials of a search (n_trials)")
+
+    def overrides(add: Callable[..., object], what: str = "overrides of the configuration") -> None:
+        add("overrides", nargs="*", metavar="key=value", help=what)
+        add("--config-dir", metavar="DIR", help="more config groups, of yours")
+
+    add = command(
+        "train",
+        "commands.train:train",
+        "Train one run, or with -m one for each combination of values.",
+        "task=wic isotropy=clip encoder=minilm source=demo",
+        "-m --jobs 2 isotropy=none,clip seed=0,1,2",
+    )
+    overrides(add)
+    add("-m", "--multirun", action="store_true", help="several values of a key: a run for each")
+    add("--jobs", type=at_least_1, metavar="N", help="runs at a time of -m (1)")
+    add("--keys", action="store_true", help="show all keys as they are then; train nothing")
+
+    add = command(
+        "run",
+        "commands.plans:run",
+        "Run what is missing of a study (methods x tasks x seeds, to a table) or a search, or a\n"
+        "job file again. Without a name: list the studies and searches that there are.",
+        "smoke --jobs 2",
+        "mine.yaml --list",
+    )
+    of_plans(add, nargs="?")
+    add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
+    add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
+
+    add = command(
+        "evaluate",
+        "commands.evaluate:evaluate",
+        "Evaluate on dev and test without training: a finished run with the weights in its\n"
+        "last.ckpt, on its own data or on what key=value names instead; without a run, what\n"
+        "key=value configures, as a run of its own.",
+        "runs/rte/none-0123456789",
+        "task=stsb encoder=minilm source=demo",
+    )
+    add("words", nargs="*", metavar="RUN | key=value", help="a run, and overrides")
+    add("--config-dir", metavar="DIR", help="more config groups, of yours")
+    add("--json", action="store_true", dest="as_json", help="the scores of a run as JSON")
+
+    add = command(
+        "status",
+        "commands.plans:status",
+        "Show how far the runs are, and the time left. Nothing is started; 1 where one failed.",
+        "smoke --watch",
+    )
+    of_plans(add)
+    add("--jobs", type=at_least_1, metavar="N", help="runs at a time, if none is at work (1)")
+    add("--watch", action="store_true", help="redraw it until nothing is at work")
+    add("--json", action="store_true", dest="as_json", help="as JSON")
+
+    add = command(
+        "report",
+        "commands.plans:report",
+        "Draw the page of a run; write the tables of a study or search, as far as it is;\n"
+        "tabulate every finished run below a folder.",
+        "smoke",
+        "runs/rte/none-0123456789",
+    )
+    of_plans(add)
+    add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
+    add("--json", action="store_true", dest="as_json", help="print what was written, as JSON")
+
+    add = command(
+        "cancel",
+        "commands.plans:cancel",
+        "Stop what is at work on a run or plan, with checkpoints.",
+        "smoke",
+    )
+    of_plans(add)
+
+    add = command(
+        "collect",
+        "reporting.collect_command:collect",
+        "Collect every finished run below a folder into runs.csv, runs.parquet and groups.md.",
+        "runs",
+    )
+    add("folder", type=Path, metavar="DIR", help="such as runs")
+    add("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
+    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
+
+    add = command(
+        "analyze",
+        "analysis.command:main",
+        "Run a published analysis of any encoder: tables, figures and a page in\n"
+        "<output_dir>/analysis/NAME/<encoder>-<hash>/. `list` shows the analyses, `keys NAME` the\n"
+        "keys of one. Others are encoder, source, from_run=RUN (its encoder before and after\n"
+        "training), check=published (exit code 1 outside of published figures), rerun=true.",
+        "list",
+        "analysis=contextuality encoder=minilm source=demo",
+    )
+    overrides(add, "analysis=NAME and other keys; or list; or keys NAME")
+
+    add = command(
+        "export",
+        "export.command:export",
+        "Write a finished run as a folder for transformers (the encoder, and the head of a\n"
+        "classifier) and as one for sentence-transformers, each with a model card; by default\n"
+        "both where possible. What is written is loaded again and compared on 64 dev examples.",
+        "runs/rte/none-0123456789",
+    )
+    add("folder", type=Path, metavar="RUN", help="of a finished run")
+    add("--to", type=Path, metavar="DIR", help="gets a folder for each format (RUN/export)")
+    add("--format", nargs=1, choices=FORMATS, default=FORMATS, dest="wanted", help="only this one")
+
+    add = command(
+        "doctor",
+        "doctor:doctor",
+        "Show what is in reach, and what to do about the rest. Exit code 0 when `isotrain demo`\n"
+        "can run, 1 when it cannot.",
+        "--network",
+    )
+    add("--network", action="store_true", help="ask the Hugging Face hub too")
+    add("--json", action="store_true", dest="as_json", help="for a bug report; without secrets")
+    add("--output-dir", type=Path, default=Path("runs"), metavar="DIR", help="of runs (runs)")
+
+    add = command(
+        "demo",
+        "commands.train:demo",
+        "Train two small runs, isotropy layer off and on, and compare them.",
+        "seed=1",
+    )
+    add("overrides", nargs="*", metavar="key=value", help="overrides of both runs")
+
+    usages = (
+        f"{own.format_usage().removeprefix('usage: ')}{indent(str(own.description), '    ')}"
+        for own in commands.values()
+    )
+    program = _Parser(
+        prog="isotrain",
+        usage="isotrain COMMAND ...",
+        description="Fine-tune encoders with isotropy layers and watch every layer.",
+        epilog="\n\n".join(["commands (isotrain COMMAND --help tells more):", *usages]),
+        formatter_class=RawTextHelpFormatter,
+    )
+    program.add_argument("--version", action="version", version=version("isotrain"))
+    return program, commands
+
+
+def at_least_1(text: str) -> int:
+    """A number of runs or trials.
+
+    >>> at_least_1("2")
+    2
+    """
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise ArgumentTypeError(f"must be a whole number from 1, got {text}")
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word.
+
+    >>> nearest("trian", ["train", "run"]), nearest("--x", ["--jobs"])
+    ('did you mean train?', '--help shows what there is')
+    """
+    near = get_close_matches(given, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else "--help shows what there is"
+
+
+class _Parser(ArgumentParser):
+    """Reports a mistake as every command does, with the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit code 2."""
+        from isotrain.console import reject
+
+        _, is_unknown, words = message.partition("unrecognized arguments: ")
+        if is_unknown:
+            word = words.split()[0].partition("=")[0]
+            message += f"; {nearest(word, self._option_string_actions)}"
+        sys.exit(reject(message))

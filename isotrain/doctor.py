@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -61,25 +60,11 @@ class Line(NamedTuple):
         return f"  {mark:2} {self.name:17} {self.found}{fix}"
 
 
-def main(arguments: Sequence[str]) -> int:
+def doctor(network: bool = False, as_json: bool = False, output_dir: Path = Path("runs")) -> int:
     """Print the lines of every part; 1 where one of them stops the demo."""
-    parser = argparse.ArgumentParser(
-        prog="isotrain doctor",
-        description="What is in reach, and what to do about the rest. Exit code 0 when `isotrain "
-        "demo` can run, 1 when it cannot.",
-    )
-    parser.add_argument("--network", action="store_true", help="ask the Hugging Face hub too")
-    parser.add_argument("--json", action="store_true", help="for a bug report; without secrets")
-    parser.add_argument(
-        "output_dir", nargs="?", default="output_dir=runs", help="output_dir=DIR, of runs"
-    )
-    given = parser.parse_args(arguments)
-    key, _, folder = given.output_dir.partition("=")
-    if key != "output_dir" or not folder:
-        parser.error(f"expected output_dir=DIR, got {given.output_dir}")
-    lines = [Line(*redacted(line)) for line in examined(given.network, Path(folder))]
+    lines = [Line(*redacted(line)) for line in examined(network, output_dir)]
     can_run = not any(line.stops for line in lines)
-    if given.json:
+    if as_json:
         content = {"demo_can_run": can_run, "lines": [line._asdict() for line in lines]}
         print(json.dumps(content, indent=2))
     else:

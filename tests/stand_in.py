@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from isotrain.commands import plans as commands
 from isotrain.config.command import check_command
 from isotrain.config.schema import NOT_CONTENT
 
@@ -45,11 +44,6 @@ def folder_of(job):
     return Path(job["config"]["output_dir"]) / "rte" / f"{job['arm']}-{name}"
 """
 )
-
-
-def main(line):
-    """The exit code of `isotrain <line>`, for run, status, report and cancel."""
-    return getattr(commands, line[0])(line[1:])
 
 
 known = {}  # commands that were judged before, which takes long, without their output folder

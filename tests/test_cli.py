@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from isotrain.cli import parsers
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,8 +32,8 @@ def start(*command, cwd=ROOT):
 
 
 @pytest.mark.parametrize("command", [["train.py"], ["-m", "isotrain", "train"]])
-def test_help_lists_groups_and_keys(command):
-    found = start(*command, "--help")
+def test_all_groups_and_keys_are_listed(command):
+    found = start(*command, "--keys")
     assert found.returncode == 0, found.stderr
     for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 1024", "seed"):
         assert re.search(part, found.stdout), part
@@ -42,7 +45,7 @@ def test_help_and_refusals_come_before_torch(argument):
         f"import atexit, sys; sys.argv = ['isotrain', 'train', '{argument}']\n"
         "heavy = ('torch', 'transformers', 'pytorch_lightning', 'numpy')\n"
         "atexit.register(lambda: print('LOADED', [m for m in heavy if m in sys.modules]))\n"
-        "from isotrain.cli import main; main()"
+        "from isotrain.cli import main; sys.exit(main())"
     )
     found = start("-c", code)
     assert (found.returncode == 0) == (argument == "--help"), found.stderr
@@ -73,16 +76,42 @@ def test_a_run_from_another_folder(tmp_path, small):
 def test_an_unknown_command():
     found = start("-m", "isotrain", "trian")
     assert found.returncode == 2
-    assert "no command 'trian'" in found.stderr
-    assert "isotrain train" in found.stderr
+    assert "no command 'trian'; did you mean train?" in found.stderr
     assert found.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
-def test_usage(arguments):
-    found = start("-m", "isotrain", *arguments)
+HELP = """
+import sys
+from isotrain.cli import main
+code = main(sys.argv[1:])
+heavy = [name for name in ("torch", "hydra", "omegaconf", "rich", "numpy") if name in sys.modules]
+print(heavy)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["status", "-h"], ["train", "task=x", "-h"]])
+def test_help_lists_real_options_and_imports_nothing(arguments):
+    found = start("-c", HELP, *arguments)
     assert found.returncode == 0
-    assert "isotrain demo" in found.stdout
+    assert "--jobs N" in found.stdout
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_has_a_function_and_an_example():
+    for name, own in parsers()[1].items():
+        module, _, function = own.get_default("function").partition(":")
+        assert callable(getattr(import_module(f"isotrain.{module}"), function)), name
+        assert f"  isotrain {name} " in own.format_help()
+
+
+def test_elsewhere_than_linux_and_macos_one_sentence_says_so():
+    code = "import os, sys; sys.modules['fcntl'] = None; from isotrain.cli import main; "
+    found = start("-c", code + "os.name = 'nt'; main()", "train")
+    assert found.returncode == 1
+    assert found.stderr == (
+        "isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)\n"
+    )
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain import cli
 from isotrain import demo as demo_module
+from isotrain.commands import train
 from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
@@ -55,7 +55,7 @@ def no_run(monkeypatch):
 
     def call(*arguments, then=lambda _: None):
         monkeypatch.setattr(demo_module, "demo", then)
-        return cli.demo(arguments)
+        return train.demo(arguments)
 
     return call
 
@@ -125,7 +125,7 @@ def test_a_mistake_of_the_demo_comes_before_torch():
     code = (
         "import atexit, sys; sys.argv = ['isotrain', 'demo', 'sede=1']\n"
         "atexit.register(lambda: print('torch' in sys.modules))\n"
-        "from isotrain.cli import main; main()"
+        "from isotrain.cli import main; sys.exit(main())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 2

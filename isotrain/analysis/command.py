@@ -20,62 +20,42 @@ from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.start import start_file
 from isotrain.training.requirements import encoder_mistakes
 
-HELP = """isotrain analyze analysis=NAME [encoder=…] [source=…] [key=value …]
-
-  analysis=NAME     {names}
-  encoder=…         any encoder of `isotrain train`, or static (encoder.path=vectors.txt)
-  source=…          hub | local (ISOTRAIN_DATA_DIR) | demo
-  from_run=DIR      measure the encoder of a finished run before and after its training
-  check=published   exit code 1 where a figure lies outside the tolerance of a published one
-  rerun=true        measure again although this analysis is finished
-  --config-dir=DIR  a folder with config groups of your own, such as DIR/analysis/mine.yaml
-
-  isotrain analyze list           what there is, with the question each one answers
-  isotrain analyze keys NAME      the keys of an analysis, with what they mean
-
-Tables, figures and a page go to <output_dir>/analysis/NAME/<encoder>-<hash>/. What was stopped
-(Ctrl-C, SIGTERM) goes on with the same command; what is finished is read, not measured again.
-"""
-CONFIG_DIR = "--config-dir="
-
 
 class _StoppedError(BaseException):
     """A signal asks the process to end."""
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
     """The exit code: 0 when the analysis is done; 2 where it cannot run, and nothing is written.
 
     1 where it stopped on the way, or with `check=published` where it lies outside of published
     figures; 128 + its number after a signal.
     """
-    if not arguments or {"-h", "--help"} & set(arguments):
-        print(HELP.format(names=", ".join(names("analysis"))))
-        return 0
-    if arguments[0] == "list":
+    if not overrides or overrides[0] == "list":
         return _list()
-    if arguments[0] == "keys":
-        return _keys(arguments[1:])
+    if overrides[0] == "keys":
+        return _keys(overrides[1:])
     try:
         with _signals_as_errors():
-            cfg, mistakes = _checked(arguments)
+            cfg, mistakes = _checked(overrides, config_dir)
             if cfg is None or mistakes:
                 return reject(mistakes)
-            return _analyze(cfg, arguments)
+            own = [] if config_dir is None else [f"--config-dir={config_dir}"]
+            return _analyze(cfg, [*own, *overrides])
     except _StoppedError as stop:
         print("isotrain: stopped; the same command goes on", file=sys.stderr)
         return 128 + int(stop.args[0])
 
 
-def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
+def _checked(
+    overrides: Sequence[str], config_dir: str | None
+) -> tuple[DictConfig | None, list[str]]:
     """The configuration of a command line, and its mistakes: its keys' before its parts'."""
-    overrides = [text for text in arguments if not text.startswith(CONFIG_DIR)]
-    own = [text.removeprefix(CONFIG_DIR) for text in arguments if text.startswith(CONFIG_DIR)]
     if odd := [text for text in overrides if "=" not in text]:
         near = get_close_matches(odd[0], names("analysis"), n=1)
         hint = f"did you mean analysis={near[0]}?" if near else "give keys as key=value"
         return None, [f"{odd[0]} is no key=value; {hint}"]
-    cfg, mistakes = check_command(overrides, own[-1] if own else None, root=ANALYZE)
+    cfg, mistakes = check_command(overrides, config_dir, root=ANALYZE)
     if cfg is None or mistakes:
         return cfg, mistakes
     from isotrain.analysis.start import with_encoder_of_run

@@ -1,1 +1,4 @@
-"""Commands: run, status, report, cancel (`plans.py`, `shown.py`), `evaluate.py`; `worker.py`."""
+"""Commands: `train.py` (and demo), `plans.py` (run, status, report, cancel), `evaluate.py`.
+
+`shown.py` is what status and report show, `worker.py` a run in this process.
+"""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from isotrain.cli import LOADING, train_of
+from isotrain.commands.train import LOADING, train
 from isotrain.config.command import composed_jobs
 from isotrain.config.compose import content_hash, read_job
 from isotrain.config.sweep import check_sweep
@@ -19,23 +18,12 @@ CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The exit code of `isotrain evaluate`."""
-    parser = argparse.ArgumentParser(
-        prog="isotrain evaluate",
-        description="Evaluate on dev and test without training: a finished run with the weights in "
-        "its last.ckpt, on its own data or on what key=value names instead; without a run, what "
-        "key=value configures, as a run of its own.",
-    )
-    parser.add_argument("what", nargs="*", metavar="RUN | key=value")
-    parser.add_argument("--json", action="store_true", help="the scores of a run as JSON")
-    parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
-    given = parser.parse_intermixed_args(arguments)
-    folders = [text for text in given.what if "=" not in text]
-    overrides = [text for text in given.what if "=" in text]
+def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool = False) -> int:
+    """The exit code of `isotrain evaluate`; `words` are a run's folder and overrides."""
+    folders = [text for text in words if "=" not in text]
+    overrides = [text for text in words if "=" in text]
     if not folders:
-        own = [] if given.config_dir is None else [f"--config-dir={given.config_dir}"]
-        return train_of([*own, *overrides, UNTRAINED])
+        return train([*overrides, UNTRAINED], config_dir)
     if len(folders) > 1:
         return reject(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
@@ -44,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return reject(f"{folder} is no folder of a finished run with its last.ckpt")
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     own = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
-    config_dir = given.config_dir or (own[-1] if own else None)
+    config_dir = config_dir or (own[-1] if own else None)
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
     again = composed_jobs(of_run, config_dir)[0].cfg
@@ -81,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         if data.n_rows["test"]:
             scores |= trainer.test(module, datamodule=data, verbose=False)[0]
     of_task = {key: value for key, value in scores.items() if not key.startswith("isotropy/")}
-    if given.json:
+    if as_json:
         print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
     else:
         say(f"{folder}: " + ", ".join(f"{key} {value:.4f}" for key, value in of_task.items()))

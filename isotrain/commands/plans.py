@@ -6,27 +6,28 @@ or `result.json` (which are run again), or a folder that one of these has left.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
-from isotrain.commands.shown import Given, look, open_trials, show_all, write
+from isotrain.commands.shown import Given, Named, look, open_trials, show_all, write
 from isotrain.config.sweep import names, read, text_of
-from isotrain.console import install, launched, reject, say, spinner
+from isotrain.console import install, launched, say, spinner
 from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import replace_text
-from isotrain.runs.locks import owner
+from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
 from isotrain.studies.identity import check_identity, write_identity
@@ -38,51 +39,30 @@ from isotrain.studies.status import show
 
 COPY = "study.yaml"  # of the file of a study, in its folder
 DATA_DIR = "ISOTRAIN_DATA_DIR"
-RANKS = (
-    "it starts a process for each run, and this is a process of torchrun or srun; start it once, "
-    "without them (in a job of Slurm: --ntasks=1)"
-)
 CANCEL_S = 0.2  # between two looks at what still runs
 
 
-def run(arguments: Sequence[str]) -> int:
-    """The exit code of `isotrain run`."""
-    parser = _parser(
-        "run",
-        "Run what is missing of a study or search, or a job file again. Without a name: list what "
-        "there is.",
-        n_names="?",
-    )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
-    parser.add_argument("--list", action="store_true", help="show what it would run, start nothing")
-    given = parser.parse_intermixed_args(arguments)
-    if given.name_or_folder is None:
+def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any) -> int:
+    """The exit code of `isotrain run`; `given` is the rest of `Named`."""
+    if target is None:
         return show_all()
-    path = Path(given.name_or_folder)
-    if path.suffix == ".json" or given.name_or_folder == "-":
-        if given.overrides or given.list or given.jobs != 1:
-            return reject(f"{path} is one job, and runs as it is; give its file alone")
+    named = Named(target, **given)
+    if Path(target).suffix == ".json" or target == "-":
+        if named.overrides or only_list or jobs != 1:
+            raise PlanError(f"{target} is one job, and runs as it is; give its file alone")
         from isotrain.commands.worker import run_file
 
-        return run_file(None if given.name_or_folder == "-" else path)
-    with _errors() as code:
-        if given.list:
-            _preview(given)
-        elif given.jobs < 1:
-            raise PlanError(f"--jobs is the number of runs at a time, at least 1, got {given.jobs}")
-        elif launched():
-            raise PlanError(RANKS)
-        elif kind_of(given.name_or_folder) == "study":
-            code[0] = run_study(
-                given.name_or_folder,
-                given.overrides,
-                given.jobs,
-                config_dir=given.config_dir,
-                name=given.name,
-            )
-        else:
-            code[0] = run_search(_search(given), given.jobs)
-    return code[0]
+        return run_file(None if target == "-" else Path(target))
+    if only_list:
+        return _preview(named)
+    if launched():
+        raise PlanError(
+            "it starts a process for each run, and this is a process of torchrun or srun; start it "
+            "once, without them (in a job of Slurm: --ntasks=1)"
+        )
+    if kind_of(target) == "search":
+        return run_search(_search(named), jobs)
+    return run_study(target, named.overrides, jobs, config_dir=named.config_dir, name=named.name)
 
 
 def run_study(
@@ -134,79 +114,65 @@ def run_search(plan: Plan, n_jobs: int = 1, backend: Backend = local) -> int:
     return search_run.run_search(plan, n_jobs, backend, write_report)
 
 
-def status(arguments: Sequence[str]) -> int:
+def status(
+    jobs: int | None = None, watch: bool = False, as_json: bool = False, **given: Any
+) -> int:
     """The exit code of `isotrain status`: 1 where a run has failed."""
-    parser = _parser("status", "Show how far the runs are, and the time left. Nothing is started.")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time, if none is at work")
-    parser.add_argument("--watch", action="store_true", help="redraw it until nothing is at work")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    options = parser.parse_intermixed_args(arguments)
-    with _errors() as code:
-        given = resolved(options)
-        if given.kind == "folder":
-            from isotrain.reporting.collect_command import find_runs
+    found = resolved(Named(**given))
+    if found.kind == "folder":
+        from isotrain.reporting.collect_command import find_runs
 
-            found = find_runs(given.folder)
-            runs = [{"folder": str(one.run.folder), "state": "finished"} for one in found.runs]
-            lines = [f"{given.folder}: {len(runs)} runs finished", *found.told]
-            content: dict[str, Any] = {"what": str(given.folder), "runs": runs}
-            content["others"] = found.told
-            print(json.dumps(content, indent=2) if options.json else "\n".join(lines))
-            return 0
-        with open_trials(given) as study:
-            code[0] = show(lambda: look(given, study, options.jobs), options.watch, options.json)
-    return code[0]
+        below = find_runs(found.folder)
+        runs = [{"folder": str(one.run.folder), "state": "finished"} for one in below.runs]
+        lines = [f"{found.folder}: {len(runs)} runs finished", *below.told]
+        content = {"what": str(found.folder), "runs": runs, "others": below.told}
+        print(json.dumps(content, indent=2) if as_json else "\n".join(lines))
+        return 0
+    with open_trials(found) as trials:
+        return show(lambda: look(found, trials, jobs), watch, as_json)
 
 
-def report(arguments: Sequence[str]) -> int:
+def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int:
     """The exit code of `isotrain report`."""
-    parser = _parser(
-        "report",
-        "Draw the page of a run; write the tables of a study or search, as far as it is; tabulate "
-        "every finished run below a folder.",
-    )
-    parser.add_argument("--json", action="store_true", help="print what was written, as JSON")
-    parser.add_argument("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
-    options = parser.parse_intermixed_args(arguments)
-    with _errors() as code:
-        given = resolved(options)
-        hidden = _silent() if options.json else nullcontext()
-        with hidden:
-            code[0] = write(given)
-            if options.wandb is not None:
-                from isotrain.reporting.wandb_report import send_run
+    found = resolved(Named(**given))
+    with redirect_stdout(StringIO()) if as_json else nullcontext():
+        code = write(found)
+        if wandb is not None:
+            from isotrain.reporting.wandb_report import send_run
 
-                if given.kind != "run":
-                    raise PlanError("--wandb sends a run; the runs of a plan: logger=[wandb]")
-                send_run(given.folder, options.wandb)
-        if options.json:
-            content: dict[str, Any] = {"what": given.kind, "folder": str(given.folder)}
-            if given.kind == "run":
-                content |= {"result": stored(given.folder).result}
-            print(json.dumps(content, indent=2))
-    return code[0]
+            if found.kind != "run":
+                raise PlanError("--wandb sends a run; the runs of a plan: logger=[wandb]")
+            send_run(found.folder, wandb)
+    if as_json:
+        content: dict[str, Any] = {"what": found.kind, "folder": str(found.folder)}
+        if found.kind == "run":
+            content["result"] = stored(found.folder).result
+        print(json.dumps(content, indent=2))
+    return code
 
 
-def cancel(arguments: Sequence[str]) -> int:
+def cancel(**given: Any) -> int:
     """The exit code of `isotrain cancel`: 0 when nothing is at work any more."""
-    parser = _parser("cancel", "Stop what is at work on a run or plan, with checkpoints.")
-    with _errors() as code:
-        given = resolved(parser.parse_intermixed_args(arguments))
-        if given.kind == "folder":
-            raise PlanError(
-                f"{given.folder} is no run, study, search or sweep; give a folder of one below it"
-            )
-        told = set[int]()
-        while found := sorted(_at_work(given)):
-            for pid in found:
-                if pid not in told:
-                    say(f"stopping process {pid}")
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGTERM)
-            told |= set(found)
-            time.sleep(CANCEL_S)
-        say(f"{given.folder}: {'stopped' if told else 'nothing is at work'}")
-    return code[0]
+    found = resolved(Named(**given))
+    if found.kind == "folder":
+        raise PlanError(
+            f"{found.folder} is no run, study, search or sweep; give a folder of one below it"
+        )
+    told = set[Owner]()
+    while at_work := _at_work(found):
+        for one in sorted({one for one in at_work if one is not None} - told):
+            if one.host != gethostname():
+                raise PlanError(
+                    f"process {one.pid} of machine {one.host} is at work at {found.folder}; "
+                    "give this command there"
+                )
+            say(f"stopping process {one.pid}")
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGTERM)
+            told.add(one)
+        time.sleep(CANCEL_S)
+    say(f"{found.folder}: {'stopped' if told else 'nothing is at work'}")
+    return 0
 
 
 def kind_of(name_or_path: str) -> str:
@@ -225,128 +191,95 @@ def kind_of(name_or_path: str) -> str:
     return "search" if isinstance(content, dict) and "space" in content else "study"
 
 
-def resolved(given: argparse.Namespace) -> Given:
+def resolved(named: Named) -> Given:
     """What a name or folder stands for.
 
     Raises:
         PlanError: it stands for nothing, or its plan has mistakes.
     """
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
-    folder = Path(given.name_or_folder)
-    if folder.is_dir():
+    path = Path(named.target)
+    if path.is_dir():
         for name in (STUDY, SEARCH, SWEEP):
-            if (content := read_origin(folder / name)) is not None:
-                return _of_folder(given, folder, content)
-        is_run = (folder / "result.json").is_file() or is_owned(folder)
-        return Given("run" if is_run else "folder", folder)
-    if folder.is_file() and folder.suffix not in (".yaml", ".yml"):
-        raise PlanError(f"{folder} is a file; give the folder of a run, or the yaml of a study")
-    return _planned(given)
+            if (content := read_origin(path / name)) is not None:
+                return _of_folder(named, path, content)
+        is_run = (path / "result.json").is_file() or is_owned(path)
+        return Given("run" if is_run else "folder", path, named)
+    if path.is_file() and path.suffix not in (".yaml", ".yml"):
+        raise PlanError(f"{path} is a file; give the folder of a run, or the yaml of a study")
+    return _planned(named)
 
 
-def _planned(given: argparse.Namespace, folder: Path | None = None) -> Given:
+def _planned(named: Named, folder: Path | None = None) -> Given:
     """The study or search of a name or file, in a folder that may have been moved."""
-    if kind_of(given.name_or_folder) == "study":
-        study = load_study(given.name_or_folder, given.name)
-        jobs = plan_jobs(study, given.overrides, given.config_dir)
-        folder, file = folder or study_folder(study, jobs), given.name_or_folder
-        check_identity(study, jobs, folder, given.overrides)
-        return Given("study", folder, study, jobs, None, file, given.overrides, given.config_dir)
-    plan = _search(given)
-    plan = plan._replace(folder=folder or plan.folder)
-    return Given("search", plan.folder, search=plan)
+    if kind_of(named.target) == "search":
+        plan = _search(named)
+        plan = plan._replace(folder=folder or plan.folder)
+        return Given("search", plan.folder, named, search=plan)
+    study = load_study(named.target, named.name)
+    jobs = plan_jobs(study, named.overrides, named.config_dir)
+    folder = folder or study_folder(study, jobs)
+    check_identity(study, jobs, folder, named.overrides)
+    return Given("study", folder, named, study, jobs)
 
 
-def _of_folder(given: argparse.Namespace, folder: Path, content: dict[str, Any]) -> Given:
+def _of_folder(named: Named, folder: Path, content: dict[str, Any]) -> Given:
     """What a plan's own folder says of it."""
-    given.overrides = [*content["overrides"], *given.overrides]
-    given.config_dir = given.config_dir or content["config_dir"]
-    if "file" not in content:
-        jobs = sweep.plan_sweep(given.overrides, given.config_dir)
-        return Given("sweep", folder, jobs=jobs, overrides=given.overrides)
-    given.name_or_folder, given.name = content["file"], content["name"]
-    if not Path(content["file"]).is_file() and (folder / COPY).is_file():  # on another machine
-        given.name_or_folder = str(folder / COPY)
-    given.trials = content.get("n_trials")
-    return _planned(given, folder)
-
-
-def _parser(command: str, description: str, n_names: str | None = None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"isotrain {command}",
-        description=description,
-        epilog=f"studies: {', '.join(names('study'))}; searches: {', '.join(names('tune'))}; or "
-        "the path of a yaml file of that form, or a folder",
+    named = named._replace(
+        overrides=[*content["overrides"], *named.overrides],
+        config_dir=named.config_dir or content["config_dir"],
     )
-    text = "study or search, its yaml file, or a folder"
-    parser.add_argument("name_or_folder", nargs=n_names, metavar="NAME", help=text)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
-    parser.add_argument("--config-dir", metavar="DIR", help="more config groups, of yours")
-    parser.add_argument("--name", help="of its folder, in place of the file's name")
-    parser.add_argument("--trials", type=int, metavar="N", help="trials of a search (n_trials)")
-    return parser
+    if "file" not in content:
+        jobs = sweep.plan_sweep(named.overrides, named.config_dir)
+        return Given("sweep", folder, named, jobs=jobs)
+    copied = not Path(content["file"]).is_file() and (folder / COPY).is_file()  # another machine
+    target = str(folder / COPY) if copied else content["file"]
+    own = {"target": target, "name": content["name"], "trials": content.get("n_trials")}
+    return _planned(named._replace(**own), folder)
 
 
-@contextmanager
-def _errors() -> Iterator[list[int]]:
-    """Print what is wrong; the exit code is the only item of what is yielded."""
-    code = [0]
-    try:
-        yield code
-    except (PlanError, OSError) as error:
-        code[0] = reject(str(error))
-    except KeyboardInterrupt:
-        code[0] = 128 + signal.SIGINT
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Nothing is printed."""
-    from contextlib import redirect_stdout
-    from io import StringIO
-
-    with redirect_stdout(StringIO()):
-        yield
-
-
-def _search(given: argparse.Namespace) -> Plan:
-    search = load_search(given.name_or_folder, given.trials, given.name)
-    if not getattr(given, "list", False) and find_spec("optuna") is None:
+def _search(named: Named, needs_optuna: bool = True) -> Plan:
+    search = load_search(named.target, named.trials, named.name)
+    if needs_optuna and find_spec("optuna") is None:
         raise PlanError(f"a search needs the package optuna; {install('tune')}")
     with spinner("judging the ends of the space"):
-        return plan_search(search, given.overrides, given.config_dir, given.name_or_folder)
+        return plan_search(search, named.overrides, named.config_dir, named.target)
 
 
-def _at_work(given: Given) -> set[int]:
-    """The processes to stop: the call at work; else the runs that one has left."""
+def _at_work(given: Given) -> set[Owner | None]:
+    """Who is to stop: the call at work, else the runs that one has left.
+
+    None is a run whose process has not signed its lock yet.
+    """
     if call := call_at_work(given.folder):
-        return {call[0]}
-    folders = [given.folder]
-    if given.jobs:
-        folders = [job.folder for job in located(given.jobs, Archive(given.folder))]
+        return {Owner(call.pid, call.host)}
+    if given.kind == "run":
+        return {owner(given.folder / ".lock")} if is_owned(given.folder) else set()
+    jobs: Sequence[Any] = given.jobs
     if given.search is not None:
-        from isotrain.studies.search_run import trial_jobs
-        from isotrain.studies.trials import trials_of
+        from isotrain.studies.search_status import jobs_left
 
-        with open_trials(given) as study:
-            open_ones = [t for t in trials_of(study) if not t.state.is_finished() and t.params]
-            jobs = [job for t in open_ones for job in trial_jobs(given.search, 0, t.params)]
-            folders = [job.folder for job in located(jobs, Archive(given.folder))]
-    return {pid for folder in folders if (pid := owner(folder / ".lock")) is not None}
+        with open_trials(given) as trials:
+            jobs = jobs_left(given.search, trials)
+    logs = given.folder / "logs"
+    return {
+        owner(job.folder / ".lock")
+        for job in located(jobs, Archive(given.folder))
+        if is_owned(job.folder) or is_locked(logs / f"{job.name}.log")
+    }
 
 
-def _preview(given: argparse.Namespace) -> None:
+def _preview(named: Named) -> int:
     from isotrain.studies.preview import preview_search, preview_study
 
-    if kind_of(given.name_or_folder) == "study":
-        study = load_study(given.name_or_folder, given.name)
-        question = question_of(study_text(given.name_or_folder))
-        for line in preview_study(study, question, given.overrides):
-            say(line)
-        check_parts(plan_jobs(study, given.overrides, given.config_dir))  # and it can run
+    if kind_of(named.target) == "study":
+        study = load_study(named.target, named.name)
+        question = question_of(study_text(named.target))
+        say("\n".join(preview_study(study, question, named.overrides)))
+        check_parts(plan_jobs(study, named.overrides, named.config_dir))  # and it can run
     else:
-        search = load_search(given.name_or_folder, given.trials, given.name)
-        question = question_of(text_of("tune", given.name_or_folder))
-        for line in preview_search(search, question, given.overrides):
-            say(line)
-        _search(given)
+        search = load_search(named.target, named.trials, named.name)
+        question = question_of(text_of("tune", named.target))
+        say("\n".join(preview_search(search, question, named.overrides)))
+        _search(named, needs_optuna=False)
+    return 0

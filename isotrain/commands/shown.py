@@ -24,17 +24,25 @@ from isotrain.studies.search_plan import Plan
 from isotrain.studies.status import Status, status_of
 
 
+class Named(NamedTuple):
+    """What a command line names, and what it changes of its plan."""
+
+    target: str  # a name, file or folder
+    overrides: Sequence[str] = ()
+    config_dir: str | None = None
+    name: str | None = None
+    trials: int | None = None
+
+
 class Given(NamedTuple):
     """What a command is about."""
 
     kind: str  # study | search | sweep | run | folder
-    folder: Path = Path()  # of a plan or run
+    folder: Path  # of a plan or run
+    named: Named
     study: Study | None = None
     jobs: Sequence[Any] = ()
     search: Plan | None = None
-    file: str = ""
-    overrides: Sequence[str] = ()
-    config_dir: str | None = None
 
 
 @contextmanager
@@ -105,10 +113,10 @@ def write(given: Given) -> int:
         with open_trials(given) as study:
             search_report.write_report(given.search, trials_of(study), study)
     else:
-        from isotrain.reporting.collect_command import main, write_runs
+        from isotrain.reporting.collect_command import collect, write_runs
 
         if given.kind == "folder":
-            return main([str(given.folder)])
+            return collect(given.folder)
         jobs = located(given.jobs, Archive(given.folder))
         folders = [job.folder for job in jobs if job.folder.is_dir()]
         return write_runs(given.folder.absolute().parents[1], given.folder, folders)
@@ -119,15 +127,16 @@ def _report_study(study: Study, given: Given) -> None:
     """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
     from isotrain.reporting.report import write_report
 
+    named = given.named
     jobs = located(given.jobs, Archive(given.folder))
     if any(stored(job.folder).is_finished for job in jobs):
         given.folder.mkdir(parents=True, exist_ok=True)
         lock = take(given.folder / "lock")  # whoever is at work has written this
         if lock is not None:
-            own = given.file, given.overrides, given.config_dir
+            own = named.target, named.overrides, named.config_dir
             write_identity(study, jobs, given.folder, *own)
             os.close(lock)
-    write_report(study, jobs, given.folder, given.overrides)
+    write_report(study, jobs, given.folder, named.overrides)
 
 
 def show_all() -> int:

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import transformers.models.bert.modeling_bert  # noqa: F401  # as most runs do, late
+# Most runs import these late, and each worker would again:
+import transformers.models.bert.modeling_bert
+import transformers.optimization  # noqa: F401
 
 from isotrain.config.compose import RunJob, parse_job, read_job
 from isotrain.console import FAILED, print_error, reject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,33 +17,17 @@ if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
     from isotrain.export.formats import Format
     from isotrain.export.rebuilt import Rebuilt
 
-FORMATS = ("transformers", "sentence-transformers")
 
-
-def main(arguments: Sequence[str]) -> int:
+def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     """The exit code: 0 when every folder asked for is written and gives what the run gives.
 
     2 where a run, a target or a format is refused, and nothing is written; 1 where what was
     written differed from the run, and is not kept, or storage failed.
     """
-    parser = argparse.ArgumentParser(
-        prog="isotrain export",
-        description="Write a finished run as a folder for transformers (the encoder, and the head "
-        "of a classifier) and as one for sentence-transformers, each with a model card. By default "
-        "both where possible. What is written is loaded again and compared with the run on 64 dev "
-        "examples.",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="such as runs/rte/none-0123456789")
-    parser.add_argument(
-        "--to", type=Path, metavar="DIR", help="gets a folder for each format (RUN/export)"
-    )
-    parser.add_argument("--format", choices=FORMATS, help="only this one")
-    given = parser.parse_args(arguments)
-    to = given.to or given.run / "export"
-    wanted = [given.format] if given.format else list(FORMATS)
+    to = to or folder / "export"
     try:
-        with spinner(f"looking at {given.run}") as now:
-            run = read_run(given.run)
+        with spinner(f"looking at {folder}") as now:
+            run = read_run(folder)
             for name in wanted:
                 check_target(to / name)
             now("importing torch and transformers")

@@ -65,7 +65,8 @@ def device_for(
         side_by_side: whether this call has several jobs at a time.
 
     Raises:
-        OSError: nothing can be written below the system's temporary folder.
+        OSError: nothing can be written below the system's temporary folder, or another user has
+            made ours there.
 
     >>> from omegaconf import OmegaConf
     >>> cfg = OmegaConf.create({"trainer": {"accelerator": "cpu", "devices": 1}})
@@ -101,9 +102,13 @@ def _choices(trainer: Mapping[str, Any], devices: Sequence[str]) -> list[Sequenc
 
 def _take(choices: Sequence[str]) -> tuple[str, int]:
     """The first device with the lowest place that is free, and the lock of that place."""
+    own = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    if own.is_symlink() or own.stat().st_uid != os.getuid():
+        raise PermissionError(f"{own} belongs to another user; set TMPDIR to a folder of your own")
     job = os.environ.get("SLURM_JOB_ID", "")
-    folder = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}" / f"devices{job and '-'}{job}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = own / f"devices{job and '-'}{job}"
+    folder.mkdir(exist_ok=True)
     for place in count():
         for device in choices:
             name = re.sub(r"[^A-Za-z0-9-]", "_", device)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
+from socket import gethostname
 from typing import NamedTuple, Protocol
 
 from isotrain.config.compose import RunJob
@@ -70,6 +71,14 @@ class End(NamedTuple):
     log: Path = Path()
 
 
+class Call(NamedTuple):
+    """A call at work, as the lock of its plan's folder says."""
+
+    pid: int
+    n: int  # runs at a time
+    host: str
+
+
 class Pool:
     """Run jobs, `n` at a time; a context manager that one call per folder can hold.
 
@@ -86,7 +95,7 @@ class Pool:
         backend: starts a process.
 
     Raises:
-        PlanError: on entry: n is below 1, or nothing can be written to the folder.
+        PlanError: on entry: nothing can be written to the folder.
     """
 
     def __init__(self, folder: Path, n: int, what: str, backend: Backend = local) -> None:
@@ -101,8 +110,6 @@ class Pool:
         self._took_s, self._n_jobs, self._devices = list[float](), 0, list[str]()
 
     def __enter__(self) -> Pool:
-        if self.n < 1:
-            raise PlanError(f"--jobs is the number of runs at a time, at least 1, got {self.n}")
         try:
             for part in ("jobs", "logs"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -116,8 +123,9 @@ class Pool:
             lock = self._lock_of(self.folder / "lock", waiting)
             if lock is not None:
                 stack.callback(os.close, lock)
+                call = Call(os.getpid(), self.n, gethostname())
                 os.truncate(lock, 0)
-                os.pwrite(lock, json.dumps({"pid": os.getpid(), "n": self.n}).encode(), 0)
+                os.pwrite(lock, json.dumps(call._asdict()).encode(), 0)
             self._devices = cuda_devices()
             self._stack = stack.pop_all()
         return self
@@ -310,16 +318,15 @@ def seconds_left(work_s: Sequence[float], n: int) -> float:
     return max([*work_s, sum(work_s) / n], default=0.0)
 
 
-def call_at_work(folder: Path) -> tuple[int, int] | None:
-    """The process of the call at work in a plan's folder and its runs at a time, if there is one.
+def call_at_work(folder: Path) -> Call | None:
+    """The call at work in a plan's folder, if there is one.
 
     >>> call_at_work(Path("nowhere"))
     """
     try:
         if not is_locked(folder / "lock"):
             return None
-        content = json.loads((folder / "lock").read_text(encoding="utf-8"))
-        pid, n = int(content["pid"]), int(content["n"])
-    except (OSError, ValueError, KeyError, TypeError):
+        call = Call(**json.loads((folder / "lock").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):  # it has just ended, or just begun
         return None
-    return (pid, n) if pid > 1 else None  # 0 and below name groups of processes
+    return call if call.pid > 1 else None  # 0 and below name groups of processes

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cache
 from importlib import import_module
 from multiprocessing import forkserver, get_context, reduction, resource_tracker
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from isotrain.config.compose import RunJob, write_job
@@ -36,7 +37,8 @@ OF_SERVER = {  # environment in which it imports: no pool of threads, a look at 
 }
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _server = get_context("forkserver")
-_lock = threading.Lock()  # multiprocessing polls all its children whenever one starts
+_lock = threading.RLock()  # multiprocessing polls all its children whenever one starts
+LOST = 255  # exit code that multiprocessing gives where its server was killed
 
 
 class Process(Protocol):
@@ -59,7 +61,8 @@ def local(
 ) -> Process:
     """A process on this machine: a warm worker, or a fresh one where the run starts ranks."""
     if number_asked_for(job.cfg.trainer.get("devices", 1)) == 1:
-        return _Worker(file, log, environment, locks)
+        with suppress(EOFError, ConnectionError):  # the server was killed; the next job has another
+            return _Worker(file, log, environment, locks)
     return fresh(COMMAND)(job, file, log, environment, locks)
 
 
@@ -105,7 +108,8 @@ def start_job(
         environment: variables beside this process's own and `OMP_NUM_THREADS`, the job's threads.
         locks: descriptors that it keeps open until it ends.
     """
-    given = own_environment()
+    with _lock:  # a server that is started changes ours for a moment
+        given = own_environment()
     given.pop(JOB, None)
     if job.cfg.threads is not None:
         given["OMP_NUM_THREADS"] = str(job.cfg.threads)
@@ -130,13 +134,17 @@ def stop_job(process: Process, at_once: bool = False) -> None:
             pass
 
 
-@cache
 def warm_up() -> None:
-    """Start the server that workers are forked from; it imports while this process goes on.
+    """Start the server that workers are forked from, where none is at work.
 
-    It has one thread, as others would not survive a fork. It ends with this process, and hears no
-    signal of its terminal.
+    It imports while this process goes on. It has one thread, as others would not survive a fork. It
+    ends with this process, and hears no signal of its terminal.
     """
+    with _lock:
+        _start_server()
+
+
+def _start_server() -> None:
     _server.set_forkserver_preload([WORKER])
     own = {name: os.environ.get(name) for name in (*OF_SERVER, "PYTHONPATH")}
     os.environ |= own_environment() | OF_SERVER
@@ -153,21 +161,40 @@ def warm_up() -> None:
 
 
 class _Worker:
-    """A process forked from the server."""
+    """A process forked from the server; it outlives a server that is killed."""
 
     def __init__(
         self, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
     ) -> None:
-        with _lock, log.open("ab", buffering=0) as stream:
-            warm_up()
-            self._process = _Forked(file, environment, (stream.fileno(), *locks))
-            self._process.start()
-            assert self._process.pid is not None
-            self.pid = self._process.pid
+        self._alive, own = os.pipe()  # its end tells that the process has ended
+        try:
+            with _lock, log.open("ab", buffering=0) as stream, _without_main():
+                warm_up()
+                self._process = _Forked(file, environment, (stream.fileno(), own, *locks))
+                self._process.start()
+        finally:
+            os.close(own)
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     def poll(self) -> int | None:
         with _lock:
-            return self._process.exitcode
+            code = self._process.exitcode
+        return None if code == LOST and not wait([self._alive], 0) else code
+
+    def __del__(self) -> None:
+        os.close(self._alive)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the program's own module: a worker would import it, which runs it without a guard."""
+    own = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = own
 
 
 class _Forked(ForkServerProcess):

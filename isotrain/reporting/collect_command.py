@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -36,19 +35,9 @@ What differs: keys that tell a group from any other of its task.
 """
 
 
-def main(arguments: Sequence[str]) -> int:
+def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int:
     """The exit code of `isotrain collect ...`: 0, or 2 where there is nothing to collect."""
-    parser = argparse.ArgumentParser(
-        prog="isotrain collect",
-        description="Collect every finished run below a folder into runs.csv, runs.parquet and "
-        "groups.md.",
-    )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="such as runs")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
-    parser.add_argument("--json", action="store_true", help="print the runs as JSON")
-    given = parser.parse_args(arguments)
-    out = given.out or given.folder / "collected"
-    return write_runs(given.folder, out, as_json=given.json)
+    return write_runs(folder, out or folder / "collected", as_json=as_json)
 
 
 def write_runs(

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
+from typing import NamedTuple
 
 
 def take(path: Path) -> int | None:
@@ -29,16 +31,26 @@ def taken_within(path: Path, patience_s: float) -> int | None:
     return lock
 
 
+class Owner(NamedTuple):
+    """A process that holds a lock."""
+
+    pid: int
+    host: str  # its machine: a folder may be shared
+
+
 def sign(lock: int) -> None:
-    """Write the number of this process into the file of a lock that it holds."""
+    """Write this process and its machine into the file of a lock that it holds."""
     os.truncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    os.pwrite(lock, f"{os.getpid()} {gethostname()}".encode(), 0)
 
 
-def owner(path: Path) -> int | None:
+def owner(path: Path) -> Owner | None:
     """The process that signed a lock and holds it; None where there is none."""
     try:
-        return int(path.read_text(encoding="utf-8")) if is_locked(path) else None
+        if not is_locked(path):
+            return None
+        pid, _, host = path.read_text(encoding="utf-8").partition(" ")
+        return Owner(int(pid), host)
     except (OSError, ValueError):  # it has just ended, or just begun
         return None
 

@@ -1,10 +1,10 @@
-"""A search at work: Optuna's `optimize` over the pool, one objective call a trial.
+"""A search at work: Optuna asks and is told, the pool runs.
 
 `<output_dir>/tune/<name>/study.db` holds the trials. One call at a time is at work in it, the owner
-of the pool's lock: a trial that is RUNNING when a call begins was left by one that is gone. Such a
-trial, and one that a signal stopped, is told as failed and queued again with its values; its runs
-go on from their checkpoints. What replaces it takes its number wherever trials are shown
-(`trials_of`), so that a search that was stopped reads like one that was not.
+of the pool's lock: a trial that is RUNNING when a call begins was left by one that was stopped,
+killed, or failed. It is told as failed and queued again with its values; its runs go on from their
+checkpoints. What replaces it takes its number wherever trials are shown (`trials_of`), so that a
+search that was stopped reads like one that was not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -25,7 +26,7 @@ from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.console import REJECTED, say
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
-from isotrain.jobs.stored import PlanError, stored
+from isotrain.jobs.stored import stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.origin import SEARCH
@@ -34,12 +35,12 @@ from isotrain.studies.search_plan import Plan, runs_of
 from isotrain.studies.space import Value, overrides_of
 from isotrain.studies.trials import (
     ASKED,
-    again,
     counted,
     ending,
     enqueue_points,
     n_to_come,
     opened,
+    queue_left,
     sampler_of,
     suggested,
     trials_of,
@@ -72,7 +73,7 @@ class FailedError(Exception):
 
 
 class StoppedError(Exception):
-    """A trial whose run was stopped by a signal: it is queued again."""
+    """A trial whose run was stopped by a signal: the next call queues it again."""
 
 
 def run_search(
@@ -97,9 +98,7 @@ def run_search(
         with opened(plan) as study:
             write_json(plan.folder / SEARCH, redacted(plan.given))
             study.set_user_attr(ASKED, plan.search.n_trials)
-            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                study.tell(trial.number, state=TrialState.FAIL)
-                again(study, trial)
+            queue_left(study)
             if plan.is_grid:
                 enqueue_points(study, plan)
             n_to_do = n_to_come(study, plan)
@@ -108,17 +107,11 @@ def run_search(
                 f"search {plan.search.name}: {plan.search.n_trials} trials, {n_ended} ended "
                 f"before, {n_jobs} at a time; {plan.folder}"
             )
-            call = _Call(plan, study, pool)
+            call = _Call(plan, study, pool, n_to_do)
             if n_to_do:
                 if backend is local:
                     warm_up()
-                study.optimize(
-                    call.objective,
-                    n_trials=n_to_do,
-                    n_jobs=n_jobs,
-                    catch=(FailedError, StoppedError),
-                    callbacks=[call.ended],
-                )
+                call.run(n_jobs)
             if pool.received:
                 return pool.code(0)
             if call.is_hopeless:
@@ -127,7 +120,7 @@ def run_search(
                     f"then give the same command again{', with more --trials' * (not plan.is_grid)}"
                 )
             report(plan, trials_of(study), study)
-            return int(call.n_failed + call.n_left > 0)
+            return int(call.n_failed + call.n_stopped > 0)
 
 
 def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
@@ -161,57 +154,68 @@ def named_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[Tri
 class _Call:
     """What this process does of a search."""
 
-    def __init__(self, plan: Plan, study: optuna.Study, pool: Pool) -> None:
-        self._plan, self._study, self._pool = plan, study, pool
-        self._choosing = threading.Lock()
-        self._ask = study.ask
-        study.ask = self._ask_alone  # type: ignore[method-assign]
-        self.n_good = self.n_failed = self.n_left = 0
+    def __init__(self, plan: Plan, study: optuna.Study, pool: Pool, n_to_do: int) -> None:
+        self._plan, self._study, self._pool, self._n_to_do = plan, study, pool, n_to_do
+        self._choosing, self._is_over = threading.Lock(), False
+        self.n_good = self.n_failed = self.n_stopped = 0
 
     @property
     def is_hopeless(self) -> bool:
         """Whether nothing has worked so far."""
         return self.n_failed >= HOPELESS and not self.n_good
 
-    def objective(self, trial: Trial) -> float:
-        """The mean score of a trial's runs."""
-        if self._pool.received:
-            raise StoppedError
+    def run(self, n_jobs: int) -> None:
+        """Trials, `n_jobs` at a time; an error that is no trial's own ends them and is raised."""
+        with ThreadPoolExecutor(n_jobs) as threads:
+            for turn in [threads.submit(self._work) for _ in range(n_jobs)]:
+                turn.result()
+
+    def _work(self) -> None:
+        try:
+            while (trial := self._next()) is not None:
+                self._tell(trial)
+        except BaseException:
+            self._is_over = True
+            raise
+
+    def _next(self) -> Trial | None:
+        with self._choosing:  # SQLite gives one queued trial to two threads that ask at a time
+            if self._is_over or self._pool.received or self.is_hopeless or not self._n_to_do:
+                return None
+            self._n_to_do -= 1
+            return self._study.ask()
+
+    def _tell(self, trial: Trial) -> None:
+        """Run a trial and tell how it ended; one that was stopped is left as it is."""
+        score, state, why = None, TrialState.COMPLETE, ""
         number = self._number(trial)
+        try:
+            score = self._score(trial, number)
+        except StoppedError:
+            self.n_stopped += 1
+            self._is_over = True
+            return
+        except optuna.TrialPruned as end:
+            state, why = TrialState.PRUNED, str(end)
+        except FailedError as end:
+            state, why = TrialState.FAIL, str(end)
+        if why:
+            trial.set_user_attr("why", why)
+        told = self._study.tell(trial, score, state)
+        with self._choosing:
+            self.n_good += state != TrialState.FAIL
+            self.n_failed += state == TrialState.FAIL
+        value = f"{self._plan.objective} {told.value:.4f}" if told.value is not None else ""
+        say(f"{ending(told)} trial {number}: {value}{why}")
+
+    def _score(self, trial: Trial, number: int) -> float:
+        """The mean score of a trial's runs."""
         values = self._values(trial, number)
         say(f"start trial {number}: {' '.join(overrides_of(values))}")
-        try:
-            scores = self._scores(trial, named_jobs(self._plan, number, values))
-        except PlanError as error:  # a record that cannot be read now
-            say(str(error))
-            raise StoppedError from error
-        except (FailedError, optuna.TrialPruned) as why:
-            trial.set_user_attr("why", str(why))
-            raise
+        scores = self._scores(trial, named_jobs(self._plan, number, values))
         return math.fsum(scores) / len(scores)
 
-    def ended(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Tell how a trial ended; stop the search where there is no use in going on."""
-        if trial.state == TrialState.FAIL and "why" not in trial.user_attrs:  # it was stopped
-            again(study, trial)
-            self.n_left += 1
-            study.stop()
-            return
-        self.n_good += trial.state != TrialState.FAIL
-        self.n_failed += trial.state == TrialState.FAIL
-        score = f"{self._plan.objective} {trial.value:.4f}" if trial.value is not None else ""
-        say(
-            f"{ending(trial)} trial {self._number(trial)}: {score}{trial.user_attrs.get('why', '')}"
-        )
-        if self.is_hopeless:
-            study.stop()
-
-    def _ask_alone(self, *given: Any, **more: Any) -> Trial:
-        """SQLite gives one queued trial to two threads that ask at a time."""
-        with self._choosing:
-            return self._ask(*given, **more)
-
-    def _number(self, trial: Trial | FrozenTrial) -> int:
+    def _number(self, trial: Trial) -> int:
         """The number that it is shown with."""
         return [one.number for one in counted(self._study)].index(trial.number)
 

@@ -17,7 +17,7 @@ from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps
 from isotrain.jobs.stored import stored
 from isotrain.runs.locks import is_locked
 from isotrain.studies.search_plan import Plan
-from isotrain.studies.search_run import FailedError, trial_jobs
+from isotrain.studies.search_run import FailedError, TrialJob, trial_jobs
 from isotrain.studies.status import Status, at_step, first_of, numbers_at, time_left
 from isotrain.studies.trials import ASKED, BAD, ending, trials_of
 
@@ -81,13 +81,23 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     return Status(Group(table, *first_of(reasons), line), content, has_ended, bool(failed))
 
 
+def jobs_left(plan: Plan, study: optuna.Study) -> list[TrialJob]:
+    """The runs of the trials that have not ended."""
+    trials = [trial for trial in trials_of(study) if not trial.state.is_finished()]
+    return [job for trial in trials for job in _jobs(plan, trial)]
+
+
+def _jobs(plan: Plan, trial: FrozenTrial) -> list[TrialJob]:
+    """None where its values are not there, or cannot run."""
+    try:
+        return trial_jobs(plan, trial.number, trial.params) if trial.params else []
+    except FailedError:
+        return []
+
+
 def where(plan: Plan, trial: FrozenTrial, archive: Archive) -> At:
     """Where a trial is, by the records of its runs."""
-    try:
-        jobs = trial_jobs(plan, trial.number, trial.params) if trial.params else []
-        jobs = located(jobs, archive)
-    except FailedError:
-        jobs = []
+    jobs = located(_jobs(plan, trial), archive)
     left = [job for job in jobs if not stored(job.folder).is_finished]
     if not left:
         return At(share_left=0.0 if jobs else 1.0)

@@ -108,11 +108,22 @@ def ending(trial: FrozenTrial) -> str:
     return str(trial.user_attrs.get("bad") or NAMES[trial.state])
 
 
-def again(study: optuna.Study, trial: FrozenTrial) -> None:
-    """Queue a trial that was left, with its values and what it has reported."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna calls it experimental
-        RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
+def queue_left(study: optuna.Study) -> None:
+    """Queue again the trials that a call left, each with its values and what it has reported.
+
+    A kill on the way neither loses nor doubles one: a trial that is replaced is not queued again.
+    """
+    trials = study.get_trials()
+    replaced = {number for trial in trials for number in _history(trial)}
+    for trial in trials:
+        if trial.state != TrialState.RUNNING:
+            continue
+        if trial.number not in replaced:
+            trial.user_attrs = {k: v for k, v in trial.user_attrs.items() if k == POINT}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Optuna calls it experimental
+                RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
+        study.tell(trial.number, state=TrialState.FAIL)
 
 
 def _history(trial: FrozenTrial) -> list[int]:
@@ -135,8 +146,8 @@ def enqueue_points(study: optuna.Study, plan: Plan) -> None:
 
 
 def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
-    """What tells the point of a trial from others; that of one in line is in its attributes."""
-    point: Mapping[str, Value] = trial.params or trial.user_attrs.get(POINT, {})
+    """What tells the point of a trial from others; its `params` may lack some after a kill."""
+    point: Mapping[str, Value] = trial.user_attrs[POINT]
     return frozenset(point.items())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.analysis.command import main
+from isotrain.cli import main
 from isotrain.config.compose import compose_run
 from isotrain.run import run
 from isotrain.runs.files import read_result, write_json
@@ -30,7 +30,7 @@ def refused(tmp_path, capsys, monkeypatch):
 
     def refuse(*arguments, code=2, kind="this cannot run"):
         before = {file for file in tmp_path.rglob("*") if file.is_file()}
-        assert main(arguments) == code
+        assert main(["analyze", *arguments]) == code
         assert {file for file in tmp_path.rglob("*") if file.is_file()} == before
         told = capsys.readouterr().err
         assert told.startswith(f"isotrain: {kind}\n  ")
@@ -41,14 +41,15 @@ def refused(tmp_path, capsys, monkeypatch):
 
 
 def test_help_list_and_keys(capsys):
-    for arguments in ([], ["-h"], ["analysis=contextuality", "--help"]):
-        assert main(arguments) == 0
-        assert "isotrain analyze analysis=NAME" in capsys.readouterr().out
-    assert main(["list"]) == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in listed] == names("analysis")
-    assert any("How anisotropic is each layer" in line for line in listed)
-    assert main(["keys", "contextuality"]) == 0
+    for arguments in (["-h"], ["analysis=contextuality", "--help"]):
+        assert main(["analyze", *arguments]) == 0
+        assert "analysis=contextuality encoder=minilm" in capsys.readouterr().out
+    for arguments in ([], ["list"]):
+        assert main(["analyze", *arguments]) == 0
+        listed = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in listed] == names("analysis")
+        assert any("How anisotropic is each layer" in line for line in listed)
+    assert main(["analyze", "keys", "contextuality"]) == 0
     assert "min_count: 5 # occurrences that a word needs" in capsys.readouterr().out
 
 
@@ -58,7 +59,7 @@ def test_help_list_and_keys(capsys):
         (["keys", "contextualty"], "there is no analysis contextualty; did you mean contextuality"),
         (["keys"], "give one analysis"),
         (["contextuality"], "contextuality is no key=value; did you mean analysis=contextuality?"),
-        (["-m", "seed=0,1"], "-m is no key=value; give keys as key=value"),
+        (["-m", "seed=0,1"], "unrecognized arguments: -m; --help shows"),
         (["analysis=contextualty"], "analysis=contextualty does not exist; did you mean context"),
         (["sede=1"], "no key sede; did you mean seed?"),
         (["analysis.wrods=[a]"], "no key analysis.wrods; did you mean words?"),
@@ -161,12 +162,12 @@ def test_what_cannot_be_measured_is_told_and_leaves_nothing(refused, monkeypatch
     assert "lower analysis.min_count, or raise analysis.max_rows" in told
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="no word occurs 590 times"):
-        main(arguments)
+        main(["analyze", *arguments])
 
 
 def test_published_figures_that_are_met_or_missed(tmp_path, capsys):
     command = [*COMMAND, f"output_dir={tmp_path}", "analysis.words=[]"]
-    assert main(command) == 0
+    assert main(["analyze", *command]) == 0
     (result,) = tmp_path.rglob("result.json")
     with (result.parent / "records.csv").open() as file:
         here = float(next(csv.DictReader(file))["anisotropy"])
@@ -177,7 +178,7 @@ def test_published_figures_that_are_met_or_missed(tmp_path, capsys):
             "{encoder: isotrain.encoders.tiny.build_tiny, where: {kind: layer, layer: 0}, "
             f"column: anisotropy, value: {value}, tolerance: {tolerance}, source: a paper}}"
         )
-        return main([*command, "check=published", f"analysis.published=[{figure}]"])
+        return main(["analyze", *command, "check=published", f"analysis.published=[{figure}]"])
 
     assert check(here + 0.001, 0.002) == 0
     assert "is finished" in capsys.readouterr().out
@@ -233,14 +234,14 @@ def goes_on(printed, tmp_path):
 def test_a_signal_stops_and_the_same_command_goes_on(slow_analysis, number, tmp_path, capsys):
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     command = [*slow_analysis, f"analysis.number={int(number)}"]
-    assert main(command) == 128 + number
+    assert main(["analyze", *command]) == 128 + number
     seen = capsys.readouterr()
     assert seen.err == "isotrain: stopped; the same command goes on\n"
     assert "first, weights as given" in seen.out
     assert not [*tmp_path.rglob("result.json")]
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
     (tmp_path / "go on").touch()
-    assert main(command) == 0
+    assert main(["analyze", *command]) == 0
     assert goes_on(capsys.readouterr().out, tmp_path)
 
 
@@ -258,7 +259,7 @@ def test_a_process_that_is_told_to_end_does_and_goes_on(slow_analysis, tmp_path,
     assert process.returncode == 128 + signal.SIGTERM
     assert told == "isotrain: stopped; the same command goes on\n"
     (tmp_path / "go on").touch()
-    assert main(slow_analysis) == 0
+    assert main(["analyze", *slow_analysis]) == 0
     assert goes_on(capsys.readouterr().out, tmp_path)
 
 
@@ -285,7 +286,7 @@ def test_before_and_after_fine_tuning_on_biased_data(tmp_path, capsys):
         *("analysis=contextuality", f"from_run={of_run}", "source=demo", "threads=1", "device=cpu"),
         *(*CORPUS, "analysis.words=[the,garden]", f"output_dir={tmp_path / 'out'}"),
     ]
-    assert main(command) == 0  # the encoder is that of the run: no key names it
+    assert main(["analyze", *command]) == 0  # the encoder is that of the run: no key names it
     printed = capsys.readouterr().out
     rows = [line.split("|") for line in printed.splitlines() if line.startswith("| 2 ")]
     before, after = rows[0], rows[1]
@@ -306,7 +307,7 @@ def test_without_learning_before_and_after_are_the_same(tmp_path, capsys):
         *("analysis=contextuality", f"from_run={of_run}", "source=demo", "threads=1", "device=cpu"),
         *(*CORPUS, "analysis.words=[]", f"output_dir={tmp_path / 'out'}", "seed=9"),
     ]
-    assert main(command) == 0
+    assert main(["analyze", *command]) == 0
     (folder,) = (tmp_path / "out" / "analysis" / "contextuality").iterdir()
     parts = folder / "parts"
     before, after = (

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from isotrain.commands import evaluate, plans
+from isotrain.cli import main
 from isotrain.config.compose import compose_run, parse_job
 from isotrain.run import folder_of, run
+from isotrain.runs.record import owned
 
 OVERRIDES = [
     *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "report=false"),
@@ -22,7 +26,7 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     scores = run(cfg, "none", OVERRIDES)
     folder = folder_of(cfg, "none")
     capsys.readouterr()
-    assert evaluate.main([str(folder), "--json"]) == 0
+    assert main(["evaluate", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
     of_task = {key: value for key, value in scores.items() if key.startswith(("val/", "test/"))}
     assert of_task
@@ -30,19 +34,47 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
 
     result = json.loads((folder / "result.json").read_text())
     (folder / "result.json").write_text(json.dumps(result | {"overrides": []}))
-    assert evaluate.main([str(folder)]) == 2
+    assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [["rerun=true"], ["--list"], ["--jobs", "4"]])
 def test_a_job_file_runs_as_it_is(tmp_path, capsys, more):
-    assert plans.run([str(tmp_path / "job.json"), *more]) == 2
+    assert main(["run", str(tmp_path / "job.json"), *more]) == 2
     assert "give its file alone" in capsys.readouterr().err
 
 
 def test_nothing_is_cancelled_below_a_plain_folder(tmp_path, capsys):
-    assert plans.cancel([str(tmp_path)]) == 2
+    assert main(["cancel", str(tmp_path)]) == 2
     assert "give a folder of one below it" in capsys.readouterr().err
+
+
+def test_cancel_stops_a_run_at_work_with_a_checkpoint(tmp_path, capsys, eventually):
+    own = [text for text in OVERRIDES if not text.startswith("trainer.max_steps")]
+    line = [sys.executable, "-m", "isotrain", "train", *own, f"output_dir={tmp_path}"]
+    line += ["trainer.max_epochs=400", "metric=[]", "checkpoint.every_steps=1"]
+    process = subprocess.Popen(line)
+    eventually(lambda: any(tmp_path.glob("rte/*/resume.ckpt")))
+    (file,) = tmp_path.glob("rte/*/resume.ckpt")
+    assert main(["cancel", str(file.parent)]) == 0
+    assert process.wait(60) == 128 + signal.SIGTERM
+    told = capsys.readouterr().out
+    assert told == f"stopping process {process.pid}\n{file.parent}: stopped\n"
+    assert json.loads((file.parent / "result.json").read_text())["status"] == "interrupted"
+    assert file.is_file()
+
+
+def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp_path, capsys):
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        with owned(tmp_path):
+            (tmp_path / ".lock").write_text(f"{process.pid} another")
+            assert main(["cancel", str(tmp_path)]) == 2
+        assert f"process {process.pid} of machine another is at work" in capsys.readouterr().err
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("arm", ["../../x", "a/b", "..", ""])

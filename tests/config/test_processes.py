@@ -10,9 +10,9 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
-from isotrain import cli
 from isotrain.build import _trainer
-from isotrain.config.compose import parse_job
+from isotrain.commands import train
+from isotrain.config.compose import RunJob, parse_job
 from isotrain.config.schema import n_processes, number_asked_for
 from isotrain.jobs.process import JOB
 
@@ -65,13 +65,13 @@ def test_the_cores_are_shared_by_the_processes(composed, small, monkeypatch, dev
         started.update(environment)
         raise SystemExit
 
-    monkeypatch.setattr(cli, "n_cores", lambda: 8)
+    monkeypatch.setattr(train, "n_cores", lambda: 8)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(cli.os, "execve", execve)
+    monkeypatch.setattr(train.os, "execve", execve)
     cfg = composed(*small)
     cfg.trainer.accelerator, cfg.trainer.devices = "auto", devices
     with pytest.raises(SystemExit):
-        cli._run(cfg, "none", [])
+        train.run_here(RunJob(cfg, "none"))
     assert parse_job(started[JOB])[0].threads == threads
 
 

@@ -101,7 +101,7 @@ def test_nothing_else_is_allowed(target):
         "isotrain.jobs.process.start_job",
         "isotrain.commands.plans.run_study",
         "isotrain.cli.main",
-        "isotrain.cli._become",
+        "isotrain.commands.train._become",
         "isotrain.demo.demo",
         "isotrain.run.run",
         "isotrain.build.build",

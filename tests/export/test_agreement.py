@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from isotrain.cli import main
 from isotrain.export.agreement import same
-from isotrain.export.command import main
 from isotrain.export.errors import RoundTripError
 from isotrain.export.round_trip import differences
 from isotrain.runs.files import read_result, write_json
@@ -29,7 +29,7 @@ def record(run, known, scores, **changes):
 
 def exported(run, capsys):
     """The exit code, and what is told on one line."""
-    code = main([str(run), "--format", "transformers"])
+    code = main(["export", str(run), "--format", "transformers"])
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).split())
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 import yaml
 
+from isotrain.cli import main
 from isotrain.export.card import base_model, citations
 from isotrain.export.card_figures import isotropy_table, score_table, scored
-from isotrain.export.command import main
 from isotrain.export.source_run import SourceRun
 from isotrain.export.transformers_folder import output_names
 from isotrain.runs.predictions import Predictions, write_predictions
@@ -68,7 +68,7 @@ def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
 
 def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     run = made_run("task=rte", "isotropy=all_but_the_top", "isotropy.n_components=1")
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     folder = run / "export" / "transformers"
     _, head, body = (folder / "README.md").read_text().split("---\n", 2)
     data = yaml.safe_load(head)

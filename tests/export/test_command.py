@@ -9,8 +9,8 @@ import shutil
 import pytest
 import torch
 
+from isotrain.cli import main
 from isotrain.export import transformers_folder
-from isotrain.export.command import main
 from isotrain.export.errors import CannotExportError
 from isotrain.export.target import MARK, filling
 from isotrain.runs.files import read_result, write_json
@@ -35,13 +35,13 @@ def files_of(folder):
 def refused(capsys, run, *more):
     """What is told, on one line, where nothing is written."""
     before = files_of(run)
-    assert main([str(run), *more]) == 2
+    assert main(["export", str(run), *more]) == 2
     assert files_of(run) == before
     return " ".join(capsys.readouterr().err.split())
 
 
 def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys):
-    assert main([str(run)]) == 0
+    assert main(["export", str(run)]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert [p.name for p in (run / "export").iterdir()] == ["transformers"]
     assert "encoder and head, the isotropy layer folded into the head; 32 dev examples" in told
@@ -156,8 +156,8 @@ def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):
 
 def test_an_earlier_export_is_replaced_as_it_was_written_alone(run, tmp_path, capsys):
     to = tmp_path / "to"
-    assert main([str(run), *ONE, "--to", str(to)]) == 0
-    assert main([str(run), *ONE, "--to", str(to)]) == 0
+    assert main(["export", str(run), *ONE, "--to", str(to)]) == 0
+    assert main(["export", str(run), *ONE, "--to", str(to)]) == 0
     folder = to / "transformers"
     assert [p.name for p in to.iterdir()] == ["transformers"]
     card = (folder / "README.md").read_text()
@@ -207,7 +207,7 @@ def test_an_earlier_export_comes_back_after_a_stop(tmp_path, monkeypatch, at):
 
 
 def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
-    assert main([str(run), *ONE]) == 0
+    assert main(["export", str(run), *ONE]) == 0
     before = files_of(run)
     save = transformers_folder.save_file
 
@@ -215,9 +215,9 @@ def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):
         save({name: x * (1 + 1e-5) for name, x in tensors.items()}, path)
 
     monkeypatch.setattr(transformers_folder, "save_file", slightly_off)
-    assert main([str(run), *ONE]) == 1
+    assert main(["export", str(run), *ONE]) == 1
     assert f"{run / 'export/transformers'} is not kept" in " ".join(capsys.readouterr().err.split())
     assert files_of(run) == before, "the earlier export stands, and nothing beside it"
     shutil.rmtree(run / "export")
-    assert main([str(run), *ONE]) == 1
+    assert main(["export", str(run), *ONE]) == 1
     assert not list((run / "export").iterdir())

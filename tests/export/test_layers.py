@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from isotrain.cli import main
 from isotrain.export.affine import NotAffineError
-from isotrain.export.command import main
 from isotrain.export.errors import CannotExportError
 from isotrain.export.folding import check_layers, layer_sites
 from isotrain.export.rebuilt import rebuild
@@ -114,7 +114,7 @@ def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, 
         *(f"pooling={pooling}", *["task.prompt=none"] * (task == "wic")),
         family=family,
     )
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     folder, known = run / "export" / "transformers", of_the_run(run)
     same_logits(loaded(folder, known.columns, pooling), known)
     names = {"rte": "entailment, not_entailment", "stsb": "score", "wic": "False, True"}
@@ -125,7 +125,7 @@ def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, 
 
 def test_what_is_written_gives_the_segments_of_the_run_and_pads_at_the_right(made_run):
     run = made_run("task=rte", "metric=[]", "data.hypothesis_only=true", family="left")
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     tokenizer = AutoTokenizer.from_pretrained(run / "export" / "transformers")
     given = tokenizer(["a", "a bank"], ["b", "b"], padding=True)
     assert given["token_type_ids"][0] == [0, 0, 0, 1, 1, 0]
@@ -134,7 +134,7 @@ def test_what_is_written_gives_the_segments_of_the_run_and_pads_at_the_right(mad
 
 def test_a_long_text_is_cut_where_the_run_cut_it(made_run, of_the_run, loaded):
     run = made_run("task=rte", "metric=[]", "task.max_length=9", family="tiny")
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     folder, known = run / "export" / "transformers", of_the_run(run)
     whole = AutoTokenizer.from_pretrained(folder)(*known.columns, truncation=False)["input_ids"]
     assert min(map(len, whole)) > 9
@@ -149,7 +149,7 @@ def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, of_the_run, loaded
     known = of_the_run(run)
     lengths = known.batch.attention_mask.sum(dim=1)
     assert lengths.min() < lengths.max(), "rows of different lengths are padded"
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     same_logits(loaded(run / "export" / "transformers", known.columns, "last"), known)
 
 
@@ -164,7 +164,7 @@ def test_without_a_linear_head_the_encoder_is_written(
     made_run, of_the_run, loaded, capsys, overrides, told
 ):
     run = made_run(*overrides, "metric=[]", family="tiny")
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert f"the encoder alone, without head and isotropy layer: {told}" in printed
     known = of_the_run(run)
@@ -181,7 +181,7 @@ def test_adapters_are_put_into_the_weights(made_run, of_the_run, loaded, adapter
     run = made_run("task=rte", f"peft={adapter}", f"pooling={pooling}", "metric=[]", family="left")
     known = of_the_run(run)
     assert any(adapter in name for name, _ in known.model.named_parameters())
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     same_logits(loaded(run / "export" / "transformers", known.columns, pooling), known)
 
 
@@ -194,5 +194,5 @@ def test_an_encoder_without_its_adapters_is_not_kept(made_run, monkeypatch, caps
 
     run = made_run("task=rte", "peft=lora", "pooling=mean", "metric=[]")
     monkeypatch.setattr("isotrain.export.rebuilt.merge_adapters", dropped)
-    assert main([str(run), "--format", "transformers"]) == 1
+    assert main(["export", str(run), "--format", "transformers"]) == 1
     assert "what was written differs from the run" in " ".join(capsys.readouterr().err.split())

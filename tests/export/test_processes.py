@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.export.command import main
+from isotrain.cli import main
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_the_code_of_the_card_gives_the_logits_of_the_run(
     made_run, of_the_run, tmp_path, family, pooling
 ):
     run = made_run("task=rte", "isotropy=zca", f"pooling={pooling}", "metric=[]", family=family)
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     card = (run / "export" / "transformers" / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
     known = of_the_run(run)
@@ -89,7 +89,7 @@ def exported(made_run, of_the_run, tmp_path):
     def export(*overrides, family):
         form = "sentence-transformers"
         run = made_run("metric=[]", *overrides, family=family)
-        assert main([str(run), "--format", form]) == 0
+        assert main(["export", str(run), "--format", form]) == 0
         known = of_the_run(run)
         place = tmp_path / "elsewhere"
         place.mkdir()

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
+from isotrain.cli import main
 from isotrain.export import sentence_folder
-from isotrain.export.command import main
 from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
 
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
@@ -48,7 +48,7 @@ CASES = {
 def test_the_vectors_and_the_score_are_those_of_the_run(made_run, of_the_run, case):
     overrides, family, modules = CASES[case]
     run = made_run(*STSB, *overrides, family=family)
-    assert main([str(run), "--format", "sentence-transformers"]) == 0
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
     folder = run / "export" / "sentence-transformers"
     written = json.loads((folder / "modules.json").read_text())
     assert [entry["type"].rpartition(".")[2] for entry in written] == modules
@@ -73,7 +73,7 @@ def test_the_vectors_and_the_score_are_those_of_the_run(made_run, of_the_run, ca
 @pytest.fixture
 def written(made_run):
     run = made_run(*STSB, "pooling=mean", *CLUSTERS)
-    assert main([str(run), "--format", "sentence-transformers"]) == 0
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
     return run / "export" / "sentence-transformers"
 
 
@@ -181,7 +181,7 @@ def test_statistics_that_do_not_fit_are_refused(written):
 )
 def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrides, told):
     run = made_run(*overrides, "metric=[]", family="tiny")
-    assert main([str(run), "--format", "sentence-transformers"]) == 2
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
     assert told in capsys.readouterr().err
     assert not (run / "export").exists()
 
@@ -189,5 +189,5 @@ def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrid
 def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
     run = made_run(*STSB, "pooling=mean")
     monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
-    assert main([str(run), "--format", "sentence-transformers"]) == 2
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
     assert "pip install -e '.[export]'" in capsys.readouterr().err

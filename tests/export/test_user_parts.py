@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.export.command import main
+from isotrain.cli import main
 
 PARTS = """
 import torch
@@ -61,7 +61,7 @@ def parts(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("parts")
 def test_a_task_that_names_no_classes_is_exported(made_run, of_the_run, loaded):
     run = made_run("task=rte", "task._target_=theirs.Mine", "isotropy=none", "metric=[]")
-    assert main([str(run), "--format", "transformers"]) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
     folder, known = run / "export" / "transformers", of_the_run(run)
     found = loaded(folder, known.columns, "cls")
     assert (found - known.output.logits).abs().max() < 1e-6
@@ -81,6 +81,6 @@ def test_a_task_that_names_no_classes_is_exported(made_run, of_the_run, loaded):
 )
 def test_a_part_that_cannot_be_tried_is_refused(made_run, capsys, part, told):
     run = made_run("task=rte", "isotropy=none", part, "metric=[]")
-    assert main([str(run)]) == 2
+    assert main(["export", str(run)]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
     assert not (run / "export").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import ExitStack, contextmanager
 
@@ -144,3 +145,15 @@ def test_a_place_is_held_by_the_process_of_the_job_until_it_ends(places):
     job.communicate()
     with jobs_on({}, ["0", "1"], 1, side_by_side=False) as found:
         assert found == [None]
+
+
+def test_the_folder_of_places_is_ours_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = tmp_path / f"isotrain-{os.getuid()}"
+    with jobs_on({}, ["0"], 1):
+        assert own.stat().st_mode & 0o777 == 0o700
+    another = os.getuid() + 1
+    own.rename(tmp_path / f"isotrain-{another}")
+    monkeypatch.setattr("os.getuid", lambda: another)
+    with pytest.raises(PermissionError, match="belongs to another user"), jobs_on({}, ["0"], 1):
+        pass

@@ -83,10 +83,8 @@ def test_a_record_that_is_waited_for_is_read_once_each_time_it_is_written(tmp_pa
     assert looks == ["read", *["look"] * 4, "read"]
 
 
-@pytest.mark.parametrize(
-    ("content", "known"), [({"pid": 77, "n": 2}, (77, 2)), ({"pid": -1, "n": 1}, None)]
-)
-def test_a_call_is_a_process_and_no_group(tmp_path, monkeypatch, content, known):
+@pytest.mark.parametrize(("pid", "known"), [(77, (77, 2, "here")), (-1, None)])
+def test_a_call_is_a_process_and_no_group(tmp_path, monkeypatch, pid, known):
     monkeypatch.setattr("isotrain.jobs.pool.is_locked", lambda path: True)
-    (tmp_path / "lock").write_text(json.dumps(content))
+    (tmp_path / "lock").write_text(json.dumps({"pid": pid, "n": 2, "host": "here"}))
     assert call_at_work(tmp_path) == known

@@ -15,10 +15,18 @@ import torch
 
 from isotrain.config.compose import RunJob, write_job
 from isotrain.jobs.pool import Pool
-from isotrain.jobs.process import COMMAND, fresh, local, own_environment, start_job
+from isotrain.jobs.process import (
+    COMMAND,
+    fresh,
+    last_lines,
+    local,
+    own_environment,
+    start_job,
+    stop_job,
+)
 from isotrain.run import folder_of
 from isotrain.runs.files import untimed
-from isotrain.runs.locks import is_locked, take
+from isotrain.runs.locks import is_locked, owner, take
 from isotrain.studies.search_run import TrialJob
 
 LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")
@@ -107,8 +115,7 @@ def test_a_worker_dies_alone_and_the_next_run_goes_on(job, tmp_path, eventually)
 
         def kill():
             if (one.folder / "resume.ckpt").exists():
-                (pid,) = [int((one.folder / ".lock").read_text())]
-                os.kill(pid, signal.SIGKILL)
+                os.kill(owner(one.folder / ".lock").pid, signal.SIGKILL)
             return False
 
         assert pool.one(one, kill).state == "failed"
@@ -126,7 +133,57 @@ from isotrain.studies.search_run import TrialJob
 run = read_job(Path(sys.argv[1]))
 with Pool(Path(sys.argv[2]), 1, "pool") as pool:
     sys.exit(pool.run([TrialJob("one", folder_of(run.cfg, run.arm), run)]))
-"""
+"""  # without a guard of its own
+
+
+def test_a_script_without_a_guard_runs_once(job, tmp_path):
+    one = job("one", "trainer.max_steps=2")
+    write_job(one.run, tmp_path / "job.json")
+    (tmp_path / "script.py").write_text("print('here')\n" + PARENT)
+    line = [sys.executable, tmp_path / "script.py", tmp_path / "job.json", tmp_path / "pool"]
+    found = subprocess.run(line, env=own_environment(), capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("here") == 1
+    assert "here" not in (tmp_path / "pool" / "logs" / "one.log").read_text()
+
+
+def test_a_killed_server_costs_no_run_and_the_next_job_has_another(job, tmp_path, eventually):
+    one, other = job("one", "trainer.max_epochs=12"), job("other", "trainer.max_steps=2")
+    servers = []
+
+    def kill():
+        if not servers and (one.folder / "metrics.jsonl").exists():
+            servers.append(forkserver._forkserver._forkserver_pid)
+            os.kill(servers[0], signal.SIGKILL)
+        return False
+
+    with Pool(tmp_path / "pool", 1, "pool") as pool:
+        assert pool.one(one, kill).state == "finished"
+        assert pool.one(other).state == "finished"
+    assert json.loads((one.folder / "result.json").read_text())["resumed_after_step"] is None
+    assert forkserver._forkserver._forkserver_pid not in servers
+
+
+def test_a_worker_whose_server_was_killed_is_stopped_as_any_other(job, tmp_path, eventually):
+    one = job("one", *LONG)
+    process = start_job(one.run, tmp_path / "job.json", tmp_path / "log")
+    eventually(lambda: (one.folder / "resume.ckpt").exists())
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    eventually(lambda: process._process.exitcode is not None)
+    assert process.poll() is None
+    stop_job(process)
+    eventually(lambda: process.poll() is not None)
+    assert json.loads((one.folder / "result.json").read_text())["status"] == "interrupted"
+
+
+def test_a_server_that_ends_while_a_job_starts_gives_a_fresh_process(job, tmp_path, monkeypatch):
+    def ended(*_):
+        raise EOFError
+
+    monkeypatch.setattr("isotrain.jobs.process._Worker", ended)
+    monkeypatch.setattr("isotrain.jobs.process.COMMAND", ("echo", "fresh"))
+    start_job(job("one").run, tmp_path / "job", tmp_path / "log").wait(30)
+    assert last_lines(tmp_path / "log") == [f"fresh {tmp_path / 'job'}"]
 
 
 @pytest.mark.campaign

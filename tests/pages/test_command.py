@@ -13,7 +13,7 @@ def command(*arguments):
     code = (
         "import sys; sys.argv = ['isotrain', *sys.argv[1:]]\n"
         "from isotrain.cli import main\n"
-        "try:\n    main()\n"
+        "try:\n    sys.exit(main())\n"
         "finally:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
     )
     arguments = [sys.executable, "-W", "error", "-c", code, "report", *map(str, arguments)]

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from isotrain.reporting.collect_command import find_runs, main
+from isotrain.cli import main
+from isotrain.reporting.collect_command import find_runs
 from isotrain.reporting.groups import Found, differing, groups_markdown, texts
 from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
@@ -42,7 +43,7 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         bi = {"task": {"form": "bi", "seed": seed}}
         leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
     leave(runs / "wic" / "zca-0", arm="zca", accuracy=0.65)
-    assert main([str(runs)]) == 0
+    assert main(["collect", str(runs)]) == 0
     out = runs / "collected"
     text = (out / "groups.md").read_text()
     assert text in capsys.readouterr().out
@@ -51,7 +52,7 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ["wic", "none", "accuracy on dev", "9", "3", "61.0 ± 2.5", "", "task.form=cross"],
         ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
     ]
-    assert main([str(runs), "--json"]) == 0
+    assert main(["collect", str(runs), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (len(content["runs"]), content["others"]) == (7, [])
     assert content["runs"][0]["scores"]["val/accuracy"] == 0.6
@@ -74,7 +75,7 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
             leave(folder, "few", seed, accuracy=0.9, **of_a_search)
     pruned = {"config": {"lr": "3"}, "search": "few", "status": "interrupted"}
     leave(tmp_path / "wic" / "few-30", "few", **pruned)
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 6 finished, 4 of them trials of searches" in text
     results, _, trials = text.partition("## Trials of searches, chosen by this score: no results")
@@ -90,7 +91,7 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
 
 def test_nothing_but_trials_of_a_search(tmp_path, capsys):
     leave(tmp_path / "wic" / "few-0", "few", search="few")
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 1 finished, 1 of them trials of searches" in text
     assert text.count("| task ") == 1
@@ -101,7 +102,7 @@ def test_groups_of_one_task_are_told_apart_whatever_their_arms(tmp_path, capsys)
     leave(tmp_path / "wic" / "clip-0", "clip", config={"data": {"batch_size": 32}})
     leave(tmp_path / "wic" / "clip_pooled-0", "clip_pooled", config={"data": {"batch_size": 16}})
     leave(tmp_path / "rte" / "clip-0", "clip", config={"data": {"batch_size": 8}})
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     assert [(line[0], line[1], line[-1]) for line in cells(capsys.readouterr().out)] == [
         ("rte", "clip", ""),  # alone in its task
         ("wic", "clip", "data.batch_size=32"),
@@ -115,7 +116,7 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
         n_rows = {"dev": 9, "test": 14}
         leave(tmp_path / "wic" / f"none-{seed}", seed=seed, scores=scores, n_rows=n_rows)
         leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
         *("55.0 ± 63.5 (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
@@ -124,7 +125,7 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
 def test_collapsed_predictions_are_named(tmp_path, capsys):
     leave(tmp_path / "wic" / "none-0")
     leave(tmp_path / "wic" / "none-1", seed=1, degenerate_reason="all one class")
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "Collapsed predictions; the scores below count them too:" in text
     assert "\n- wic, none, seeds 1: all one class\n" in text
@@ -138,7 +139,7 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
     leave(tmp_path / "wic" / "d", status="interrupted", search="few", config={"lr": "d"})
     (tmp_path / "wic" / "e").mkdir()
     with FileLock(tmp_path / "wic" / "a" / ".lock"), FileLock(tmp_path / "wic" / "e" / ".lock"):
-        assert main([str(tmp_path)]) == 0
+        assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "Not finished, or left out:" in text
     for line in (
@@ -153,10 +154,10 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
 
 def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):
     leave(tmp_path / "wic" / "none-0")
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     first = {p.name: p.read_bytes() for p in (tmp_path / "collected").iterdir()}
     assert set(first) == {"groups.md", "runs.csv", "runs.parquet"}
-    assert main([str(tmp_path), "--out", str(tmp_path / "elsewhere")]) == 0
+    assert main(["collect", str(tmp_path), "--out", str(tmp_path / "elsewhere")]) == 0
     assert {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").iterdir()} == first
 
 
@@ -171,7 +172,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     del content["config"]
     write_json(tmp_path / "wic" / "none-4" / "result.json", content)
     leave(tmp_path / "wic" / ".hidden")
-    assert main([str(tmp_path)]) == 0
+    assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 2 finished" in text
     assert "- wic/none-2: failed (OSError)" in text
@@ -198,7 +199,7 @@ def test_the_same_run_in_two_places_counts_once(tmp_path):
 @pytest.mark.parametrize("exists", [True, False])
 def test_nothing_to_collect(tmp_path, exists, capsys):
     folder = tmp_path if exists else tmp_path / "nowhere"
-    assert main([str(folder)]) == 2
+    assert main(["collect", str(folder)]) == 2
     told = capsys.readouterr().err
     assert f"no finished run below {folder}" in told
     assert (f"{folder}: No such file" in told) != exists

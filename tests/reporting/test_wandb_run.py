@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.commands import plans
+from isotrain.cli import main
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few
 from tests import wandb_record
@@ -20,7 +20,7 @@ def offline(monkeypatch):
 
 def test_a_finished_run_is_in_wandb_with_every_record(tmp_path, offline, capsys):
     folder = write_run(tmp_path / "wic" / "none-0123456789", mode="max")
-    assert plans.report([str(folder), "--wandb", "mine"]) == 0
+    assert main(["report", str(folder), "--wandb", "mine"]) == 0
     assert "wandb sync" in capsys.readouterr().out
     record = wandb_record.newest(folder)
     run = wandb_record.run_of(record)
@@ -39,6 +39,6 @@ def test_a_finished_run_is_in_wandb_with_every_record(tmp_path, offline, capsys)
 
 def test_a_run_that_has_not_finished_is_rejected(tmp_path, offline, capsys):
     folder = write_run(tmp_path / "run", status="failed", snapshots=False)
-    assert plans.report([str(folder), "--wandb", "mine"]) == 2
+    assert main(["report", str(folder), "--wandb", "mine"]) == 2
     assert "has not finished" in "".join(capsys.readouterr())
     assert not (folder / "wandb").exists()

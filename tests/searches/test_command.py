@@ -6,9 +6,9 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
+from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.jobs.process import fresh
-from tests.stand_in import main
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_run_then_report(fake, tune, capsys):
         (["report"], "no trial of search few has been made"),
         (["status"], "no trial of search few has been made"),
         (["run", "sede=1"], "no key sede; did you mean seed?"),
-        (["run", "--jobs", "0"], "--jobs is the number of runs at a time, at least 1, got 0"),
-        (["run", "--trials", "0"], "n_trials must be a whole number from 1, got 0"),
+        (["run", "--jobs", "0"], "argument --jobs: must be a whole number from 1, got 0"),
+        (["run", "--trials", "0"], "argument --trials: must be a whole number from 1, got 0"),
         (["list", "--config-dir", "/nope"], "--config-dir /nope is not a folder"),
         (["list", "--name", ""], "the name '' must consist of letters"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from optuna.trial import TrialState
 
 DONE = [f"trial-{number}-seed0" for number in range(4)]
@@ -125,3 +126,20 @@ def test_a_call_stops_when_nothing_works(fake, monkeypatch, capsys):
     table = (fake.folder / "table.md").read_text()
     assert "3 of 4 trials: 3 failed." in table
     assert "No trial is complete" in table
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_of_the_search_itself_is_raised_and_loses_no_trial(fake, monkeypatch, n_jobs):
+    with monkeypatch.context() as patch:
+
+        def fails(*_):
+            raise KeyError("ours")
+
+        patch.setattr("isotrain.studies.search_run._score", fails)
+        with pytest.raises(KeyError, match="ours"):
+            fake.run(n_jobs)
+    assert set(states(fake)) == {TrialState.RUNNING}
+    assert len(states(fake)) <= n_jobs
+    assert fake.run(n_jobs) == 0
+    assert states(fake) == [TrialState.COMPLETE] * 4
+    assert sorted(fake.noted("end")) == DONE, "what had finished is read"

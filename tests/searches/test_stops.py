@@ -28,7 +28,7 @@ def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(
     assert parent.returncode == 128 + number
     assert sorted(fake.noted("stop")) == DONE[:2]
     assert "stopping 2 runs" in printed
-    assert states(fake) == [TrialState.WAITING] * 2
+    assert states(fake) == [TrialState.RUNNING] * 2
     assert fake.release().run(2) == 0
     assert states(fake) == [TrialState.COMPLETE] * 4
     assert sorted(fake.noted("end")) == DONE
@@ -60,7 +60,7 @@ def test_a_search_that_was_killed_gives_the_trials_of_one_that_was_not(
 def test_two_calls_work_one_after_the_other(fake, eventually):
     fake.says(n_trials=5)
     parents = [fake.parent(), fake.parent()]
-    assert [parent.wait(60) for parent in parents] == [0, 0]
+    assert [parent.wait(200) for parent in parents] == [0, 0]
     texts = [parent.stdout.read() for parent in parents]
     for parent in parents:
         parent.stdout.close()
@@ -96,4 +96,4 @@ def test_a_run_that_is_stopped_from_outside_is_no_failed_trial(fake, monkeypatch
     printed, _ = parent.communicate(timeout=60)
     assert "stopped trial-0-seed0" in printed
     assert parent.returncode == 1
-    assert states(fake) == [TrialState.WAITING]
+    assert states(fake) == [TrialState.RUNNING]

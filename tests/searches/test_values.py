@@ -9,7 +9,13 @@ import pytest
 from optuna.trial import TrialState
 
 from isotrain.studies.search import Search
-from isotrain.studies.trials import sampler_of
+from isotrain.studies.trials import (
+    enqueue_points,
+    n_to_come,
+    queue_left,
+    sampler_of,
+    trials_of,
+)
 from tests.searches.trials import next_trial, opened
 
 
@@ -112,3 +118,28 @@ def test_a_grid_is_gone_through_in_order(fake):
         {"isotropy": "clip", "isotropy.n_components": 1},
         {"isotropy": "clip", "isotropy.n_components": 3},
     ]
+
+
+@pytest.mark.parametrize("killed", ["before it is replaced", "after it", "after both"])
+def test_a_point_of_a_grid_that_was_left_is_queued_once(fake, monkeypatch, killed):
+    """Left with some of its values drawn, by a call that was killed while it queued it again."""
+    fake.says(
+        space="{optimizer.lr: [0.1, 0.2], data.batch_size: [8, 16]}", sampler="grid", n_trials=4
+    )
+    plan = fake.plan()
+    with opened(plan) as study:
+        study.ask().suggest_categorical("optimizer.lr", ("0.1", "0.2"))
+        with monkeypatch.context() as patch:
+            if killed != "after both":
+                name = "tell" if killed == "after it" else "add_trial"
+                patch.setattr(type(study), name, lambda *_, **__: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    queue_left(study)
+        queue_left(study)
+        queue_left(study)
+        enqueue_points(study, plan)
+        assert n_to_come(study, plan) == len(trials_of(study)) == 4
+        found = ended(study, plan, 4)
+    assert {tuple(values.values()) for values in found} == {
+        *(("0.1", "8"), ("0.1", "16"), ("0.2", "8"), ("0.2", "16"))
+    }

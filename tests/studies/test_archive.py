@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from isotrain.commands.plans import run_study
-from isotrain.reporting import collect_command
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
 from tests.stand_in import main
@@ -35,7 +34,7 @@ def tables(folder):
 
 
 def collected(runs):
-    assert collect_command.main([str(runs)]) == 0
+    assert main(["collect", str(runs)]) == 0
     return {path.name: path.read_bytes() for path in (runs / "collected").iterdir()}
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import recorded
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.studies.identity import arms_on_record, changes, check_identity, write_identity
 from isotrain.studies.plan import plan_jobs
-from tests.stand_in import main
 
 STUDY = Study(
     name="one",

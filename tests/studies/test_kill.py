@@ -48,7 +48,7 @@ def call(folder, action, *more):
 def at_work_below(runs):
     """The processes that own a run, by the names of their jobs."""
     found = {path.parent.name.rpartition("-")[0]: owner(path) for path in runs.glob("*/.lock")}
-    return {f"rte-{arm}-seed0": pid for arm, pid in found.items() if pid is not None}
+    return {f"rte-{arm}-seed0": one.pid for arm, one in found.items() if one is not None}
 
 
 def files(folder):

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.cli import main
 from isotrain.config.compose import RunId
 from isotrain.runs.locks import held
 from isotrain.runs.record import owned
 from isotrain.studies import status
 from isotrain.studies.plan import Job
 from isotrain.studies.status import State, _seconds_left, show, state_of, status_of, status_table
-from tests.stand_in import main
 
 CFG = OmegaConf.create(
     {"trainer": {"max_epochs": 2, "max_steps": -1}, "data": {"batch_size": 10}, "seed": 0}
@@ -34,7 +34,7 @@ def shown(jobs, folder, n_jobs, watch=False):
 
 def at_work(lock, n):
     """What a call writes into its lock."""
-    lock.write_text(json.dumps({"pid": os.getpid(), "n": n}))
+    lock.write_text(json.dumps({"pid": os.getpid(), "n": n, "host": "here"}))
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
-from tests.stand_in import main
 
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
 DAMAGED = [

@@ -7,11 +7,10 @@ import json
 
 import pytest
 
-from isotrain.cli import train_of
+from isotrain.cli import main
 from isotrain.config.sweep import check_sweep
 from isotrain.jobs.process import fresh
 from isotrain.studies.sweep import plan_sweep, run_sweep, sweep_folder
-from tests.stand_in import main
 
 
 @pytest.fixture
@@ -96,17 +95,20 @@ def test_hydra_starts_no_jobs(text):
     ("more", "said"),
     [
         (["--jobs", "2", "seed=1"], "--jobs 2 is the number of runs at a time of -m"),
-        (["-m", "--jobs", "0", "seed=0,1"], "--jobs 0 is the number"),
+        (
+            ["-m", "--jobs", "0", "seed=0,1"],
+            "argument --jobs: must be a whole number",
+        ),
         (["seed=0,1"], "add -m to run them in turn"),
         (["-m", "seed=interval(0,1)"], "a sweep needs values"),
     ],
 )
 def test_what_cannot_run_is_told(more, said, capsys):
-    assert train_of(["task=rte", "encoder=tiny", "source=demo", *more]) == 2
+    assert main(["train", "task=rte", "encoder=tiny", "source=demo", *more]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_process_of_a_launcher_starts_no_sweep(monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
-    assert train_of(["-m", "task=rte", "source=demo", "encoder=tiny", "seed=0,1"]) == 2
+    assert main(["train", "-m", "task=rte", "source=demo", "encoder=tiny", "seed=0,1"]) == 2
     assert "start it once" in capsys.readouterr().err

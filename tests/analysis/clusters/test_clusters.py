@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.clusters.rows import sample_encoder
-from isotrain.analysis.command import main
 from isotrain.analysis.outputs import text
 from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Outcome
+from isotrain.cli import main
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.tiny import build_tiny
 from isotrain.metrics.lid import lid
@@ -235,7 +235,7 @@ def test_a_file_of_vectors_needs_no_encoder(tmp_path, capsys):
         *(f"analysis.vectors={tmp_path / 'elmo.npy'}", f"analysis.tokens={tmp_path / 't.txt'}"),
         *("analysis.max_rows=200", "analysis.lid_queries=50", f"output_dir={tmp_path}"),
     ]
-    assert main(command) == 0
+    assert main(["analyze", *command]) == 0
     (folder,) = (tmp_path / "analysis" / "clusters").iterdir()
     assert folder.name.startswith("elmo-")
     record = read_result(folder)
