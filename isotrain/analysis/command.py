@@ -39,15 +39,10 @@ Tables, figures and a page go to <output_dir>/analysis/NAME/<encoder>-<hash>/. W
 CONFIG_DIR = "--config-dir="
 
 
-class _StoppedError(BaseException):
-    """A signal asks the process to end."""
-
-
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 when the analysis is done; 2 where it cannot run, and nothing is written.
+    """The exit code: 0 done; 2 cannot run, nothing is written; 128 + n after signal n.
 
-    1 where it stopped on the way, or with `check=published` where it lies outside of published
-    figures; 128 + its number after a signal.
+    1 where it failed on the way, or with `check=published` outside of published figures.
     """
     if not arguments or {"-h", "--help"} & set(arguments):
         print(HELP.format(names=", ".join(names("analysis"))))
@@ -59,12 +54,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with _signals_as_errors():
             cfg, mistakes = _checked(arguments)
-            if cfg is None or mistakes:
-                return reject(mistakes)
-            return _analyze(cfg, arguments)
-    except _StoppedError as stop:
+            return reject(mistakes) if cfg is None or mistakes else _analyze(cfg, arguments)
+    except KeyboardInterrupt as stop:
         print("isotrain: stopped; the same command goes on", file=sys.stderr)
-        return 128 + int(stop.args[0])
+        return 128 + int(*stop.args or (signal.SIGINT,))
 
 
 def _checked(arguments: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
@@ -115,7 +108,7 @@ def _signals_as_errors() -> Iterator[None]:
     """While a block lasts Ctrl-C and SIGTERM raise, so that locks and open files are let go."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _StoppedError(number)
+        raise KeyboardInterrupt(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -166,6 +166,29 @@ class NoGoldError(CannotRunError):
     """A split without any row that has gold."""
 
 
+class Present(NamedTuple):
+    """Which of the data sets that were asked for a source has."""
+
+    names: list[str]
+    absent: dict[str, str]  # why others are not there
+    problems: list[str]  # what cannot run: a named one is absent, or of `available` all are
+
+
+def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
+    """The data sets of `known` that are asked for and in the source; reads no row.
+
+    Args:
+        source: where they are looked for.
+        asked: their names, or `available`.
+        known: by name, tuples whose first member is the data set.
+    """
+    wanted = list(known) if isinstance(asked, str) else list(asked)
+    absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
+    names = [name for name in wanted if name not in absent]
+    may_lack = isinstance(asked, str) and names
+    return Present(names, absent, [] if may_lack else list(absent.values()))
+
+
 class Readable(NamedTuple):
     """The sets to measure, those of pairs read; and why others of `available` are not."""
 
@@ -174,20 +197,13 @@ class Readable(NamedTuple):
     absent: dict[str, str]
 
 
-def chosen_sets(source: Source, sets: str | Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The sets that a source has, and why others of `available` are not; reads no row."""
-    wanted = list(PLACES) if sets == AVAILABLE else list(sets)
-    absent = {name: problem for name in wanted if (problem := source.missing(PLACES[name][0]))}
-    return [name for name in wanted if name not in absent], absent
-
-
 def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
     """The sets of a source with their pairs; of `available` those without gold are left out.
 
     Raises:
         CannotRunError: a set that was named has no row with gold, or none is left.
     """
-    names, absent = chosen_sets(source, sets)
+    names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:
         if name == SST2:

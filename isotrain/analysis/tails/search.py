@@ -24,12 +24,7 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Share `[D]` of the rows whose smallest entry sits in each dimension, and of the largest.
 
     Each of the two sums to 1 and is near 1/D where no dimension stands out. Equal entries count
-    for the first of their dimensions. Unchanged by the length of rows; a rotation changes all.
-
-    Raises:
-        ValueError: not `[N, D]`, or a NaN or infinity.
-
-    Luo 2020.
+    for the first of their dimensions. Luo 2020.
 
     >>> low, high = extreme_shares(torch.tensor([[-9.0, 0.0, 1.0], [-8.0, 3.0, 1.0]]))
     >>> low.tolist(), high.tolist()
@@ -47,9 +42,8 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of rows that are hits, over sentences.
 
-    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share: rows
-    of one sentence are no independent draws. A hit is 1, or a part of it, such as the share of
-    layers in which a row is one. In [0, 1].
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share. A hit
+    is in [0, 1], such as the share of layers in which a row is one.
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536
@@ -79,9 +73,8 @@ def mean_scores(mean_LD: Tensor) -> Tensor:
 def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) -> list[int]:
     """Dimensions that are beyond the threshold in enough layers, the farthest first.
 
-    Dimension i is one where |score| > `threshold` in at least `layers_share` of the L layers.
-    Chance alone puts 0.27 % of the entries of a Gaussian mean vector beyond 3, so one layer says
-    little: with D = 768 two dimensions. None can be found where √(D−1) ≤ threshold.
+    |score| > `threshold` in at least `layers_share` of the L layers: by chance 0.27 % of the
+    entries of one Gaussian mean vector are beyond 3. None can be found where √(D−1) ≤ threshold.
 
     >>> outlier_dimensions(torch.tensor([[0.0, 4.0, -5.0], [0.0, 1.0, -6.0]]), 3.0, 0.75)
     [2]
@@ -117,11 +110,7 @@ def above(x_LD: Tensor) -> Tensor:
 
 
 def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sample:
-    """At most `max_rows` tokens of whole sentences, special and unknown tokens left out.
-
-    Punctuation counts: tails sit in every row. Sentences are drawn by the seed, and each of
-    several that are equal to the tokenizer is taken once.
-    """
+    """At most `max_rows` tokens of whole sentences, punctuation among them, drawn by the seed."""
     units = Units(subject.encoder.tokenizer, unit="piece", punctuation=True)
     return draw_sentences(sentences, units, subject.max_length, subject.seed, max_rows)
 
@@ -136,13 +125,11 @@ def find_tails(subject: Subject, sentences: Sequence[str], max_rows: int, rule: 
 
 
 def search_records(tails: Search) -> list[Record]:
-    """What the rows show: a record a layer, for the ends over all layers, and for each outlier.
+    """A record for each layer, and over the layers above the embeddings each end and outlier.
 
-    `layer`: the dimension that most often holds the smallest entry of a row, and the largest,
-    with the share of rows and its standard error over sentences; the dimension whose mean lies
-    farthest from the others, in their standard deviations; the one that gives most of the mean
-    cosine, and its part. `tail` and `outlier` are over the rows of all layers above the
-    embeddings; a sentence counts with its rows of all of them in the error.
+    `layer` has the dimension that most often holds the smallest entry of a token, and the largest,
+    with its share and the error over sentences; the one whose mean lies farthest from the others,
+    in their standard deviations; the one that gives most of the mean cosine, and its part.
     """
     records: list[Record] = []
     ends = []
@@ -214,12 +201,10 @@ def _ends(tails: Search, low: _End, high: _End) -> list[Record]:
             "is_outlier": int(i in tails.dims),
         }
         for end, found in (("minimum", low), ("maximum", high))
-        for rank, i in enumerate(_foremost(found.share_D), start=1)
+        for rank, i in enumerate(
+            found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist(), start=1
+        )
     ]
-
-
-def _foremost(share_D: Tensor) -> list[int]:
-    return [int(i) for i in share_D.argsort(descending=True, stable=True)[:RANKS]]
 
 
 def _outliers(tails: Search, low: _End, high: _End) -> list[Record]:

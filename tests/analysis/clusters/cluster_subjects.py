@@ -87,8 +87,8 @@ def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
 
 
 def texts_of(encoder, form="chunks", chunk=8, lines=LINES, max_tokens=200_000, seed=0):
-    corpus = (Lines(lines), "wikitext-2", ["train"])
-    return read_texts(*corpus, encoder.tokenizer, form, chunk, 32, max_tokens, seed)
+    subject = Subject(encoder, Lines(lines), seed, 4, 32, None, None)
+    return read_texts(subject, "wikitext-2", ["train"], form, chunk, max_tokens)
 
 
 SMALL = {"chunk": 16, "max_rows": 300, "k_max": 4, "n_neighbors": 10, "map_rows": 50}

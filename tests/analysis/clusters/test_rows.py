@@ -193,6 +193,7 @@ def test_the_treebank_is_read_from_an_own_folder(tmp_path):
     assert "ptb" in Clusters(corpus="ptb").missing(LocalSource(str(tmp_path / "no")))[0]
     encoder = tiny_bert()
     for form, n in (("chunks", 5), ("sentences", 5)):
-        texts = read_texts(source, "ptb", ["train"], encoder.tokenizer, form, 8, 32, 9999, 0)
+        own = subject_of(encoder, tmp_path / form, source)
+        texts = read_texts(own, "ptb", ["train"], form, 8, 9999)
         assert len(texts.ids) >= n
         assert texts.count_V[encoder.tokenizer.unk_token_id] == 1

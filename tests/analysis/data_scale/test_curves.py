@@ -7,7 +7,7 @@ import math
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from isotrain.analysis.data_scale.curves import (
+from isotrain.analysis.data_scale.show import (
     Point,
     curves,
     data_factor,
@@ -18,7 +18,7 @@ from isotrain.analysis.data_scale.curves import (
 
 def point(mean, half=None):
     ends = (None, None) if half is None else (mean - half, mean + half)
-    return Point(5, mean, 0.01, *ends)
+    return Point(mean, *ends)
 
 
 def curve(means, half=None):
@@ -100,7 +100,7 @@ def test_each_task_has_a_curve_for_each_kind_of_features():
     assert list(found) == ["rte", "sst2"]
     assert list(found["rte"]) == ["encoder", "random"]
     assert list(found["rte"]["random"]) == [32, 64]
-    assert found["rte"]["random"][64] == Point(3, 1 / 64, 0.1, None, None)
+    assert found["rte"]["random"][64] == Point(1 / 64, None, None)
 
 
 def test_before_and_after_a_run_the_encoder_has_two_curves_and_the_others_one():

@@ -138,25 +138,6 @@ def test_scores_against_a_slow_reference(encoder, source, tmp_path):
             assert own["n_fit"] == len(fit)
 
 
-def test_whitening_is_fitted_on_no_sentence_that_is_scored(encoder, source, tmp_path):
-    records = measured(encoder, source, tmp_path / "rows", ["sts12", "stsb"])
-    train, scored = (
-        sentences(lines(tmp_path, "stsb/train")),
-        sentences(lines(tmp_path, "sts12/test")),
-    )
-    assert len(train & scored) > 20  # as it is with the real sets
-    assert records[0]["n_fit"] <= len(train - scored) < len(train)
-
-
-def test_scores_of_a_set_do_not_depend_on_gold_elsewhere(encoder, source, tmp_path):
-    before = measured(encoder, source, tmp_path / "rows", ["stsb"])
-    file = tmp_path / "data" / "stsb" / "train.jsonl"
-    rows = [json.loads(line) | {"score": 1.0} for line in file.read_text().splitlines()]
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    after = measured(encoder, source, tmp_path / "again", ["stsb"])
-    assert before == after
-
-
 def test_most_caps_the_pairs(encoder, source, tmp_path):
     records = measured(encoder, source, tmp_path / "rows", ["stsb"], most=12)
     assert {r["n_pairs"] for r in records} == {12}

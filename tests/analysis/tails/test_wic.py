@@ -119,16 +119,6 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
     assert whole.n_left_out == 0
 
 
-def test_no_target_is_a_special_token(encoder, data_dir):
-    rows = wic_pairs(LocalSource(str(data_dir)), "train", None, 0)
-    found = find_targets(rows, encoder.tokenizer, 64)
-    assert len(found.spans) == 2 * len(rows)
-    for i, a, b in zip(
-        found.spans.sentence_N, found.spans.start_N, found.spans.stop_N, strict=True
-    ):
-        assert not any(found.tokens.special[i][a:b])
-
-
 def test_fewer_pairs_are_drawn_by_the_seed(data_dir):
     source = LocalSource(str(data_dir))
     assert len(wic_pairs(source, "train", None, 0)) == 96
