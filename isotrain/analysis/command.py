@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP.format(names=", ".join(names("analysis"))))
         return 0
     if arguments[0] == "list":
-        return _list()
+        for name in names("analysis"):
+            print(f"{name:20} {text_of('analysis', name).splitlines()[0].lstrip('# ')}")
+        return 0
     if arguments[0] == "keys":
         return _keys(arguments[1:])
     try:
@@ -116,13 +118,6 @@ def _signals_as_errors() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _list() -> int:
-    for name in names("analysis"):
-        first = text_of("analysis", name).splitlines()[0].lstrip("# ")
-        print(f"{name:20} {first}")
-    return 0
 
 
 def _keys(arguments: Sequence[str]) -> int:

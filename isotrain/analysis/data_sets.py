@@ -93,11 +93,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus; `others` are corpora too.
-
-    Raises:
-        ValueError: there is no such corpus.
-    """
+    """The data set of a corpus, of `others` too; a ValueError where there is none."""
     known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
     if corpus not in known:
         raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
@@ -132,13 +128,9 @@ mean [rte]?
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
     """The different sentences of some splits of a data set, in the order in which they first stood.
 
-    SNLI has each premise three times, and repeated sentences have equal embeddings, which raise
-    every similarity: so each sentence counts once. The paragraphs of WikiText are cut into
-    sentences and written as ordinary text, headings left out, with `unknown` (the tokenizer's
-    unknown token) for rare words.
-
-    Raises:
-        ValueError: no such corpus, or no sentence in it.
+    Repeated ones (SNLI has each premise three times) would raise every similarity. The paragraphs
+    of WikiText are cut into sentences and written as ordinary text, headings left out, with
+    `unknown` (the tokenizer's unknown token) for rare words. A ValueError where there is none.
     """
     data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
     rows = [row for split in splits for row in load_split(source, data_set, split)]
@@ -175,12 +167,9 @@ class Present(NamedTuple):
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """The data sets of `known` that are asked for and in the source; reads no row.
+    """The data sets that are asked for (by name, or `available`) and in the source; reads no row.
 
-    Args:
-        source: where they are looked for.
-        asked: their names, or `available`.
-        known: by name, tuples whose first member is the data set.
+    `known` has by name tuples whose first member is the data set.
     """
     wanted = list(known) if isinstance(asked, str) else list(asked)
     absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
@@ -220,11 +209,7 @@ def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
-    """The pairs of a split that have gold.
-
-    Raises:
-        NoGoldError: a ValueError: no row has gold, or there is no row.
-    """
+    """The pairs of a split that have gold; a NoGoldError where none has."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
     if not rows:
         raise NoGoldError(

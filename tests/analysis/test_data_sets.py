@@ -25,10 +25,10 @@ from tests.analysis.offline_isotropy.offline_rows import (
     labelled_rows,
     pair_rows,
     subject_on,
-    tiny_encoder,
     write,
     write_sets,
 )
+from tests.analysis.runs import tiny
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
     with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
         readable_sets(source, ["stsb", "sts12"])
     analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
-    parts = [*analysis.parts(subject_on(tiny_encoder(), root, tmp_path / "rows"))]
+    parts = [*analysis.parts(subject_on(tiny(), root, tmp_path / "rows"))]
     assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records

@@ -135,11 +135,6 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
     return Factor(told(1, 1), told(2, 0), told(0, 2))
 
 
-HELD_OUT = {  # why the held-out fifth is, or is not, of other texts
-    "sst2": " Phrases of one sentence may stand on both sides of that cut.",
-    "rte": " Pairs of one premise stand on one side of that cut.",
-    "snli": " Pairs of one premise stand on one side of that cut.",
-}
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
 RUN_SAW = (
     "after: where the run was trained on this very task, its encoder has seen the training "
@@ -147,6 +142,7 @@ RUN_SAW = (
     "run's checkpoint."
 )
 CHANCE = "largest class"
+FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
 def scores(frames: Frames) -> pd.DataFrame:
@@ -208,11 +204,9 @@ def method(frames: Frames) -> Iterator[str]:
     """How heads are trained."""
     yield (
         "The same head on all features, standardised by its training examples, fitted on four "
-        "fifths of the examples of a class, its penalty chosen by the loss on the fifth."
+        "fifths of the examples of a class, its penalty chosen by the loss on the fifth. Pairs of "
+        "one premise stand on one side of that cut; of sst2, phrases of one sentence may not."
     )
-    for task in dict.fromkeys(frames.of("mean")["task"]):
-        if task in HELD_OUT:
-            yield f"{task}:{HELD_OUT[task]}"
     if AFTER in frames.weights:
         yield RUN_SAW
 
@@ -263,10 +257,9 @@ TABLES = (
             "Where the mean curve of the other features first has the encoder's mean score, "
             "straight over the logarithm of the size, both curves made to rise (isotonic means); "
             f"least and most: from the ends of the 95 % CIs of both, {INTERVALS}.",
-            "> x: not reached with x times the data, which is all there is; ≤ x: reached at the "
-            "smallest size already; –: not reached with less than 2 times the data there are, or "
-            "the encoder's interval reaches down to the largest class, so there is nothing to "
-            "reach.",
+            "> x: not reached with x times the data, which is all; ≤ x: reached at the smallest "
+            "size; –: not reached with less than twice the data, or the encoder's interval "
+            "reaches down to the largest class.",
         ),
     ),
     TableSpec(
@@ -305,12 +298,7 @@ TABLES = (
         "What the heads read",
         of="features",
         index={"task": "task", "features": "features"},
-        values={
-            name: name
-            for name in (
-                *("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts"),
-            )
-        },
+        values={name: name for name in FACTS},
         notes=(
             "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
             "a token (of word vectors: without a known one), whose vector is 0; n_cut: texts "

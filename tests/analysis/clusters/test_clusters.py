@@ -18,15 +18,15 @@ from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.clusters.cluster_subjects import (
+    BERT,
+    DISTILBERT,
+    GPT,
+    GPT2,
     LINES,
     SMALL,
     Lines,
     subject_of,
     texts_of,
-    tiny_bert,
-    tiny_distilbert,
-    tiny_gpt,
-    tiny_gpt2,
 )
 from tests.analysis.runs import of, outcome_of
 from tests.parts import CONF
@@ -35,12 +35,10 @@ from tests.parts import CONF
 @pytest.fixture(scope="module")
 def of_bert(tmp_path_factory):
     """What is measured with the defaults of these tests."""
-    return outcome_of(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
+    return outcome_of(Clusters(**SMALL), subject_of(BERT(), tmp_path_factory.mktemp("bert")))
 
 
-@pytest.mark.parametrize(
-    ("build", "n_layers"), [(tiny_bert, 3), (tiny_gpt2, 4), (tiny_gpt, 3), (tiny_distilbert, 2)]
-)
+@pytest.mark.parametrize(("build", "n_layers"), [(BERT, 3), (GPT2, 4), (GPT, 3), (DISTILBERT, 2)])
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_every_layer_is_measured(build, n_layers, form, tmp_path):
     analysis = Clusters(text=form, max_tokens=4000, **SMALL)
@@ -78,7 +76,7 @@ def test_static_vectors_count_each_type_once(tmp_path):
 def test_duplicates_do_not_move_the_dimension(tmp_path):
     """Layer 0 of a BERT: a token at one position has one row, however often it is drawn."""
     analysis = Clusters(**{**SMALL, "max_rows": 2000, "lid_queries": None})
-    subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
+    subject = subject_of(BERT(), tmp_path, Lines(LINES * 40))
     record = of(outcome_of(analysis, subject), "lid")[0]
     texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
     sample = sample_encoder(subject, texts, 2000)
@@ -94,7 +92,7 @@ def test_duplicates_do_not_move_the_dimension(tmp_path):
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
-    subject = subject_of(tiny_gpt2(), tmp_path)
+    subject = subject_of(GPT2(), tmp_path)
     with pytest.raises(CannotRunError, match="at most 64, the positions of this encoder, got 512"):
         next(iter(Clusters().parts(subject)))
     with pytest.raises(CannotRunError, match="a chunk needs 60 tokens, and the text has 11"):
@@ -102,7 +100,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def test_layers_that_are_drawn(tmp_path):
-    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(BERT(), tmp_path))
     assert {name.split("/")[1] for name in outcome.arrays} == {"layer-2"}
     points = outcome.arrays["as given/layer-2/map"]
     assert points.shape == (50, 3)
@@ -144,7 +142,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     analysis = Clusters(**files, **small)
     assert analysis.instead == "v"
     assert Clusters().instead is None
-    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
+    outcome = outcome_of(analysis, subject_of(BERT(), tmp_path / "rows"))
     mean, lids = of(outcome, "lid mean")[0], of(outcome, "lid")
     assert mean["n_layers"] == 3
     assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids]))
@@ -154,7 +152,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
 
 def test_small_clusters_are_told_beside_both_means(tmp_path):
     analysis = Clusters(**{**SMALL, "cut": -1.0})
-    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(BERT(), tmp_path))
     records = [
         {**r, "s_intra_without_error": 2} if r["kind"] == "layer" and r["layer"] == 1 else r
         for r in outcome.records

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from sklearn.isotonic import IsotonicRegression
 
 from isotrain.analysis.data_scale.show import (
     Point,
     curves,
     data_factor,
-    rising,
     size_to_reach,
 )
 
@@ -63,13 +61,6 @@ def test_not_reached_says_nothing_where_there_is_hardly_more_data():
     assert data_factor(low, high, 64) == (None, None, None)
     assert data_factor(curve({32: 0.5, 128: 0.7}), curve({32: 0.9, 128: 0.9}), 32)[0] == "> 4"
     assert data_factor(high, low, 64)[0] == "≤ 0.5"  # what is reached is told at any size
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_rising_means_are_those_of_isotonic_regression(seed):
-    values = [float((7 * k * k + 11 * seed * k) % 13) for k in range(9)]
-    expected = IsotonicRegression().fit_transform(range(9), values)
-    assert rising(values) == pytest.approx(list(expected))
 
 
 def test_a_lucky_draw_at_one_size_is_not_the_size_where_a_score_is_reached():

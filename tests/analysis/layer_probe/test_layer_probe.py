@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest, spearmanr
-from transformers import GPT2Config, GPT2Model
 
 from isotrain.analysis.encode import encode_rows, padded
 from isotrain.analysis.layer_probe.analysis import (
@@ -20,9 +19,7 @@ from isotrain.analysis.layer_probe.analysis import (
 )
 from isotrain.analysis.probe import linear_probe
 from isotrain.analysis.selection import SegmentedPairs, tokenise_pairs
-from isotrain.analysis.types import Outcome, Subject
-from isotrain.encoders.tiny import build_tiny
-from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.analysis.types import Outcome
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -30,20 +27,19 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
 from isotrain.training.data import collate
-from tests.analysis.runs import records_of
+from tests.analysis.runs import records_of, subject_on, tiny
 
 ALL = Budget(None, None, 0)
 
 
 @pytest.fixture(scope="module")
 def encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2).eval()
+    return tiny()
 
 
 @pytest.fixture
 def subject(encoder, data_dir, tmp_path):
-    return Subject(encoder, LocalSource(str(data_dir)), 0, 8, 48, tmp_path, lambda text: None)
+    return subject_on(encoder, LocalSource(str(data_dir)), tmp_path, max_length=48)
 
 
 def reviews(folder, flip=(), seed=0):
@@ -305,9 +301,7 @@ def test_pairs_as_one_sequence_on_every_task_of_the_fixture(subject):
 
 
 def test_first_tokens_of_a_causal_encoder_are_refused(subject):
-    config = GPT2Config(vocab_size=len(subject.encoder.tokenizer), n_embd=16, n_layer=2, n_head=2)
-    decoder = TransformerEncoder(GPT2Model(config), subject.encoder.tokenizer, "tiny").eval()
-    own = subject._replace(encoder=decoder)
+    own = subject._replace(encoder=tiny("gpt2"))
     with pytest.raises(CannotRunError, match=r"pooling=cls .* sees nothing"):
         list(LayerProbe(pooling="cls").parts(own))
     records = records_of(LayerProbe(["rte"], penalties=[1.0], max_train=30), own)

@@ -23,10 +23,9 @@ from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     subject_on,
-    tiny_encoder,
     write_sets,
 )
-from tests.analysis.runs import of, outcome_of
+from tests.analysis.runs import of, outcome_of, tiny
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder():
-    return tiny_encoder()
+    return tiny()
 
 
 @pytest.fixture
@@ -116,9 +115,6 @@ def test_tables(whole):
         *("layers", "isotropy", "spearman", "gains", "pearson"),
         *("clouds", "sst2"),
     ]
-    for table in tables.values():
-        assert table.rows
-        assert all(len(row) == len(table.columns) for row in table.rows)
     settings = list(OfflineIsotropy().transforms)
     assert tables["spearman"].columns == ["set", "layer", *settings]
     rows = {tuple(row[:2]): row[2:] for row in tables["spearman"].rows}

@@ -6,16 +6,14 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.rank_correlation import spearman
 from isotrain.analysis.tails.treated import sts_records, sts_sets
-from isotrain.analysis.types import Subject
-from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.runs import subject_on, tiny
 
 PUBLISHED = {"sts13": 80.60}  # of MiniLM, all pairs of a set together
 
@@ -49,8 +47,7 @@ def test_what_is_not_defined_is_none():
 
 @pytest.fixture
 def encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2).eval()
+    return tiny()
 
 
 @pytest.fixture
@@ -71,9 +68,7 @@ def source(tmp_path, data_dir):
 
 
 def measured(encoder, source, folder, sets, most=None):
-    folder.mkdir()
-    subject = Subject(encoder, source, 0, 8, 64, folder, lambda text: None)
-    return sts_records(subject, sets, [2], 1e-6, most)
+    return sts_records(subject_on(encoder, source, folder), sets, [2], 1e-6, most)
 
 
 def test_sets_that_a_source_has(source, tmp_path, data_dir):
@@ -103,7 +98,7 @@ def sentences(rows):
 
 def test_scores_against_a_slow_reference(encoder, source, tmp_path):
     records = measured(encoder, source, tmp_path / "rows", ["sts12", "stsb"])
-    subject = Subject(encoder, source, 0, 8, 64, tmp_path, lambda text: None)
+    subject = subject_on(encoder, source, tmp_path)
 
     def mean(sentence):
         ids = encoder.tokenizer(sentence)["input_ids"]

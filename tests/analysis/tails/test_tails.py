@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2Model
 
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.tails.analysis import Tails
 from isotrain.analysis.tails.search import Rule, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.treated import treatments
-from isotrain.analysis.types import Outcome, Subject
-from isotrain.encoders.tiny import build_tiny
-from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
-from tests.analysis.runs import of, outcome_of
+from tests.analysis.runs import of, outcome_of, subject_on, tiny
 
 PLANTED = 11
 SMALL = {"corpus": "snli", "max_rows": 400, "max_pairs": 20, "min_count": 2}
@@ -24,17 +21,12 @@ SMALL = {"corpus": "snli", "max_rows": 400, "max_pairs": 20, "min_count": 2}
 
 def bert(planted=PLANTED):
     """A tiny BERT every norm of which puts one dimension far out."""
-    torch.manual_seed(0)
-    encoder = build_tiny(32, 2, 2).eval()
-    return with_outlier(encoder, planted)
+    return with_outlier(tiny(width=32), planted)
 
 
 def gpt2(planted=PLANTED):
     """A tiny GPT-2 whose position table does."""
-    torch.manual_seed(0)
-    tokenizer = build_tiny(8, 1, 1).tokenizer
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)
-    encoder = TransformerEncoder(GPT2Model(config), tokenizer, "tiny random GPT-2").eval()
+    encoder = tiny("gpt2", width=32)
     with torch.no_grad():
         encoder.model.wpe.weight[:, planted] = -40.0
         encoder.model.ln_f.bias.normal_(0.0, 0.01)
@@ -53,8 +45,7 @@ def with_outlier(encoder, planted):
 
 
 def subject_of(encoder, data_dir, folder):
-    folder.mkdir(exist_ok=True)
-    return Subject(encoder, LocalSource(str(data_dir)), 0, 8, 48, folder, lambda text: None)
+    return subject_on(encoder, LocalSource(str(data_dir)), folder, max_length=48)
 
 
 def measured(analysis, encoder, data_dir, folder, weights="as given"):
@@ -103,8 +94,7 @@ def test_a_decoder_too_and_its_position_table(data_dir, tmp_path):
 
 
 def test_an_encoder_without_outliers_is_told_so(data_dir, tmp_path):
-    torch.manual_seed(0)
-    found = measured(Tails(**SMALL), build_tiny(32, 2, 2).eval(), data_dir, tmp_path / "rows")
+    found = measured(Tails(**SMALL), tiny(width=32), data_dir, tmp_path / "rows")
     assert of(found, "outlier") == of(found, "norm") == []
     for layer in range(3):
         none, cut = (of(found, "treated", layer=layer, treatment=t)[0] for t in ("none", "cut"))
@@ -132,8 +122,7 @@ def test_special_tokens_are_not_among_the_rows(data_dir, tmp_path):
 
 
 def test_the_share_is_that_of_a_loop_over_the_tokens(data_dir, tmp_path):
-    torch.manual_seed(0)
-    encoder = build_tiny(16, 2, 2).eval()
+    encoder = tiny()
     subject = subject_of(encoder, data_dir, tmp_path)
     sentences = [f"the {a} dog sees the {b} cat" for a in ("old", "red") for b in ("red", "old")]
     found = find_tails(subject, sentences, 1000, Rule(3.0, 0.5))
@@ -148,8 +137,7 @@ def test_the_share_is_that_of_a_loop_over_the_tokens(data_dir, tmp_path):
 
 
 def test_shares_over_all_layers_and_their_error_against_resampled_sentences(data_dir, tmp_path):
-    torch.manual_seed(0)
-    encoder = build_tiny(16, 2, 2).eval()
+    encoder = tiny()
     subject = subject_of(encoder, data_dir, tmp_path)
     nouns = ("dog", "cat", "bird", "horse", "bank")
     sentences = [f"the {a} {b} sees {c} cat" for a in ("old", "red") for b in nouns for c in nouns]
