@@ -16,7 +16,7 @@ from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.selection import Sample
-from isotrain.analysis.tails.origin import origin_records
+from isotrain.analysis.tails.origin import norm_records, table_records
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
 from isotrain.analysis.tails.treated import (
@@ -84,7 +84,11 @@ class Tails(Analysis):
         source, epsilon, most = subject.source, self.epsilon, self.max_pairs
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
-        yield Part("origin", lambda: Found(origin_records(subject.encoder, search().dims)))
+        at = subject.encoder
+        yield Part(
+            "origin",
+            lambda: Found([*norm_records(at, search().dims), *table_records(at, search().dims)]),
+        )
         if not source.missing(wic.DATA):
             yield Part("wic", lambda: Found(wic_records(subject, search().dims, epsilon, most)))
         if sets := sts_sets(source):

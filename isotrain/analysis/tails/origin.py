@@ -13,11 +13,6 @@ from isotrain.encoders.base import Encoder
 NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
 
 
-def origin_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
-    """The records of norms and of embedding tables; none without `dims`."""
-    return [*norm_records(encoder, dims), *table_records(encoder, dims)]
-
-
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.selection import Sample, Units, draw_sentences
-from isotrain.analysis.types import Record, Subject
+from isotrain.analysis.types import Cell, Record, Subject
 from isotrain.geometry.groups import check_groups, group_sums
 from isotrain.geometry.rows import check_cloud
 from isotrain.metrics.outlier_dims import outlier_dims
@@ -141,13 +141,31 @@ def search_records(tails: Search) -> list[Record]:
         ends.append((low, high))
         records.append(_layer(tails, x, layer, low, high))
     low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
-    return [*records, *_ends(tails, low, high), *_outliers(tails, low, high)]
+    score_LD = above(tails.score_LD)
+    for end, found in (("minimum", low), ("maximum", high)):
+        order = found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist()
+        for rank, i in enumerate(order, start=1):
+            record: dict[str, Cell] = {"kind": "tail", "end": end, "rank": rank, "dimension": i}
+            record |= {"share": float(found.share_D[i]), "share_error": found.error(i)}
+            record["n_rows"] = len(tails.sample.spans) * len(score_LD)
+            record |= {
+                "mean_score": float(score_LD[:, i].mean()),
+                "is_outlier": int(i in tails.dims),
+            }
+            records.append(record)
+    for rank, i in enumerate(tails.dims, start=1):
+        record = {"kind": "outlier", "rank": rank, "dimension": i}
+        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.rule.threshold).sum())
+        record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
+        record |= low.share_of("minimum", i) | high.share_of("maximum", i)
+        records.append(record)
+    return records
 
 
 class _End(NamedTuple):
-    """The smallest, or the largest, entries of the rows of one or more layers."""
+    """The smallest, or the largest, entries of the tokens of one or more layers."""
 
-    share_D: Tensor  # of the rows whose extreme sits in a dimension
+    share_D: Tensor  # of the tokens whose extreme sits in a dimension
     at_LN: Tensor  # where it sits
     sentence_N: Tensor
 
@@ -159,8 +177,12 @@ class _End(NamedTuple):
         return cls(share_D, at_LN, layers[0].sentence_N)
 
     def error(self, i: int) -> float:
-        """Standard error of a share over sentences, each with its rows of all layers."""
+        """Standard error of a share over sentences, each with its tokens of all layers."""
         return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
+
+    def share_of(self, end: str, i: int) -> dict[str, Cell]:
+        """The share of a dimension and its standard error."""
+        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": self.error(i)}
 
 
 def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
@@ -173,54 +195,12 @@ def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Re
         "n_rows": len(x_ND),
         "n_sentences": len(torch.unique(tails.sample.sentence_N)),
         "minimum_dimension": least,
-        "minimum_share": float(low.share_D[least]),
-        "minimum_share_error": low.error(least),
+        **low.share_of("minimum", least),
         "maximum_dimension": most,
-        "maximum_share": float(high.share_D[most]),
-        "maximum_share_error": high.error(most),
+        **high.share_of("maximum", most),
         "mean_dimension": far,
         "mean_score": float(score_D[far]),
         "n_beyond": int((score_D.abs() > tails.rule.threshold).sum()),
         "cosine_dimension": int(cosine["index_1"]),
         "cosine_share": float(cosine["share_1"]),
     }
-
-
-def _ends(tails: Search, low: _End, high: _End) -> list[Record]:
-    score_LD = above(tails.score_LD)
-    return [
-        {
-            "kind": "tail",
-            "end": end,
-            "rank": rank,
-            "dimension": i,
-            "share": float(found.share_D[i]),
-            "share_error": found.error(i),
-            "n_rows": len(tails.sample.spans) * len(score_LD),
-            "mean_score": float(score_LD[:, i].mean()),
-            "is_outlier": int(i in tails.dims),
-        }
-        for end, found in (("minimum", low), ("maximum", high))
-        for rank, i in enumerate(
-            found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist(), start=1
-        )
-    ]
-
-
-def _outliers(tails: Search, low: _End, high: _End) -> list[Record]:
-    score_LD = above(tails.score_LD)
-    return [
-        {
-            "kind": "outlier",
-            "rank": rank,
-            "dimension": i,
-            "layers_beyond": int((score_LD[:, i].abs() > tails.rule.threshold).sum()),
-            "n_layers": len(score_LD),
-            "mean_score": float(score_LD[:, i].mean()),
-            "minimum_share": float(low.share_D[i]),
-            "minimum_share_error": low.error(i),
-            "maximum_share": float(high.share_D[i]),
-            "maximum_share_error": high.error(i),
-        }
-        for rank, i in enumerate(tails.dims, start=1)
-    ]
