@@ -21,18 +21,15 @@ from isotrain.encoders.start import start_file
 from isotrain.training.requirements import encoder_mistakes
 
 
-class _StoppedError(BaseException):
-    """A signal asks the process to end."""
-
-
 def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
-    """The exit code: 0 when the analysis is done; 2 where it cannot run, and nothing is written.
+    """The exit code: 0 done; 2 cannot run, nothing is written; 128 + n after signal n.
 
-    1 where it stopped on the way, or with `check=published` where it lies outside of published
-    figures; 128 + its number after a signal.
+    1 where it failed on the way, or with `check=published` outside of published figures.
     """
     if not overrides or overrides[0] == "list":
-        return _list()
+        for name in names("analysis"):
+            print(f"{name:20} {text_of('analysis', name).splitlines()[0].lstrip('# ')}")
+        return 0
     if overrides[0] == "keys":
         return _keys(overrides[1:])
     try:
@@ -42,9 +39,9 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
                 return reject(mistakes)
             own = [] if config_dir is None else [f"--config-dir={config_dir}"]
             return _analyze(cfg, [*own, *overrides])
-    except _StoppedError as stop:
+    except KeyboardInterrupt as stop:
         print("isotrain: stopped; the same command goes on", file=sys.stderr)
-        return 128 + int(stop.args[0])
+        return 128 + int(*stop.args or (signal.SIGINT,))
 
 
 def _checked(
@@ -95,7 +92,7 @@ def _signals_as_errors() -> Iterator[None]:
     """While a block lasts Ctrl-C and SIGTERM raise, so that locks and open files are let go."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _StoppedError(number)
+        raise KeyboardInterrupt(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -103,13 +100,6 @@ def _signals_as_errors() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _list() -> int:
-    for name in names("analysis"):
-        first = text_of("analysis", name).splitlines()[0].lstrip("# ")
-        print(f"{name:20} {first}")
-    return 0
 
 
 def _keys(arguments: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,11 +93,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus; `others` are corpora too.
-
-    Raises:
-        ValueError: there is no such corpus.
-    """
+    """The data set of a corpus, of `others` too; a ValueError where there is none."""
     known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
     if corpus not in known:
         raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
@@ -132,13 +128,9 @@ mean [rte]?
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
     """The different sentences of some splits of a data set, in the order in which they first stood.
 
-    SNLI has each premise three times, and repeated sentences have equal embeddings, which raise
-    every similarity: so each sentence counts once. The paragraphs of WikiText are cut into
-    sentences and written as ordinary text, headings left out, with `unknown` (the tokenizer's
-    unknown token) for rare words.
-
-    Raises:
-        ValueError: no such corpus, or no sentence in it.
+    Repeated ones (SNLI has each premise three times) would raise every similarity. The paragraphs
+    of WikiText are cut into sentences and written as ordinary text, headings left out, with
+    `unknown` (the tokenizer's unknown token) for rare words. A ValueError where there is none.
     """
     data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
     rows = [row for split in splits for row in load_split(source, data_set, split)]
@@ -166,6 +158,26 @@ class NoGoldError(CannotRunError):
     """A split without any row that has gold."""
 
 
+class Present(NamedTuple):
+    """Which of the data sets that were asked for a source has."""
+
+    names: list[str]
+    absent: dict[str, str]  # why others are not there
+    problems: list[str]  # what cannot run: a named one is absent, or of `available` all are
+
+
+def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
+    """The data sets that are asked for (by name, or `available`) and in the source; reads no row.
+
+    `known` has by name tuples whose first member is the data set.
+    """
+    wanted = list(known) if isinstance(asked, str) else list(asked)
+    absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
+    names = [name for name in wanted if name not in absent]
+    may_lack = isinstance(asked, str) and names
+    return Present(names, absent, [] if may_lack else list(absent.values()))
+
+
 class Readable(NamedTuple):
     """The sets to measure, those of pairs read; and why others of `available` are not."""
 
@@ -174,20 +186,13 @@ class Readable(NamedTuple):
     absent: dict[str, str]
 
 
-def chosen_sets(source: Source, sets: str | Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The sets that a source has, and why others of `available` are not; reads no row."""
-    wanted = list(PLACES) if sets == AVAILABLE else list(sets)
-    absent = {name: problem for name in wanted if (problem := source.missing(PLACES[name][0]))}
-    return [name for name in wanted if name not in absent], absent
-
-
 def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
     """The sets of a source with their pairs; of `available` those without gold are left out.
 
     Raises:
         CannotRunError: a set that was named has no row with gold, or none is left.
     """
-    names, absent = chosen_sets(source, sets)
+    names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:
         if name == SST2:
@@ -204,11 +209,7 @@ def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
-    """The pairs of a split that have gold.
-
-    Raises:
-        NoGoldError: a ValueError: no row has gold, or there is no row.
-    """
+    """The pairs of a split that have gold; a NoGoldError where none has."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
     if not rows:
         raise NoGoldError(

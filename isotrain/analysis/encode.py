@@ -36,10 +36,7 @@ class Tokens(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Rows: each is the mean over the tokens `start` to `stop` (excluded) of a sentence.
-
-    Its length is the number of rows, so make a changed one anew: `_replace` would miscount.
-    """
+    """Spans `start` to `stop` (excluded) of tokens of a sentence; an embedding is a span's mean."""
 
     sentence_N: np.ndarray
     start_N: np.ndarray
@@ -105,13 +102,12 @@ def encode_rows(
     spans: Spans,
     layers: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Rows `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
+    """Embeddings `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
 
     Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
-    lies in the file `<folder>/<name>.npy`, layers · N · D · 4 bytes, so that memory does not grow
-    with N. Only sentences with a span are encoded, the longest first. An attempt that was stopped
-    goes on where it was; a file of other rows (another corpus, other spans) is made anew. The
-    same rows at any batch size, but for rounding (at most 1e-5 of their rms).
+    is mapped to the file `<folder>/<name>.npy`, so that memory does not grow with N. Only
+    sentences with a span are encoded, the longest first. A stopped attempt resumes at its batch;
+    a file of other spans is made anew. The batch size changes rounding alone (1e-5 of the rms).
 
     Raises:
         ValueError: there is no span, or a span without a token.
@@ -153,10 +149,7 @@ def drop_rows(subject: Subject, name: str) -> None:
 
 
 def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
-    """L + 1 hidden states `[A, T, D]` of tokenised sentences, padded on the right.
-
-    The last one is what leaves the encoder: a norm behind the last block is in it.
-    """
+    """L + 1 hidden states `[A, T, D]` of padded sentences, the last one behind any final norm."""
     encoder = subject.encoder
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
     batch = padded(ids, encoder.tokenizer.pad_token_id or 0).to(device)

@@ -11,8 +11,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from isotrain.analysis.published import Beside, described
-from isotrain.analysis.types import Analysis, Cell, Outcome, Record, Table
+from isotrain.analysis.published import Beside, published_table
+from isotrain.analysis.types import Analysis, Cell, Outcome, Table
 from isotrain.console import say
 from isotrain.pages.analysis_page import PageTable, Shown, write_analysis_page
 from isotrain.reporting.markdown import aligned
@@ -34,7 +34,10 @@ def write_outputs(
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
-    replace_text(folder / "records.csv", records_csv(outcome.records))
+    records = outcome.records
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    lines = [[record.get(key) for key in columns] for record in records]
+    replace_text(folder / "records.csv", csv_text([columns, *lines]))
     for table in tables:
         replace_text(folder / f"{table.name}.csv", csv_text([table.columns, *table.rows]))
     facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
@@ -57,32 +60,6 @@ def write_outputs(
     say(f"tables: {folder / 'tables.md'}; page: {page}")
 
 
-def published_table(compared: Sequence[Beside], encoder: str) -> Table:
-    """Published figures and what was measured here, side by side; sources are in the notes."""
-    rows: list[list[Cell]] = []
-    sources: dict[tuple[str, str], str] = {}  # of which encoder, by whom: a letter
-    for one in compared:
-        figure = one.published
-        verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None
-        if one.here is None and one.of_this_encoder:
-            verdict = "not measured"
-        letter = sources.setdefault((figure.encoder, figure.source), _letter(len(sources)))
-        tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
-        cells = (f"{figure.value:g}", letter, one.here, tolerance, verdict)  # digits as published
-        rows.append([described(figure), *cells])
-    return Table(
-        "published",
-        "Published figures beside those measured here",
-        ("figure", "published", "by", "here", "tolerance", "verdict"),
-        rows,
-        (
-            *(f"{letter}: {name}, {source}" for (name, source), letter in sources.items()),
-            f"Here: {encoder}. A verdict is given where the published figure is of the same "
-            "encoder and has a tolerance.",
-        ),
-    )
-
-
 def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
     """All tables with their notes."""
     lines = [f"# {name}", "", question, "", *(f"- {fact}" for fact in facts), ""]
@@ -90,12 +67,6 @@ def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Ta
         notes = [f"- {note}" for note in table.notes]
         lines += [f"## {table.title}", "", *_lines(table, table.rows), "", *notes, ""]
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def records_csv(records: Sequence[Record]) -> str:
-    """A line a record; columns in the order in which they first appear."""
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    return csv_text([columns, *([record.get(key) for key in columns] for record in records)])
 
 
 def csv_text(rows: Sequence[Sequence[Cell]]) -> str:
@@ -135,10 +106,6 @@ def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
         for row in [list(table.columns), *_texts(rows)]
     ]
     return aligned(cells) if rows else ["Nothing was measured."]
-
-
-def _letter(number: int) -> str:
-    return chr(ord("a") + number) if number < 26 else f"z{number}"
 
 
 def _is_nothing(cell: Cell) -> bool:

@@ -1,4 +1,4 @@
-"""Published figures beside what was measured, and the check that holds one against the other."""
+"""Published figures beside what was measured, and the check that compares the two."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any, NamedTuple
 
-from isotrain.analysis.types import Record
-
-KEYS = {"encoder", "where", "column", "value", "tolerance", "source"}
+from isotrain.analysis.tables import Cell, Record, Table
 
 
 class Published(NamedTuple):
-    """A figure somebody published: of which encoder, and which column of which record it is."""
+    """A published figure: of which encoder, and which column of which record it is."""
 
     encoder: str  # encoder.name of its configuration
     where: Mapping[str, Any]  # keys and values that the record has
@@ -20,6 +18,12 @@ class Published(NamedTuple):
     value: float
     tolerance: float | None  # how far a measurement may lie from it; None = shown, not judged
     source: str
+
+    @property
+    def described(self) -> str:
+        """Its column and its place, in words."""
+        where = ", ".join(f"{key} {value}" for key, value in self.where.items())
+        return f"{self.column} ({where})" if where else self.column
 
 
 class Beside(NamedTuple):
@@ -48,31 +52,24 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
     """The figures of a configuration, `analysis.published`.
 
     Raises:
-        ValueError: an entry with other keys than encoder, where, column, value, tolerance, source,
-            or with a value that is no number, a tolerance that is neither null nor a number from
-            0, or a `where` that is no mapping.
+        ValueError: an entry that lacks a key or has another one, or with a value of another kind.
     """
-    found = []
     for number, entry in enumerate(given, start=1):
         must = f"analysis.published, entry {number}, must have"
-        if not isinstance(entry, Mapping) or set(entry) != KEYS:
-            keys = ", ".join(sorted(map(str, entry))) if isinstance(entry, Mapping) else entry
-            raise ValueError(f"{must} the keys {', '.join(sorted(KEYS))}, got {keys}")
-        one = Published(**{str(key): value for key, value in entry.items()})
-        if not isinstance(one.where, Mapping):
-            raise ValueError(f"{must} a mapping of a record's keys as its where, got {one.where}")
-        if not _is_number(one.value):
-            raise ValueError(f"{must} a number as its value, got {one.value}")
-        if one.tolerance is not None and not (_is_number(one.tolerance) and one.tolerance >= 0):
-            raise ValueError(
-                f"{must} null or a number from 0 as its tolerance, got {one.tolerance}"
-            )
-        found.append(one)
-    return found
+        keys = set(entry) if isinstance(entry, Mapping) else {str(entry)}
+        if keys != {*Published._fields}:
+            wanted, got = (", ".join(sorted(map(str, own))) for own in (Published._fields, keys))
+            raise ValueError(f"{must} the keys {wanted}, got {got}")
+        value, tolerance = entry["value"], entry["tolerance"]
+        if not isinstance(entry["where"], Mapping) or not _is_number(value):
+            raise ValueError(f"{must} a mapping as its where and a number as its value")
+        if tolerance is not None and not (_is_number(tolerance) and tolerance >= 0):
+            raise ValueError(f"{must} null or a number from 0 as its tolerance, got {tolerance}")
+    return [Published(**{str(key): value for key, value in entry.items()}) for entry in given]
 
 
 def check_comparable(published: Sequence[Published], encoder: str) -> None:
-    """Refuse `check=published` where no figure of an encoder has a tolerance.
+    """Reject `check=published` where no figure of an encoder has a tolerance.
 
     Raises:
         ValueError: there is none.
@@ -100,8 +97,8 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
             is_start = record.get("weights") in (None, "as given", "before")
             value = record.get(figure.column)
             fits = all(record.get(key) == wanted for key, wanted in figure.where.items())
-            if is_start and fits and value is not None:
-                return float(value) if _is_number(value) else None
+            if is_start and fits and isinstance(value, int | float):
+                return float(value)
         return None
 
     return [Beside(one, here(one), one.encoder == encoder) for one in published]
@@ -110,21 +107,37 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
 def disagreements(found: Sequence[Beside]) -> list[str]:
     """Figures of this encoder that what was measured misses, each with both values."""
     return [
-        f"{described(one.published)}: published {one.published.value} ± {one.published.tolerance}, "
+        f"{one.published.described}: published {one.published.value} ± {one.published.tolerance}, "
         f"measured {'nothing' if one.here is None else f'{one.here:.6g}'}"
         for one in found
         if one.is_judged and not one.agrees
     ]
 
 
-def described(figure: Published) -> str:
-    """Where a figure stands, in words.
-
-    >>> described(Published("bert", {"set": "stsb", "layer": 3}, "spearman", 54.1, None, "x"))
-    'spearman (set stsb, layer 3)'
-    """
-    where = ", ".join(f"{key} {value}" for key, value in figure.where.items())
-    return f"{figure.column} ({where})" if where else figure.column
+def published_table(compared: Sequence[Beside], encoder: str) -> Table:
+    """Published figures and what was measured here, side by side; sources are in the notes."""
+    rows: list[list[Cell]] = []
+    sources: dict[tuple[str, str], str] = {}  # of which encoder, by whom: a number
+    for one in compared:
+        figure = one.published
+        verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None
+        if one.here is None and one.of_this_encoder:
+            verdict = "not measured"
+        source = sources.setdefault((figure.encoder, figure.source), f"[{len(sources) + 1}]")
+        tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
+        cells = (f"{figure.value:g}", source, one.here, tolerance, verdict)  # digits as published
+        rows.append([figure.described, *cells])
+    return Table(
+        "published",
+        "Published figures beside those measured here",
+        ("figure", "published", "by", "here", "tolerance", "verdict"),
+        rows,
+        (
+            *(f"{number} {name}, {source}" for (name, source), number in sources.items()),
+            f"Here: {encoder}. A verdict is given where the published figure is of the same "
+            "encoder and has a tolerance.",
+        ),
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig, open_dict
 
-from isotrain.analysis.given_files import given_files
 from isotrain.analysis.outputs import write_outputs
 from isotrain.analysis.published import (
     Published,
@@ -20,9 +19,9 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import result_of
+from isotrain.analysis.start import given_files, result_of
 from isotrain.analysis.store import Store
-from isotrain.analysis.types import Analysis, Part, Subject
+from isotrain.analysis.types import Analysis, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.arguments import check_kind
 from isotrain.config.analysis import analysis_hash
@@ -59,14 +58,13 @@ class _Plan(NamedTuple):
 
 
 def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[str]]:
-    """The folder of a finished analysis, and in what it disagrees with published figures.
+    """The folder of a finished analysis, and its disagreements with published figures.
 
-    The folder is `<output_dir>/analysis/<name>/<encoder>-<content hash>`. It receives
-    `records.csv` (all that was measured, a line each), `tables.md` and `<table>.csv`,
-    `analysis.html` with `figures/`, and `result.json`. A finished analysis is read, and no
-    encoder loaded; one that was stopped goes on at the part, and among its rows at the batch,
-    where it was, unless its data, the run, or a file that the configuration names have changed.
-    Disagreements are looked for with `check=published` only.
+    `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line a record),
+    `tables.md`, `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
+    analysis is read, and no encoder loaded; a stopped one resumes at its part and batch, unless
+    its data, the run, or a file that the configuration names have changed. Disagreements are
+    looked for with `check=published` only.
 
     Raises:
         CannotRunError: a ValueError: an encoder, data or a run that is not there, or that do not
@@ -99,10 +97,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
             now("drawing tables and figures")
             outcome = store.outcome(record["parts"])
             compared = beside(plan.published, outcome.records, plan.name)
-            try:
-                write_outputs(store.folder, plan.analysis, outcome, compared, record)
-            except KeyError as error:
-                raise _other_records(record, store.folder, error) from error
+            write_outputs(store.folder, plan.analysis, outcome, compared, record)
             record.setdefault("total_s", round(time.perf_counter() - started, 2))
             write_json(store.folder / "result.json", record)
             store.drop_rows()
@@ -163,16 +158,8 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         def tell(text: str, weights: str = weights) -> None:
             now(f"{text}, weights {weights}")
 
-        subject = Subject(
-            encoder=measured,
-            source=plan.source,
-            seed=cfg.seed,
-            batch_size=cfg.batch_size,
-            max_length=length,
-            folder=store.rows(weights),
-            tell=tell,
-            weights=weights,
-        )
+        settings = cfg.seed, cfg.batch_size, length
+        subject = Subject(measured, plan.source, *settings, store.rows(weights), tell, weights)
         for part in plan.analysis.parts(subject):
             if not PART_NAME.fullmatch(part.name):
                 raise ValueError(
@@ -180,7 +167,12 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
                 )
             parts.append((weights, part.name))
             if not store.has(weights, part.name):
-                _keep(store, weights, part, code, tell)
+                tell(f"measuring {part.name}")
+                began_at = time.perf_counter()
+                found = part.measure()
+                took = time.perf_counter() - began_at
+                store.keep(weights, part.name, found, took, code)
+                say(f"{part.name}, weights {weights}: {duration(took)}")
     return {
         "status": "finished",
         "analysis": plan.analysis.name,
@@ -194,29 +186,8 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     }
 
 
-def _keep(
-    store: Store, weights: str, part: Part, code: dict[str, Any], tell: Callable[[str], None]
-) -> None:
-    """Measure a part and keep what it found."""
-    tell(f"measuring {part.name}")
-    began_at = time.perf_counter()
-    found = part.measure()
-    took = time.perf_counter() - began_at
-    store.keep(weights, part.name, found, took, code)
-    say(f"{part.name}, weights {weights}: {duration(took)}")
-
-
-def _other_records(record: dict[str, Any], folder: Path, error: KeyError) -> Exception:
-    """What to say of records that lack what tables are made of."""
-    if not (record["other_code"] or code_changes(record, code_state())):
-        return error
-    return ValueError(
-        f"the records in {folder} are of earlier code and lack {error}; rerun=true measures again"
-    )
-
-
 def _check_start(cfg: DictConfig) -> None:
-    """Refuse to judge a run by published figures whose encoder it did not start with."""
+    """Reject a comparison with published figures where the run started from other weights."""
     run = {} if cfg.from_run is None else result_of(cfg.from_run)
     reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
     if run.get("init_from") or reinit:

@@ -50,16 +50,11 @@ class Sample(NamedTuple):
 
 
 class Units:
-    """What counts as a word of a tokenised sentence.
+    """What counts as a word of a tokenised sentence; special and unknown tokens never do.
 
-    Special tokens and unknown words never do, and where `punctuation` is false nothing without a
-    letter or a digit.
-
-    Args:
-        tokenizer: a fast one.
-        unit: `piece` is each token of the tokenizer, as Ethayarajh (2019) has it; `word` what
-            stands between spaces and punctuation, whose embedding is the mean of its pieces.
-        punctuation: whether `.` is a word.
+    A `piece` is a token of the tokenizer, as Ethayarajh (2019) has it; a `word` stands between
+    spaces and punctuation, its embedding the mean of its pieces. Without `punctuation`, a word
+    has a letter or a digit.
     """
 
     def __init__(self, tokenizer: Any, unit: Unit, punctuation: bool) -> None:
@@ -102,12 +97,9 @@ def draw_sentences(
 ) -> Sample:
     """The words of whole sentences, drawn by hashing their places with the seed.
 
-    Sentences are taken until the words of the next one would exceed `max_rows` (those that are too
-    long by themselves are passed over before the first); of sentences that are equal to the
-    tokenizer (`A dog.` and `a dog.`) the first drawn.
-
-    Raises:
-        ValueError: not one sentence has few enough words and more than none.
+    Sentences are taken until the words of the next one would exceed `max_rows` (too long ones are
+    passed over before the first); of those that are equal to the tokenizer the first drawn. A
+    ValueError where not one sentence has few enough words.
     """
     kept = Tokens([], [], [], [], 0)
     rows: list[tuple[int, int, int, Key]] = []
@@ -135,10 +127,7 @@ def draw_occurrences(
     words: Mapping[str, Set[Key]],
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
-    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`.
-
-    The places of a word are the same whichever other words are followed.
-    """
+    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`."""
     kept = Tokens([], [], [], [], 0)
     found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
     wanted = {word: _plain(word) for word in words}
@@ -179,11 +168,7 @@ def tokenise_pairs(
 
 
 class SegmentedPairs:
-    """An encoder that sees the second sentence of a sequence as segment 1, as in fine-tuning.
-
-    Segment 1 begins behind the first token that ends a sentence (SEP); pads are in segment 0. An
-    encoder without segments, or a tokenizer without SEP, is left as it is.
-    """
+    """An encoder that sees what follows the first SEP as segment 1, as in fine-tuning."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -219,11 +204,9 @@ def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[R
 def find_targets(
     rows: Sequence[Row], tokenizer: Any, max_length: int, form: Form = "bi"
 ) -> Targets:
-    """The token spans of both targets of each pair.
+    """The token spans of both targets of each pair: all tokens that overlap start to end.
 
-    A target is where `start` and `end` say, never where the word stands first: its span is all
-    tokens that overlap those characters (of a word in several pieces, all of them). A pair with
-    a target beyond `max_length` tokens is left out and counted.
+    A pair with a target beyond `max_length` tokens is left out and counted.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> row = {"sentence1": "the dog", "start1": 4, "end1": 7}

@@ -17,23 +17,16 @@ from isotrain.runs.record import owned
 
 
 class Store:
-    """Files of one analysis: `begun.json`, `parts/`, `result.json`, and while it lasts `rows/`.
-
-    Args:
-        folder: made when it is owned.
-    """
+    """Files of one analysis: `begun.json`, `parts/`, `result.json`, and while it lasts `rows/`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """While a block lasts no other process measures here.
+        """While a block lasts no other process measures here; CannotRunError where one does.
 
-        A block that fails in a new folder before any part or row is kept leaves none behind.
-
-        Raises:
-            CannotRunError: another one does.
+        A block that fails in a new folder before anything is kept leaves none behind.
         """
         is_new = not self.folder.exists()
         with owned(self.folder, "analysis"):
@@ -53,8 +46,7 @@ class Store:
     def begin(self, facts: Mapping[str, Any], anew: bool) -> list[str]:
         """Note what is measured; why earlier parts were dropped, a sentence for each reason.
 
-        With `anew`, earlier parts and rows go where the analysis was finished: a stopped one goes
-        on. Where a fact has changed they go in any case.
+        With `anew` those of a finished analysis are dropped; where a fact has changed, all are.
         """
         n_parts = len(list(self.folder.glob("parts/*.json")))
         changed = self._changed(facts)

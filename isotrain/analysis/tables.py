@@ -139,6 +139,22 @@ def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
     return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if known else "")  # type: ignore[arg-type]
 
 
+def left_out(
+    kind: str, column: str, reason: str | None = "reason"
+) -> Callable[[Frames], Iterator[str]]:
+    """A note on what was not measured: the records of a kind, by a column, with their reasons."""
+
+    def note(frames: Frames) -> Iterator[str]:
+        absent = frames.of(kind)
+        if len(absent) and reason is None:
+            yield f"left out: {', '.join(dict.fromkeys(absent[column]))}; records.csv says why"
+        elif len(absent):
+            told = dict(zip(absent[column], absent[reason], strict=True))
+            yield f"left out: {'; '.join(f'{name} ({why})' for name, why in told.items())}"
+
+    return note
+
+
 def _columns_and_rows(
     spec: TableSpec, own: pd.DataFrame, several: bool
 ) -> tuple[list[str], list[list[Cell]]]:

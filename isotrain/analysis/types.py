@@ -51,10 +51,7 @@ class Part(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """All that was measured: the records of every part, and its arrays by `<weights>/<name>`.
-
-    Every record has `weights`: `as given`, or with `from_run`, `before` and `after`.
-    """
+    """All that was measured: records with their `weights`, and arrays by `<weights>/<name>`."""
 
     records: Sequence[Record]
     arrays: Mapping[str, np.ndarray]
@@ -62,7 +59,7 @@ class Outcome(NamedTuple):
 
 @dataclass_transform()
 def analysis(cls: type[T]) -> type[T]:
-    """Make the annotated names of an analysis its arguments, and judge them by `Bounds`."""
+    """Make the annotated names of an analysis its arguments, checked by their `Bounds`."""
     made = dataclass(cls)
     made.__init__ = checked(made.__init__)  # type: ignore[method-assign]
     return made
@@ -71,8 +68,7 @@ def analysis(cls: type[T]) -> type[T]:
 class Analysis(ABC):
     """An experiment on the hidden states of an encoder; nothing is trained but small heads.
 
-    Parts measure; tables and plots are made of their records alone, so that they can be made
-    again from what is on disk. `published` has mappings, see `isotrain.analysis.published`.
+    Parts measure; tables and plots are made of their records alone, which are kept on disk.
     """
 
     name: ClassVar[str]
@@ -87,10 +83,7 @@ class Analysis(ABC):
 
     @property
     def instead(self) -> str | None:
-        """What is measured in place of an encoder, by its name; None = it needs one.
-
-        Then none is loaded, and what was published for an encoder of that name stands beside it.
-        """
+        """The name of what is measured in place of an encoder; None = it needs one."""
         return None
 
     def data_sets(self, source: Source) -> Iterable[Any]:

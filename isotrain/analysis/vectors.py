@@ -1,6 +1,6 @@
-"""Vectors that somebody else computed, with a token each: npy or parquet files.
+"""Precomputed embeddings with a token each: npy or parquet files.
 
-L layers, N tokens, D dimensions, n tokens that are wanted.
+L layers, N tokens, D dimensions, n tokens that are drawn.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import DataSet
 
 TOKEN, VECTOR, LAYER, SENTENCE = "token", "vector", "layer", "sentence"  # columns of a parquet file
 
 
 class Vectors(NamedTuple):
-    """Tokens, and their vectors in each layer; only those that are asked for are read."""
+    """Tokens, and their embeddings in each layer; only those that are asked for are read."""
 
     tokens: list[str]
     layers: list[int]
@@ -29,10 +28,10 @@ class Vectors(NamedTuple):
 
 
 def open_vectors(file: str, tokens: str | None = None) -> Vectors:
-    """The vectors of a file, opened; its tokens are read, its vectors are not.
+    """The embeddings of a file; its tokens are read, its embeddings are not yet.
 
-    `.npy`: floats `[N, D]` or `[L, N, D]`, the layers numbered from 0, and in `tokens` a text
-    file with one token a line. `.parquet`: a row a vector, with a list of floats in column
+    `.npy`: floats `[N, D]` or `[L, N, D]`, layers numbered from 0, and in `tokens` a text file
+    with one token a line. `.parquet`: a line an embedding, with a list of floats in column
     `vector`, text in column `tokens` (`token` if None), optionally whole numbers in column
     `layer` (each layer with the same tokens in the same order), and `sentence`, a number or a
     name of the text that the token stands in.
@@ -44,24 +43,10 @@ def open_vectors(file: str, tokens: str | None = None) -> Vectors:
     if not path.is_file() or path.suffix not in (".npy", ".parquet"):
         raise ValueError(f"analysis.vectors must be a .npy or a .parquet file, got {file}")
     opened = _npy(path, tokens) if path.suffix == ".npy" else _parquet(path, tokens or TOKEN)
-    if odd := [n for n, token in enumerate(opened.tokens, start=1) if not token]:
-        raise ValueError(f"every token of {path} must be text; token {odd[0]} is empty")
+    if "" in opened.tokens:
+        at = opened.tokens.index("") + 1
+        raise ValueError(f"every token of {path} must be text; token {at} is empty")
     return opened
-
-
-def files_of(file: str) -> DataSet:
-    """A file as a data set of its own folder, so that a source tells its digest."""
-    path = Path(file).expanduser().resolve()
-    return DataSet(
-        name=str(path.parent),
-        fields={},
-        target="",
-        hub_id=str(path),
-        hub_config=None,
-        hub_revision=f"{path.stat().st_mtime_ns:x}-{path.stat().st_size:x}",
-        files=(path.name.replace("{", "{{").replace("}", "}}"),),
-        needs=(),
-    )
 
 
 def _npy(path: Path, tokens: str | None) -> Vectors:
@@ -70,10 +55,7 @@ def _npy(path: Path, tokens: str | None) -> Vectors:
             f"analysis.vectors={path} needs analysis.tokens=FILE, a text file with one token a "
             f"line, got {tokens}"
         )
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} is no array of numbers ({error}); use numpy.save") from error
+    array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     if array.ndim not in (2, 3) or array.dtype.kind != "f" or 0 in array.shape:
         shape = f"{array.dtype} {list(array.shape)}"
         raise ValueError(f"{path} must be floats [N, D] or [layers, N, D], got {shape}")
@@ -94,19 +76,16 @@ def _npy(path: Path, tokens: str | None) -> Vectors:
 
 
 def _parquet(path: Path, column: str) -> Vectors:
-    try:
-        names = pq.ParquetFile(path).schema_arrow.names
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is no parquet file ({error})") from error
-    if absent := [name for name in (column, VECTOR) if name not in names]:
+    schema = pq.read_schema(path)
+    if absent := [name for name in (column, VECTOR) if name not in schema.names]:
         raise ValueError(
-            f"{path} lacks the column {' and '.join(absent)}; it has {', '.join(names)} "
+            f"{path} lacks the column {' and '.join(absent)}; it has {', '.join(schema.names)} "
             "(analysis.tokens names the column of the tokens)"
         )
-    kind = pq.ParquetFile(path).schema_arrow.field(VECTOR).type
+    kind = schema.field(VECTOR).type
     if not pa.types.is_nested(kind) or not pa.types.is_floating(kind.value_type):
         raise ValueError(f"column {VECTOR} of {path} must be lists of floats, got {kind}")
-    optional = [name for name in (LAYER, SENTENCE) if name in names]
+    optional = [name for name in (LAYER, SENTENCE) if name in schema.names]
     known = pq.read_table(path, columns=[column, *optional]).to_pandas()
     layer_R = known.get(LAYER, np.zeros(len(known), dtype=np.int64))
     at = {int(layer): np.flatnonzero(layer_R == layer) for layer in np.unique(layer_R)}
@@ -116,18 +95,16 @@ def _parquet(path: Path, column: str) -> Vectors:
         raise ValueError(f"every layer of {path} must have the same tokens in the same order")
 
     def rows(layer: int, at_n: np.ndarray) -> np.ndarray:
-        column = pq.read_table(path, columns=[VECTOR])[VECTOR]
-        own = column.take(pa.array(at[layer][at_n])).to_pylist()
-        widths = {len(one or ()) for one in own}
-        if len(widths) != 1 or 0 in widths:
-            raise CannotRunError(f"every vector of {path} must have the same length, got {widths}")
+        vectors = pq.read_table(path, columns=[VECTOR])[VECTOR]
+        own = vectors.take(pa.array(at[layer][at_n])).to_pylist()
+        if len({len(one) for one in own}) > 1:
+            raise CannotRunError(f"every vector of {path} must have the same length")
         return _finite(np.array(own), path)
 
     def n_sentences(at_n: np.ndarray) -> int | None:
         return len(set(known[SENTENCE].iloc[first[at_n]])) if SENTENCE in known else None
 
-    tokens = [token if isinstance(token, str) else "" for token in token_R[first]]
-    return Vectors(tokens, [*at], n_sentences, rows)
+    return Vectors([str(token) for token in token_R[first]], [*at], n_sentences, rows)
 
 
 def _finite(found: np.ndarray, path: Path) -> np.ndarray:

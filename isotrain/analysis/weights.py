@@ -26,14 +26,7 @@ class NoEncoder:
 
 
 def device_of(asked: str) -> str:
-    """`cpu` or `cuda`, for `device=auto | cpu | cuda`: auto takes CUDA where torch sees it.
-
-    Raises:
-        ValueError: cuda is asked for, and torch sees none.
-
-    >>> device_of("cpu")
-    'cpu'
-    """
+    """`cpu` or `cuda`, for `device=auto | cpu | cuda`; a ValueError where torch sees no CUDA."""
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if asked == "cuda" and not torch.cuda.is_available():
@@ -44,17 +37,12 @@ def device_of(asked: str) -> str:
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     """The encoder in evaluation mode, on its device: as given, or as a run started with it.
 
-    A run starts with the encoder of its configuration; where that is drawn, or blocks of it are
+    A run starts with the encoder of its configuration; what is drawn of it
     (`training.reinit_blocks`), with the draws of the run's seed; and with `init_from` with the
-    weights of an earlier run.
-
-    Args:
-        cfg: of the analysis; without an encoder where it measures something else.
-        end: the weights that the run ended with; None = no run is measured.
+    weights of an earlier run. `end` has the weights that the run ended with; None = no run.
 
     Raises:
         ValueError: weights that do not fit, or an earlier run that is no longer what it was.
-        OSError: weights that cannot be had.
     """
     if cfg.encoder is None:
         return NoEncoder()  # type: ignore[return-value]
@@ -71,16 +59,11 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
 
 
 def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Encoder]]:
-    """What the weights are called, and the encoder with them, one after the other.
-
-    The encoder stays one object: the next weights take the place of those before.
-    """
-    if end is None:
-        yield AS_GIVEN, encoder
-        return
-    yield BEFORE, encoder
-    load_start(encoder, end)
-    yield AFTER, encoder
+    """The name of the weights, and the one encoder with them: as given, or before and after."""
+    yield (AS_GIVEN if end is None else BEFORE), encoder
+    if end is not None:
+        load_start(encoder, end)
+        yield AFTER, encoder
 
 
 def _earlier(record: dict[str, str]) -> Path:
@@ -90,7 +73,6 @@ def _earlier(record: dict[str, str]) -> Path:
     if not file.is_file() or sha256_of(file) != record["sha256"]:
         raise ValueError(
             f"from_run: that run started from {record['path']}, which is gone, or is another by "
-            "now, so that its encoder before the training is not known; put it back, or measure "
-            "a run that started from the weights of its encoder"
+            "now; put it back, or measure a run that started from its encoder's own weights"
         )
     return file

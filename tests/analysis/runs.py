@@ -2,7 +2,43 @@
 
 from __future__ import annotations
 
-from isotrain.analysis.types import Outcome
+import torch
+from transformers import (
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2Config,
+    GPT2Model,
+    OpenAIGPTConfig,
+    OpenAIGPTModel,
+)
+
+from isotrain.analysis.types import Outcome, Subject
+from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.transformer import TransformerEncoder
+
+
+def tiny(kind="bert", width=16, n_blocks=2):
+    """A random encoder in evaluation mode, the same each time: bert, gpt2, gpt or distilbert."""
+    torch.manual_seed(0)
+    if kind == "bert":
+        return build_tiny(width, n_blocks, 2).eval()
+    tokenizer = build_tiny(8, 1, 1).tokenizer
+    n = len(tokenizer)
+    size = {"n_embd": width, "n_layer": n_blocks, "n_head": 2, "n_positions": 64}
+    if kind == "distilbert":
+        size = {"dim": width, "n_layers": n_blocks, "n_heads": 2, "hidden_dim": 32}
+        model = DistilBertModel(DistilBertConfig(vocab_size=n, **size))
+    elif kind == "gpt":
+        model = OpenAIGPTModel(OpenAIGPTConfig(vocab_size=n, **size))
+    else:
+        model = GPT2Model(GPT2Config(vocab_size=n, **size))
+    return TransformerEncoder(model, tokenizer, f"tiny random {kind}").eval()
+
+
+def subject_on(encoder, source, folder, seed=0, batch_size=8, max_length=64):
+    """A subject that keeps its rows in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Subject(encoder, source, seed, batch_size, max_length, folder, lambda text: None)
 
 
 def outcome_of(analysis, subject, weights=("as given",)):

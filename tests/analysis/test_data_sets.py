@@ -7,11 +7,12 @@ import json
 import pytest
 
 from isotrain.analysis.data_sets import (
+    PLACES,
     STS,
     TEXTS,
     check_splits,
-    chosen_sets,
     data_set_of,
+    present,
     read_corpus,
     readable_sets,
     sts_pairs,
@@ -24,10 +25,10 @@ from tests.analysis.offline_isotropy.offline_rows import (
     labelled_rows,
     pair_rows,
     subject_on,
-    tiny_encoder,
     write,
     write_sets,
 )
+from tests.analysis.runs import tiny
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,8 @@ def root(tmp_path_factory):
 
 
 def test_available_sets_are_those_of_the_source(root):
-    names, absent = chosen_sets(LocalSource(str(root)), "available")
+    names, absent, problems = present(LocalSource(str(root)), "available", PLACES)
+    assert problems == []
     assert names == ["sts12", "stsb", "stsb_dev", "sst2"]
     assert list(absent) == ["sts13", "sts14", "sts15", "sts16", "sickr"]
     assert "sts14" in absent["sts14"]
@@ -130,12 +132,6 @@ def test_the_data_that_is_recorded_is_all_that_is_read(root):
     assert found == [STS["sts12"], STS["stsb"]]
 
 
-@pytest.mark.parametrize("sets", ["stsb", [], ["stsb", "stsb"], ["stsB"], "all"])
-def test_sets_that_name_nothing(sets):
-    with pytest.raises(ValueError, match="sets must be available or a list"):
-        OfflineIsotropy(sets=sets)
-
-
 def test_rows_of_a_set(root):
     pairs = sts_pairs(LocalSource(str(root)), STS["stsb"], "test")
     rows = [json.loads(line) for line in (root / "stsb" / "test.jsonl").read_text().splitlines()]
@@ -172,7 +168,7 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
     with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
         readable_sets(source, ["stsb", "sts12"])
     analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
-    parts = [*analysis.parts(subject_on(tiny_encoder(), root, tmp_path / "rows"))]
+    parts = [*analysis.parts(subject_on(tiny(), root, tmp_path / "rows"))]
     assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records

@@ -1,18 +1,38 @@
-"""What holds for every analysis: its file, its class, its published figures."""
+"""What holds for every analysis: its file, a small run, what it rejects, what is published."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from importlib import import_module
 
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.analysis.outputs import text
 from isotrain.analysis.published import beside, disagreements, read_published
-from isotrain.analysis.types import Analysis
-from tests.parts import CONF
+from isotrain.analysis.types import Analysis, Outcome
+from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.runs import outcome_of, records_of
+from tests.parts import CONF, names
 
-NAMES = sorted(file.stem for file in (CONF / "analysis").glob("*.yaml"))
+NAMES = names("analysis")
+SMALL = {
+    "contextuality": {"corpus": "rte", "splits": ["train"], "words": ["the", "xyz"]},
+    "tails": {"corpus": "snli", "max_rows": 300, "max_pairs": 20, "min_count": 2, "threshold": 1.0},
+    "clusters": {
+        **{"corpus": "snli", "text": "sentences", "max_rows": 200, "cut": -1.0, "k_max": 3},
+        **{"n_neighbors": 10, "map_rows": 30},
+    },
+    "data_scale": {"tasks": ["rte"], "seeds": 2, "smallest": 16},
+    "layer_probe": {"max_train": 40, "penalties": [1.0]},
+    "offline_isotropy": {
+        **{"fit_on": "test", "n_clusters": 2, "n_components": 2, "n_directions": 2},
+        **{"n_resamples": 50, "map_rows": 20},
+    },
+}
+WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
+WIDTH = 125  # of a table in a terminal
 
 
 def node_of(name):
@@ -22,6 +42,27 @@ def node_of(name):
 def class_of(name):
     module, _, last = node_of(name)["_target_"].rpartition(".")
     return getattr(import_module(module), last)
+
+
+def small(name, **changes):
+    return class_of(name)(**{**SMALL[name], **changes})
+
+
+MEASURED = {}
+
+
+@pytest.fixture
+def subject(subject_of, tiny_encoder, data_dir):
+    return subject_of(tiny_encoder(), LocalSource(str(data_dir)))
+
+
+@pytest.fixture(params=NAMES)
+def measured(request, subject):
+    """Each analysis with all that it measures of one encoder, as if before and after a run."""
+    name = request.param
+    if name not in MEASURED:
+        MEASURED[name] = outcome_of(small(name), subject, ("before", "after"))
+    return small(name), MEASURED[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,19 +77,159 @@ def test_the_file_agrees_with_the_arguments(name):
     assert {k: tuple(v) if isinstance(v, list) else v for k, v in node.items()} == defaults
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_tables_and_plots_have_names_of_their_own(name):
-    made = class_of(name)
-    tables = [spec.name for spec in made.TABLES]
-    plots = [getattr(plot, "name", None) or plot.__name__ for plot in made.PLOTS]
-    assert len(set(tables)) == len(tables) > 0
-    assert len(set(plots)) == len(plots) > 0
+def test_tables_are_whole_and_fit_a_terminal(measured):
+    analysis, outcome = measured
+    tables = [*analysis.tables(outcome)]
+    found = [table.name for table in tables]
+    assert len(set(found)) == len(found)
+    for spec in analysis.TABLES:
+        begins = spec.name.partition("{")[0]
+        assert spec.name in WITHOUT or any(name.startswith(begins) for name in found), spec.name
+    for table in tables:
+        assert table.rows
+        assert all(len(row) == len(table.columns) for row in table.rows), table.name
+        assert len(set(table.columns)) == len(table.columns), table.name
+    if analysis.name in ("contextuality", "clusters"):
+        alone = Outcome([r for r in outcome.records if r["weights"] == "before"], {})
+        for table in analysis.tables(alone):
+            cells = [[*table.columns], *([text(cell) for cell in row] for row in table.rows)]
+            widths = [max(map(len, column)) + 3 for column in zip(*cells, strict=True)]
+            assert sum(widths) <= WIDTH, table.name
+
+
+def test_before_and_after_stand_side_by_side(measured):
+    analysis, outcome = measured
+    tables = [*analysis.tables(outcome)]
+    for table in tables:
+        columns = list(table.columns)
+        if "weights" in columns:
+            at = columns.index("weights")
+            found = [row[at] for row in table.rows]
+            assert found == ["before", "after"] * (len(found) // 2), table.name
+    assert any("weights" in t.columns or "encoder before" in t.columns for t in tables)
+    fits_heads = analysis.name in ("data_scale", "layer_probe")
+    assert any("has seen the" in note for t in tables for note in t.notes) == fits_heads
+    alone = Outcome([r for r in outcome.records if r["weights"] == "before"], {})
+    for table in analysis.tables(alone):
+        assert "weights" not in table.columns
+        assert not any("has seen the" in note for note in table.notes)
+
+
+def test_plots_are_drawn_and_before_is_dashed(measured):
+    analysis, outcome = measured
+    pictures = [*analysis.pictures(outcome)]
+    found = [picture.name for picture in pictures]
+    assert len(set(found)) == len(found)
+    for plot in analysis.PLOTS:
+        begins = getattr(plot, "name", "").partition("{")[0]
+        assert begins in WITHOUT or any(name.startswith(begins) for name in found), plot
+    assert all(picture.title and picture.description for picture in pictures)
+    styles = {
+        (line.get_label().split()[0], line.get_linestyle())
+        for picture in pictures
+        for axis in picture.figure.axes
+        for line in axis.get_lines()
+        if line.get_label().startswith(("before", "after")) and line.get_color() != "black"
+    }
+    assert styles <= {("before", "--"), ("after", "-")}
+
+
+def test_nothing_measured_gives_no_table_and_no_picture(measured):
+    analysis, _ = measured
+    if analysis.name in ("contextuality", "layer_probe"):
+        always = {spec.name for spec in analysis.TABLES if spec.always}
+        assert {table.name for table in analysis.tables(Outcome([], {}))} == always
+        assert [*analysis.pictures(Outcome([], {}))] == []
+
+
+def test_a_part_alone_finds_what_all_parts_find(measured, subject):
+    """As after a stop: earlier parts are kept, the next one reads and encodes anew."""
+    analysis, outcome = measured
+    *_, last = analysis.parts(subject)
+    for record, other in zip(
+        reversed(last.measure().records), reversed(outcome.records), strict=False
+    ):
+        for key, value in record.items():
+            if isinstance(value, float) and math.isfinite(value):
+                value = pytest.approx(value, rel=1e-2, abs=0.06)
+            assert other[key] == value or value != value, key
+
+
+@pytest.mark.parametrize("name", ["contextuality", "data_scale"])
+def test_the_seed_decides_every_number(name, subject):
+    analysis = small(name, **{"max_rows": 150} if name == "contextuality" else {})
+    first, again, other = (
+        records_of(analysis, subject._replace(seed=seed, folder=subject.folder / str(k)))
+        for k, seed in enumerate((0, 0, 1))
+    )
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("contextuality", {"corpus": "snil"}, "there is no corpus snil"),
+        ("contextuality", {"splits": ["trian"]}, "splits must be some of"),
+        ("contextuality", {"unit": "token"}, "unit must be piece or word, got 'token'"),
+        ("contextuality", {"min_count": 2}, "min_count must be at least 3, got 2"),
+        ("tails", {"fit_split": "dev"}, "split must differ from fit_split, got dev for both"),
+        ("tails", {"split": "valid"}, "splits must be some of train, dev, test"),
+        ("clusters", {"corpus": "nosuch"}, "no corpus nosuch"),
+        ("clusters", {"text": "chunks"}, "needs running text, wikitext-2 or ptb, got snli"),
+        ("clusters", {"tokens": "t.txt"}, "analysis.tokens belongs to analysis.vectors"),
+        ("clusters", {"splits": ["training"]}, "splits must be some of"),
+        ("data_scale", {"tasks": ["wic"]}, r"analysis\.tasks must be available or a list"),
+        ("data_scale", {"tasks": "rte"}, r"analysis\.tasks must be available or a list"),
+        ("data_scale", {"tasks": []}, r"analysis\.tasks must be available or a list"),
+        ("data_scale", {"factor": 1.0}, "factor must be above 1"),
+        ("layer_probe", {"tasks": "rte"}, r"did you mean \[rte\]"),
+        ("layer_probe", {"tasks": ["rte", "mnli"]}, "got .*mnli"),
+        ("layer_probe", {"tasks": ["rte", "rte"]}, "each once"),
+        ("layer_probe", {"tasks": []}, "each once"),
+        ("layer_probe", {"penalties": [1.0, 0.0]}, "penalties must be positive"),
+        ("layer_probe", {"form": "both"}, "form must be"),
+        ("layer_probe", {"pooling": "max"}, "pooling must be"),
+        ("layer_probe", {"held_out": 1.0}, "held_out must be below 1"),
+        ("offline_isotropy", {"sets": ["stsB"]}, "sets must be available or a list"),
+        ("offline_isotropy", {"transforms": ["mean"]}, "transforms must have none"),
+        ("offline_isotropy", {"transforms": ["none", "zca"]}, "must be a list out of own_pooling"),
+        *(
+            ("offline_isotropy", {"layers": layers}, "layers must be all, or a list")
+            for layers in ("last", 3, [], [3, 3], [-1], ["all"], [True])
+        ),
+    ],
+)
+def test_arguments_that_are_rejected(name, given, told):
+    with pytest.raises(ValueError, match=told):
+        small(name, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("clusters", {"map_layers": [1, 9]}, r"map_layers must be among 0, 1, 2, got \[9\]"),
+        ("data_scale", {"layer": 3}, r"analysis\.layer must lie in 0 to 2"),
+        ("offline_isotropy", {"layers": [0, 3]}, "layers must be all or numbers from 0 to 2"),
+        ("offline_isotropy", {"n_components": 16}, "must be below 16"),
+    ],
+)
+def test_arguments_that_do_not_fit_the_encoder(name, given, told, subject):
+    with pytest.raises(ValueError, match=told):
+        next(iter(small(name, **given).parts(subject)))
+
+
+def test_published_figures_name_what_is_measured(measured):
+    analysis, outcome = measured
+    for figure in read_published(node_of(analysis.name)["published"]):
+        assert figure.source
+        wanted = {*figure.where, figure.column}
+        assert any(wanted <= set(record) for record in outcome.records), figure
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_result_is_held_against_the_figures_of_its_encoder(name):
-    published = read_published(node_of(name)["published"])
-    judged = [figure for figure in published if figure.tolerance]
+    judged = [f for f in read_published(node_of(name)["published"]) if f.tolerance]
     for encoder in dict.fromkeys(figure.encoder for figure in judged):
         own = [figure for figure in judged if figure.encoder == encoder]
         for part, n_wrong in ((0.99, 0), (-0.99, 0), (1.01, len(own))):

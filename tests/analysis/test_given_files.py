@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from isotrain.analysis.given_files import given_files
+from isotrain.analysis.start import given_files
 
 
 def digest(content):

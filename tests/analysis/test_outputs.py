@@ -13,12 +13,10 @@ from isotrain.analysis.outputs import (
     MOST_PRINTED,
     csv_text,
     markdown,
-    published_table,
-    records_csv,
     text,
     write_outputs,
 )
-from isotrain.analysis.published import Published, beside
+from isotrain.analysis.published import Published, beside, published_table
 from isotrain.analysis.types import Outcome, Picture, Table
 
 RECORDS = [
@@ -36,8 +34,9 @@ RECORD = {
 }
 
 
-def test_records_come_back_from_csv_in_full():
-    rows = list(csv.DictReader(io.StringIO(records_csv(RECORDS))))
+def test_records_come_back_from_csv_in_full(tmp_path):
+    write_outputs(tmp_path, Mine(), Outcome(RECORDS, {}), [], RECORD)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "records.csv").read_text())))
     assert list(rows[0]) == ["weights", "layer", "value", "word", "n"]
     for row, record in zip(rows, RECORDS, strict=True):
         for key, cell in row.items():
@@ -49,7 +48,6 @@ def test_records_come_back_from_csv_in_full():
 
 
 def test_no_records_and_no_rows():
-    assert records_csv([]) == "\n"
     assert csv_text([("a", "b")]) == "a,b\n"
 
 
@@ -95,11 +93,11 @@ def test_published_figures_in_a_table(options, verdict):
     table = published_table(compared(**options), options.get("encoder", "bert"))
     here, has_tolerance = options.get("here", 54.1), "tolerance" not in options
     assert table.rows == [
-        ["spearman (set stsb)", "54", "a", here, "0.1" if has_tolerance else None, verdict],
-        ["spearman (set stsb)", "10", "b", here, None, None],
-        ["spearman (set none)", "11", "b", None, None, None],
+        ["spearman (set stsb)", "54", "[1]", here, "0.1" if has_tolerance else None, verdict],
+        ["spearman (set stsb)", "10", "[2]", here, None, None],
+        ["spearman (set none)", "11", "[2]", None, None, None],
     ]
-    assert table.notes[:2] == ("a: bert, a paper", "b: gpt, another")
+    assert table.notes[:2] == ("[1] bert, a paper", "[2] gpt, another")
 
 
 def test_a_figure_of_this_encoder_without_a_value_is_told():

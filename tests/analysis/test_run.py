@@ -175,21 +175,6 @@ def test_one_that_was_stopped_while_it_wrote_its_tables_measures_nothing_again(
     assert (folder / "tables.md").is_file()
 
 
-def test_data_that_changed_between_attempts_are_told_and_measured_again(
-    cfg_of, monkeypatch, capsys
-):
-    Toy.stop = kill_at("second")
-    with pytest.raises(KilledError):
-        analyze(cfg_of())
-    Toy.calls, Toy.stop = [], None
-    monkeypatch.setattr(DemoSource, "revision_of", lambda self, data_set: "demo-v2")
-    folder, _ = analyze(cfg_of())
-    assert Toy.calls == ["first", "second"]
-    assert read_result(folder)["data"] == "demo-v2"
-    told = "data changed since this analysis was begun, from demo-v1-seed0 to demo-v2; 1 part"
-    assert told in capsys.readouterr().out
-
-
 def test_what_is_done_now_is_told_on_a_terminal(cfg_of, monkeypatch):
     said = []
 
@@ -466,22 +451,6 @@ def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_r
     monkeypatch.setattr(Toy, "instead", "elmo", raising=False)
     with pytest.raises(CannotRunError, match="this analysis measures elmo in place of an encoder"):
         analyze(cfg_of(f"from_run={finished_run()}"))
-
-
-def test_records_of_earlier_code_that_lack_what_tables_read(cfg_of, monkeypatch):
-    folder, _ = analyze(cfg_of())
-
-    def tables(self, outcome):
-        yield outcome.records[0]["added_since"]
-
-    monkeypatch.setattr(Toy, "tables", tables)
-    with pytest.raises(KeyError):
-        analyze(cfg_of())  # of this very code: a mistake in it
-    record = read_result(folder)
-    record["environment"]["git"] = "0123456789ab"
-    write_json(folder / "result.json", record)
-    with pytest.raises(ValueError, match="are of earlier code and lack 'added_since'; rerun=true"):
-        analyze(cfg_of())
 
 
 def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, tiny_encoder):

@@ -102,13 +102,6 @@ def test_anew_that_was_stopped_goes_on(store):
     assert store.has("as given", "first")
 
 
-def test_parts_of_other_code_are_named(store):
-    store.keep("as given", "first", Found([]), 1, CODE)
-    store.keep("as given", "second", Found([]), 1, {**CODE, "git": "4567"})
-    assert store.of_other_code(CODE) == ["as_given-second"]
-    assert store.of_other_code({**CODE, "git": "4567"}) == ["as_given-first"]
-
-
 def test_rows_of_other_weights_are_other_rows(store):
     assert store.rows("before") != store.rows("after")
     (store.rows("before") / "x.npy").write_bytes(b"rows")

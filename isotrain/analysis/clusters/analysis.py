@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from isotrain.analysis.clusters.measures import (
-    clusters_by_silhouette,
+    Silhouettes,
     measure_layer,
     measure_lid,
 )
@@ -26,15 +26,9 @@ from isotrain.tasks.data.sources import LocalSource, Source
 class Clusters(Analysis):
     """S_inter and S_intra raw, centred and inside clusters; k by silhouette; LID; maps.
 
-    A type is a token id of the tokenizer (of `vectors`: a text). Rows are tokens, drawn by hashing
-    their positions with the seed; CLS, SEP, pads and the unknown token are never among them. Rows
-    of a type that are equal count once (`distinct_rows`), so of static vectors each type does.
-
-    The arguments are the keys of `conf/analysis/clusters.yaml`, where each has its meaning.
-
-    Raises:
-        ValueError: another corpus or split, chunks of what is no running text, or `tokens` without
-            `vectors`.
+    A type is a token id of the tokenizer (of `vectors`: a text). Tokens are drawn by hashing their
+    positions with the seed, without CLS, SEP, pads and the unknown token; equal embeddings of a
+    type count once. The arguments are the keys of `conf/analysis/clusters.yaml`.
     """
 
     name = "clusters"
@@ -60,7 +54,7 @@ class Clusters(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
+        """Check the names."""
         data_set_of(self.corpus, {"ptb": PTB})
         check_splits(self.splits)
         if self.text == "chunks" and self.corpus not in RUNNING:
@@ -97,12 +91,7 @@ class Clusters(Analysis):
         return [data_set_of(self.corpus, {"ptb": PTB})] if self.vectors is None else []
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """What was drawn, each layer, and the LID of all layers.
-
-        Raises:
-            CannotRunError: a ValueError: chunks that are longer than the encoder's positions, or
-                a layer to draw that there is not.
-        """
+        """What was drawn, each layer, and the LID of all layers."""
         most = subject.encoder.max_positions
         if self.instead is None and self.text == "chunks" and most and self.chunk > most:
             raise CannotRunError(
@@ -132,15 +121,7 @@ class Clusters(Analysis):
             return sample_vectors(opened, self.max_rows, subject.seed)
         subject.tell(f"tokenising {self.corpus}")
         texts = read_texts(
-            subject.source,
-            self.corpus,
-            self.splits,
-            subject.encoder.tokenizer,
-            self.text,
-            self.chunk,
-            subject.max_length,
-            self.max_tokens,
-            subject.seed,
+            subject, self.corpus, self.splits, self.text, self.chunk, self.max_tokens
         )
         return sample_encoder(subject, texts, self.max_rows)
 
@@ -158,19 +139,9 @@ class Clusters(Analysis):
         self, subject: Subject, sample: Callable[[], Sample], layer: int, drawn: Sequence[int]
     ) -> Found:
         subject.tell(f"clusters of layer {layer}")
-        return measure_layer(
-            sample(),
-            layer,
-            self.map_rows if layer in drawn else 0,
-            partial(
-                clusters_by_silhouette,
-                k_max=self.k_max,
-                cut=self.cut,
-                n_silhouette=self.silhouette_rows,
-                seed=subject.seed,
-            ),
-            subject.seed,
-        )
+        rule = Silhouettes(self.k_max, self.cut, self.silhouette_rows)
+        n_map = self.map_rows if layer in drawn else 0
+        return measure_layer(sample(), layer, n_map, rule, subject.seed)
 
     def _lid(self, subject: Subject, sample: Sample) -> Found:
         return measure_lid(sample, self.n_neighbors, self.lid_queries, subject.seed, subject.tell)

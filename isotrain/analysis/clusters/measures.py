@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isotrain.analysis.clusters.rows import Sample, distinct_rows, is_symbol
 from isotrain.analysis.jackknife import anisotropy
-from isotrain.analysis.principal_map import principal_map
+from isotrain.analysis.maps import principal_map
 from isotrain.analysis.types import Found, Record
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
@@ -28,12 +28,18 @@ from isotrain.metrics.self_similarity import self_similarity
 N_TOLD = 6  # tokens that are named of a cluster
 
 
-def measure_layer(
-    sample: Sample, layer: int, n_map: int, cluster: Callable[[Tensor], Clustering], seed: int
-) -> Found:
+class Silhouettes(NamedTuple):
+    """How clusters are chosen: see `clusters_by_silhouette`."""
+
+    k_max: int
+    cut: float
+    n_silhouette: int
+
+
+def measure_layer(sample: Sample, layer: int, n_map: int, rule: Silhouettes, seed: int) -> Found:
     """S_inter and S_intra of a layer, its clusters, and of `n_map` rows a map (none if 0)."""
     x_ND, type_N = _distinct(sample, layer)
-    found = cluster(x_ND)
+    found = clusters_by_silhouette(x_ND, *rule, seed)
     x_ND = x_ND.double()
     forms = {
         "": [(x_ND, type_N)],
@@ -85,8 +91,7 @@ def measure_lid(
 ) -> Found:
     """LID of each layer, and its mean over the layers of `averaged`.
 
-    The error of the mean is the mean of their errors: the most it can be, since layers have the
-    same rows and err together. That LID depends on the number of rows is not in it.
+    The error of the mean is the mean of their errors, the most it can be: layers err together.
     """
     records: list[dict[str, Any]] = []
     for layer in sample.layers:
@@ -141,13 +146,13 @@ class Clustering(NamedTuple):
 
 
 class OverParts(NamedTuple):
-    """A figure over parts of a cloud, as one of each and by rows; None where it has no value."""
+    """A figure over parts of a cloud; None where it has no value."""
 
-    value: float | None  # unweighted mean over parts
-    error: float | None
-    by_rows: float | None  # mean over parts, weighted by their rows
-    by_rows_error: float | None
-    n_without_error: int  # parts that both errors leave out, since they have too few types
+    value: float | None = None  # unweighted mean over parts
+    error: float | None = None
+    by_rows: float | None = None  # mean over parts, weighted by their rows
+    by_rows_error: float | None = None
+    n_without_error: int = 0  # parts that both errors leave out, since they have too few types
 
 
 class Cosines(NamedTuple):
@@ -160,9 +165,7 @@ class Cosines(NamedTuple):
 def clusters_by_silhouette(
     x_ND: Tensor, k_max: int, cut: float, n_silhouette: int, seed: int
 ) -> Clustering:
-    """The clusters of `choose_clusters`, with the silhouette that chose them.
-
-    `n_silhouette` rows, drawn with the seed, give the silhouette.
+    """The clusters of `choose_clusters`, with the silhouette of `n_silhouette` drawn embeddings.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1], [9.2]])
     >>> found = clusters_by_silhouette(x, 4, 0.1, 100, 0)
@@ -185,13 +188,12 @@ def clusters_by_silhouette(
 
 
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
-    """S_inter and S_intra over parts (rows, types); each part is centred or not.
+    """S_inter and S_intra over parts (embeddings, types) of a cloud.
 
-    Published is the unweighted mean over parts. In a small one it is an artefact: rows less the
-    mean of their n have a mean cosine of about −1/(n − 1) by construction; weighted by rows it
-    hardly counts. The error of S_inter is a jackknife over types, that of S_intra the standard
-    error over types; over K parts √(Σ e²)/K. Parts without two types are left out of S_inter,
-    those without two rows of a type out of S_intra.
+    Published is the unweighted mean over parts. n centred embeddings have a mean cosine of about
+    −1/(n − 1) by construction; weighted by their number, small parts hardly count. Errors are
+    over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are left
+    out of S_inter, those without two embeddings of a type out of S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
@@ -223,11 +225,10 @@ def centred_parts(
 def dimensions(
     x_ND: Tensor, n_neighbors: int, max_queries: int | None, seed: int
 ) -> dict[str, float | int | None]:
-    """LID of a layer with Euclidean distances and chords of unit rows, each plain and squared.
+    """LID of a layer with Euclidean distances and chords √(2(1 − cos)), each plain and squared.
 
-    `lid_cosine` is of chords √(2(1 − cos)), `lid_cosine_squared` of 1 − cos, which is half of
-    their squares. A squared distance has twice the logarithm, so the published convention is
-    exactly half the plain value. None where there are not more rows than neighbours.
+    A squared distance has twice the logarithm, so the published convention is exactly half the
+    plain value. None where there are not more embeddings than neighbours.
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")
@@ -260,7 +261,7 @@ class _Part(NamedTuple):
 
 def _over_parts(found: Sequence[_Part]) -> OverParts:
     if not found:
-        return OverParts(None, None, None, None, 0)
+        return OverParts()
     n_without = sum(not math.isfinite(part.error) for part in found)
     plain, by_rows = (
         _weighted(found, weights) for weights in ([1] * len(found), [part.n_rows for part in found])

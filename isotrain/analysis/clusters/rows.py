@@ -18,7 +18,7 @@ from isotrain.analysis.types import Cell, Subject
 from isotrain.analysis.vectors import Vectors
 from isotrain.geometry.groups import hashed_order
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import Source, load_split
+from isotrain.tasks.data.sources import load_split
 from isotrain.tasks.text import UNKNOWN
 
 SAME = 1e-4  # of its length: two rows that are closer are one, told apart by rounding
@@ -47,25 +47,14 @@ class Sample(NamedTuple):
 
 
 def read_texts(
-    source: Source,
-    corpus: str,
-    splits: Sequence[str],
-    tokenizer: Any,
-    form: str,
-    chunk: int,
-    max_length: int,
-    max_tokens: int,
-    seed: int,
+    subject: Subject, corpus: str, splits: Sequence[str], form: str, chunk: int, max_tokens: int
 ) -> Texts:
     """Texts of some splits: `chunks` of `chunk` tokens, or `sentences` up to `max_length`.
 
     They are drawn by hashing places with the seed, until the next one would exceed `max_tokens`;
-    at least one. Chunks have no CLS and no SEP. Sentences have what the tokenizer adds, marked as
-    special.
-
-    Raises:
-        CannotRunError: a ValueError: no text, or fewer tokens than a chunk.
+    at least one. Chunks have neither CLS nor SEP; in sentences these are marked as special.
     """
+    source, tokenizer = subject.source, subject.encoder.tokenizer
     unknown = tokenizer.unk_token or UNKNOWN
     lines = []
     if corpus in RUNNING:
@@ -74,26 +63,25 @@ def read_texts(
         lines = [line.replace(UNKNOWN, unknown) for line in stripped if line]
     if form == "chunks":
         chunks_CT, n_left, count_V = cut_chunks(tokenizer, lines, chunk)
-        at = hashed_order(len(chunks_CT), seed)[: max(1, max_tokens // chunk)].numpy()
+        at = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
         return Texts([*chunks_CT[at]], None, len(chunks_CT), n_left, count_V)
     sentences = list(dict.fromkeys(lines))
     if corpus != "ptb":
         sentences = read_corpus(source, corpus, splits, unknown)
-    return _drawn_sentences(tokenizer, sentences, max_length, max_tokens, seed)
+    return _drawn_sentences(subject, sentences, max_tokens)
 
 
-def _drawn_sentences(
-    tokenizer: Any, sentences: Sequence[str], max_length: int, max_tokens: int, seed: int
-) -> Texts:
+def _drawn_sentences(subject: Subject, sentences: Sequence[str], max_tokens: int) -> Texts:
     """All sentences are tokenised, some at a time, and counted; the ids of drawn ones are kept."""
     ids: list[list[int]] = []
     special: list[list[int]] = []
+    tokenizer = subject.encoder.tokenizer
     count_V = np.zeros(len(tokenizer), dtype=np.int64)
     n_cut, left, is_full = 0, max_tokens, False
-    order = hashed_order(len(sentences), seed).tolist()
+    order = hashed_order(len(sentences), subject.seed).tolist()
     for start in range(0, len(order), CHUNK):
         some = [sentences[i] for i in order[start : start + CHUNK]]
-        tokens = tokenise(tokenizer, some, max_length)
+        tokens = tokenise(tokenizer, some, subject.max_length)
         n_cut += tokens.n_cut
         found, marks = (np.concatenate([*map(np.asarray, x)]) for x in (tokens.ids, tokens.special))
         count_V += np.bincount(found[marks == 0].astype(np.int64), minlength=len(count_V))
@@ -112,12 +100,8 @@ def cut_chunks(
     """Chunks `[C, T]` of the joined tokens of lines, the tokens left over, and counts `[V]`.
 
     Each line begins as after a space, so that its first word is the type it is elsewhere. No
-    special token is added. What is behind the last whole chunk is left out.
-
-    Raises:
-        CannotRunError: a ValueError: fewer tokens than a chunk.
-
-    Cai et al. 2021, as their released code cuts text.
+    special token is added. A CannotRunError where there are fewer tokens than a chunk. Cai et al.
+    2021, as their released code cuts text.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> chunks, n_left, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
@@ -141,11 +125,10 @@ def cut_chunks(
 
 
 def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
-    """Tokens of an encoder: at most `max_rows` of those of the texts.
+    """At most `max_rows` tokens of the texts, drawn by hashing positions with the seed.
 
-    They are drawn by hashing positions with the seed. Special tokens, pads and the unknown token,
-    which stands for many words, are never drawn. An encoder without blocks gives a type the same
-    row everywhere, so there each type is drawn once.
+    Special tokens, pads and the unknown token are never drawn. An encoder without blocks gives a
+    type the same embedding everywhere, so there each type is drawn once.
     """
     encoder, tokenizer = subject.encoder, subject.encoder.tokenizer
     length = [len(ids) for ids in texts.ids]
@@ -185,10 +168,7 @@ def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
 
 
 def sample_vectors(vectors: Vectors, max_rows: int, seed: int) -> Sample:
-    """At most `max_rows` tokens of vectors that are given, drawn by hashing positions.
-
-    Types are what the tokens read; how often each occurs is counted in the file.
-    """
+    """At most `max_rows` tokens of precomputed embeddings, drawn by hashing; types are texts."""
     number_of = {token: number for number, token in enumerate(dict.fromkeys(vectors.tokens))}
     type_of, names = np.array([number_of[token] for token in vectors.tokens]), [*number_of]
     at_N = hashed_order(len(vectors.tokens), seed)[:max_rows].numpy()
@@ -225,12 +205,11 @@ def is_symbol(text: str) -> bool:
 
 
 def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
-    """Positions, ascending, of the rows of a type that are not the same as another one of it.
+    """Positions, ascending, of the different embeddings of each type (by 1e-4 of their length).
 
-    Of rows of one type that differ by less than 1e-4 of their length one stays. There are such
-    where a state does not see all of its context: a static vector, the embedding output of a
-    token at the same position, the first token of a causal encoder. They would be neighbours at
-    distance zero, and instances of a type that no context has changed.
+    Equal ones occur where a state does not see all of its context: static vectors, the embedding
+    output of a token at one position, the first token of a causal encoder. They would be
+    neighbours at distance zero, and instances of a type that no context has changed.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> distinct_rows(x, torch.tensor([7, 7, 8, 7])).tolist()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import matplotlib
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from isotrain.analysis.clusters.maps import islands, rolls
-from isotrain.analysis.plots import LinePlot
+from isotrain.analysis.maps import POINT, draw_by_frequency
+from isotrain.analysis.plots import LinePlot, Picture, clean
 from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.pages.panels import COLOURS
 
 FORMS = ("", "_centred", "_clustered")
 CALLED = {"": "raw", "_centred": "centred", "_clustered": "centred inside clusters"}
+KINDS = {"word": COLOURS[5], "symbol": COLOURS[1]}
+ARRAYS = ("map", "frequency", "symbol", "cluster")  # of a layer: [M, 3] and [M]
 LID = {
     "lid": "Euclidean",
     "lid_squared": "squared",
@@ -44,6 +50,12 @@ def lids(frames: Frames) -> pd.DataFrame:
     return pd.concat([frames.of("lid"), frames.of("lid mean").assign(layer="mean")])
 
 
+def averaged(frames: Frames) -> Iterator[str]:
+    """Which layers the mean is of."""
+    of_layers = ", ".join(dict.fromkeys(frames.of("lid mean")["of_layers"]))
+    yield f"mean: over layers {of_layers}, its error the mean of theirs, the most it can be."
+
+
 def about(frames: Frames) -> Iterator[str]:
     """What was drawn from what."""
     sample = frames.of("sample").iloc[0]
@@ -53,11 +65,6 @@ def about(frames: Frames) -> Iterator[str]:
     if sample.get("n_texts_of"):
         parts += f" of {sample['n_texts_of']:,}"
     yield f"{sample['corpus']}, {sample['text']}: {parts}; {sample['n_tokens']:,} tokens in all."
-
-
-def method(frames: Frames, note: str) -> Iterator[str]:
-    """A note with fields of the first sample."""
-    yield note.format_map(frames.of("sample").iloc[0].to_dict())
 
 
 def repeated(frames: Frames) -> Iterator[str]:
@@ -73,6 +80,86 @@ def repeated(frames: Frames) -> Iterator[str]:
             "No S_intra where no type has two different rows: of static vectors it is 1 by "
             "construction."
         )
+
+
+def islands(outcome: Any) -> Iterator[Picture]:
+    """A row a layer: two directions, coloured by frequency, by symbol or word, and by cluster."""
+    for weights, maps, points in _maps(outcome):
+        figure = Figure(figsize=(8.4, 2.7 * len(maps)), layout="constrained")
+        axes = figure.subplots(len(maps), 3, squeeze=False)
+        for row, one in zip(axes, maps, strict=True):
+            xy = one["map"][:, :2]
+            _by_frequency(figure, row[0], xy, one)
+            _by_kind(row[1], xy, one)
+            for cluster in range(one["k"]):
+                number = (2 * cluster + cluster // 10) % 20  # dark ones first
+                own = xy[one["cluster"] == cluster]
+                row[2].scatter(*own.T, color=matplotlib.colormaps["tab20"](number), **POINT)
+            silhouette = one["silhouette"]
+            chosen = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
+            row[0].set_ylabel(f"layer {one['layer']}", fontsize=9)
+            share = f"frequency; {one['map_variance']:.0%} of the variance in 3 directions"
+            titles = (share, "symbols and words", f"k = {one['k']}, {chosen}")
+            for axis, title in zip(row, titles, strict=True):
+                axis.set_title(title, fontsize=8)
+                clean(axis)
+                axis.set(xticks=[], yticks=[])
+        yield Picture(
+            f"islands_{weights}".replace(" ", "_"),
+            f"Clusters on two principal directions ({weights})",
+            figure,
+            f"{points} on the two leading principal directions: by occurrences of the type in the "
+            "text, by symbol (no letter or digit) or word, and by cluster.",
+        )
+
+
+def rolls(outcome: Any) -> Iterator[Picture]:
+    """A column a layer: three directions, coloured by frequency above, symbol or word below."""
+    for weights, maps, points in _maps(outcome):
+        figure = Figure(figsize=(3.2 * len(maps), 6.2), layout="constrained")
+        axes = figure.subplots(2, len(maps), squeeze=False, subplot_kw={"projection": "3d"})
+        for (above, below), one in zip(axes.T, maps, strict=True):
+            _by_frequency(figure, above, one["map"], one)
+            _by_kind(below, one["map"], one)
+            variance = f"layer {one['layer']}: {one['map_variance']:.0%} of the variance"
+            above.set_title(variance, fontsize=8)
+            for axis in (above, below):
+                axis.tick_params(labelsize=5, pad=-2)
+                axis.set_box_aspect(None, zoom=0.92)
+        yield Picture(
+            f"rolls_{weights}".replace(" ", "_"),
+            f"Manifolds on three principal directions ({weights})",
+            figure,
+            f"{points} on the three leading principal directions: by occurrences of the type "
+            "above, by symbol or word below. Rolls and bands show that frequency orders them.",
+        )
+
+
+def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
+    """The layers of each weights with their maps, and what the points are."""
+    records = [r for r in outcome.records if r["kind"] == "layer" and "map_variance" in r]
+    for weights in dict.fromkeys(r["weights"] for r in records):
+        maps = [
+            r | {key: outcome.arrays[f"{weights}/layer-{r['layer']}/{key}"] for key in ARRAYS}
+            for r in records
+            if r["weights"] == weights
+        ]
+        layers = ", ".join(str(one["layer"]) for one in maps)
+        yield weights, maps, f"{len(maps[0]['map']):,} embeddings of layers {layers}"
+
+
+def _by_frequency(figure: Figure, axis: Any, point_MR: np.ndarray, one: Mapping[str, Any]) -> None:
+    points = draw_by_frequency(axis, point_MR, one["frequency"])
+    bar = figure.colorbar(points, ax=axis, shrink=0.6, pad=0.02)
+    bar.ax.tick_params(labelsize=6)
+    bar.set_label("occurrences of the type", fontsize=6)
+
+
+def _by_kind(axis: Any, point_MR: np.ndarray, one: Mapping[str, Any]) -> None:
+    for name, colour in KINDS.items():
+        own = point_MR[one["symbol"] == (name == "symbol")]
+        axis.scatter(*own.T, color=colour, label=name, **POINT)
+    axis.legend(fontsize=6, frameon=False, markerscale=2)
 
 
 def without_error(frames: Frames) -> Iterator[str]:
@@ -117,12 +204,9 @@ TABLES = (
             "smallest": "smallest cluster",
         },
         notes=(
-            partial(
-                method,
-                note="k-means with k from 2 to {k_max}; the silhouette of the best k is of at most "
-                "{silhouette_rows:,} rows; below {cut} a layer is one cluster. Sizes are shares of "
-                "rows.",
-            ),
+            "k-means with k from 2 to {analysis.k_max}; the silhouette of the best k is of at most "
+            "{analysis.silhouette_rows:,} embeddings; below {analysis.cut} a layer is one cluster. "
+            "Sizes are shares of embeddings.",
         ),
     ),
     TableSpec(
@@ -169,19 +253,12 @@ TABLES = (
         values={"n_rows": "rows", **LID},
         form=".2f",
         notes=(
-            partial(
-                method,
-                note="Maximum likelihood with {n_neighbors} neighbours, mean over queries, ± 95 % "
-                "CI over queries. It depends on the number of rows: compare equal ones only.",
-            ),
+            "Maximum likelihood with {analysis.n_neighbors} neighbours, mean and ± 95 % CI over "
+            "queries. It depends on the number of embeddings: compare equal ones only.",
             "Euclidean: of distances; squared: the formula with their squares, exactly half. "
             "chord: of distances of unit rows, √(2(1 − cos)); 1 − cos: half of their squares, so "
             "half the value.",
-            lambda frames: [
-                "mean: over layers "
-                + ", ".join(dict.fromkeys(frames.of("lid mean")["of_layers"]))
-                + ", its error the mean of theirs, the most it can be."
-            ],
+            averaged,
             "Published figures, one a model, are of 1 − cos; here they stand beside the mean. Cai "
             "et al. leave layer 0, the embedding output, out and call layer 1 layer 0. Of vectors "
             "that are given, every layer counts.",

@@ -20,7 +20,6 @@ from isotrain.analysis.contextuality.show import PLOTS, TABLES
 from isotrain.analysis.data_sets import check_splits, data_set_of, read_corpus
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
 from isotrain.analysis.selection import (
-    Key,
     Sample,
     Unit,
     Units,
@@ -47,13 +46,9 @@ class _Drawn(NamedTuple):
 class Contextuality(Analysis):
     """Anisotropy, self-similarity, intra-sentence similarity and explained variance by layer.
 
-    CLS, SEP and the like are never measured, nor are unknown words. Whole sentences are drawn (by
-    hashing their places with the seed) until their words fill `max_rows`; repeated ones count once.
-
-    The arguments are the keys of `conf/analysis/contextuality.yaml`, where each has its meaning.
-
-    Raises:
-        ValueError: there is no such corpus or split.
+    Whole sentences are drawn (by hashing their places with the seed) until their words fill
+    `max_rows`, without special and unknown tokens; repeated sentences count once. The arguments
+    are the keys of `conf/analysis/contextuality.yaml`.
     """
 
     name = "contextuality"
@@ -71,7 +66,7 @@ class Contextuality(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
+        """Check the names."""
         check_splits(self.splits)
         data_set_of(self.corpus)
 
@@ -157,13 +152,9 @@ class Contextuality(Analysis):
         self, subject: Subject, sentences: Sequence[str], units: Units
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
         """Where the chosen words stand, and why some of them are left out."""
-        keys: dict[str, set[Key]] = {}
-        left_out = {}
-        for word in dict.fromkeys(self.words):
-            keys[word], reason = units.keys_of(word)
-            if reason:
-                left_out[word] = reason
-        known = {word: found for word, found in keys.items() if word not in left_out}
+        keys = {word: units.keys_of(word) for word in self.words}
+        left_out = {word: reason for word, (_, reason) in keys.items() if reason}
+        known = {word: found for word, (found, reason) in keys.items() if not reason}
         tokens, places = draw_occurrences(
             sentences, units, subject.max_length, subject.seed, known, self.max_occurrences
         )

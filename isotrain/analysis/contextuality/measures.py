@@ -106,13 +106,8 @@ class SentenceMeans(NamedTuple):
 def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
     """Mean cosine of the words of each sentence with the mean of its words, in three forms.
 
-    Their means over sentences are what `intra_sentence_similarity` gives, where one call has one
-    form and no values of single sentences.
-
-    Raises:
-        ValueError: not one integer per row, or no sentence of two words.
-
-    Ethayarajh 2019, definition 2.
+    Their means over sentences are those of `intra_sentence_similarity`. A ValueError where no
+    sentence has two words. Ethayarajh 2019, definition 2.
 
     >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
     >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]
@@ -141,17 +136,13 @@ def static_variance(
 ) -> StaticVariance:
     """Variance that one vector explains of each word that occurs `min_count` times or more.
 
-    All occurrences of a word count, so that rare words give more: a first principal component has
-    at least 1/(n − 1) of the variance of n rows. The baseline is of one occurrence of each of
-    1,000 sentences, drawn by hashing places with the seed.
-
-    The repository's code gives the mean of `principal_G` less `random`. Its stored figures are
-    rather `singular_G`: some lie below 1/(n − 1) and 1/D, where no principal component can.
+    All occurrences of a word count. The baseline is of one occurrence of each of 1,000 sentences,
+    drawn by hashing places with the seed. The repository's code gives the mean of `principal_G`
+    less `random`; its stored figures are rather `singular_G`: some lie below 1/(n − 1) and 1/D,
+    where no principal component can. Ethayarajh 2019, repository kawine/contextual.
 
     Raises:
-        ValueError: not one integer per row, or no word with `min_count` rows.
-
-    Ethayarajh 2019, repository kawine/contextual.
+        ValueError: no word with `min_count` occurrences.
     """
     words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
     fix = "lower analysis.min_count, or raise analysis.max_rows"
@@ -167,15 +158,11 @@ def static_variance(
 
 
 def variance_along_first(x: Tensor) -> Tensor:
-    """Share of the variance of rows that lies along their first singular direction; in [0, 1].
+    """Share of the variance of `[n, D]` along the first singular direction v; in [0, 1].
 
-    With v the first right singular vector of the rows `[n, D]` as they are, var(x v)/Σ_d var(x_d):
-    what scikit-learn's `TruncatedSVD` calls its first `explained_variance_ratio_`. The direction
-    is uncentred and the variance about the mean, so that rows in a narrow cone, whose first
-    direction is near their mean, give almost 0, and not almost 1. Rows without variance give 0.
-
-    Raises:
-        ValueError: not `[n, D]`, n < 2, or a NaN or infinity.
+    var(x v)/Σ_d var(x_d), the first `explained_variance_ratio_` of scikit-learn's `TruncatedSVD`.
+    v is uncentred and the variance about the mean, so that a narrow cone, whose v is near its
+    mean, gives almost 0, and not almost 1. Without variance 0.
 
     >>> round(variance_along_first(torch.tensor([[9.0, 1.0], [9.0, -1.0]])).item(), 6)
     0.0

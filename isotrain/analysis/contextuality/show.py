@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.analysis.tables import Frames, TableSpec, left_out
 
 FORMS = {
     "max_explainable_variance_adjusted": "uncentred",
@@ -28,14 +28,6 @@ def static_shares(frames: Frames) -> pd.DataFrame:
     above = layers[layers["layer"] != 0]
     means = above.groupby("weights", sort=False)[[*FORMS]].mean().reset_index()
     return pd.concat([layers, means.assign(layer="mean above 0")]).astype(object)
-
-
-def left_out(frames: Frames) -> Iterator[str]:
-    """Words that are not measured, and why."""
-    absent = frames.of("word left out")
-    if len(absent):
-        told = dict(zip(absent["word"], absent["reason"], strict=True))
-        yield f"Words left out: {'; '.join(f'{word} ({why})' for word, why in told.items())}."
 
 
 def counts(frames: Frames) -> Iterator[str]:
@@ -72,15 +64,13 @@ TABLES = (
             "{n_rows:,} {unit}s of {n_sentences:,} different sentences of {corpus}, which has "
             "{n_corpus:,}; special tokens left out; {n_cut:,} of these sentences were cut. "
             "{n_words:,} different ones occur {min_count} times or more.",
-            "Anisotropy: mean cosine of two words of different sentences, over all pairs. The next "
-            "two are mean cosines less anisotropy: of two occurrences of a word, and of a word "
-            "with the mean of its sentence.",
-            "Explained variance: share of the first singular direction of {min_count} occurrences "
-            "of a word, less that of {min_count} random words; uncentred.",
-            "± 95 % CI: a jackknife that leaves out a sentence at a time, of the difference where "
-            "something is subtracted; of explained variance over words and over random sets, added "
-            "in quadrature.",
-            left_out,
+            "Anisotropy: mean cosine of two words of different sentences. The next two are mean "
+            "cosines less anisotropy: of two occurrences of a word, and of a word with the mean of "
+            "its sentence. Explained variance: share of the first singular direction of "
+            "{min_count} occurrences of a word, less that of random words; uncentred.",
+            "± 95 % CI: a jackknife over sentences, of the difference where something is "
+            "subtracted; of explained variance over words and random sets, in quadrature.",
+            left_out("word left out", "word"),
         ),
     ),
     TableSpec(
@@ -98,13 +88,10 @@ TABLES = (
             "mean_norm": "norm",
         },
         notes=(
-            "Intra-sentence: of a word with the mean of its sentence, itself among it. A cone of "
-            "mean cosine ρ alone puts it, less anisotropy, at √(ρ + (1−ρ)/n) − ρ in a sentence of "
-            "n words: 1/√n where ρ = 0.",
-            "Leave one out: with the mean of the other words, 0 where ρ = 0, but "
-            "ρ/√(ρ + (1−ρ)/(n−1)) in a cone. Above shuffled: intra-sentence less that of sentences "
-            "of the same lengths whose words are dealt out anew; 0 in any cone where no sentence "
-            "shows.",
+            "Intra-sentence: of a word with the mean of its sentence, itself among it, which is "
+            "√(ρ + (1−ρ)/n) for n words in a cone of mean cosine ρ alone; leave one out: of the "
+            "other words, ρ/√(ρ + (1−ρ)/(n−1)). Above shuffled: less that of sentences of the same "
+            "lengths whose words are dealt out anew; 0 where no sentence shows.",
             "Explained variance is at least 1/{min_count}; of random: that of as many random "
             "words; norm: mean length of embeddings. ± 95 % CI.",
         ),
@@ -120,11 +107,9 @@ TABLES = (
             "of random words. Uncentred (definition 3) and centred: first direction of {min_count} "
             "occurrences, of words and of random words alike.",
             "Repository (kawine/contextual): of all occurrences of a word; its code: first "
-            "principal component; its figures: variance along the first uncentred direction, since "
-            "many of them are smaller than a first principal component can be. Less, in both, the "
-            "variance along the first uncentred direction of up to 1,000 random words.",
-            "Published: below 0.05 on average; the last form is the one to hold against it. "
-            "± 95 % CI over words.",
+            "principal component; its figures: variance along the first uncentred direction. Less, "
+            "in both, that direction's variance of up to 1,000 random words. Published: below 0.05 "
+            "on average, to compare with the last form. ± 95 % CI over words.",
         ),
     ),
     *(

@@ -10,21 +10,19 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from isotrain.analysis.data_scale.curves import ENCODER, RANDOM, STATIC
 from isotrain.analysis.data_scale.examples import (
     Examples,
+    conll_file,
+    read_diagnostic,
     sentence_examples,
     sizes,
     tagged_examples,
 )
-from isotrain.analysis.data_scale.features import Encoded, encoded
-from isotrain.analysis.data_scale.given import conll_file, read_diagnostic
-from isotrain.analysis.data_scale.measure import Plan, majority, measured
-from isotrain.analysis.data_scale.show import PLOTS, TABLES
-from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names
+from isotrain.analysis.data_scale.measure import Encoded, encoded, majority, measured
+from isotrain.analysis.data_scale.show import ENCODER, PLOTS, RANDOM, STATIC, TABLES
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.analysis.vectors import files_of
 from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds
 from isotrain.encoders.base import Encoder
@@ -34,7 +32,7 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source
 from isotrain.types import Row
 
-TASKS = ("sst2", "rte", "snli")
+TASKS = {name: TEXTS[name] for name in ("sst2", "rte", "snli")}
 SPLITS = ("train", "dev")
 CONLL = "conll"
 MOST_SEEDS = 255
@@ -44,13 +42,10 @@ MOST_SEEDS = 255
 class DataScale(Analysis):
     """Scores of heads on frozen features, over training sizes.
 
-    The features of a sentence are the mean of its tokens, those of a pair (u, v, |u − v|, u·v),
-    those of a word the mean of its tokens with those of its neighbours; they come from the encoder,
-    from a file of word vectors, and from random vectors for the encoder's own tokens, drawn anew
-    for each seed. On each a head is fitted by scikit-learn, and scored on the dev split.
-    After a run (`from_run`) the encoder alone is measured again.
-
-    The arguments are the keys of `conf/analysis/data_scale.yaml`, where each has its meaning.
+    The features of a sentence are the mean of its tokens, of a pair (u, v, |u − v|, u·v), of a word
+    the mean of its tokens with those of its neighbours; of the encoder, a file of word vectors, and
+    random vectors for the encoder's tokens, drawn anew for each seed. After a run the encoder alone
+    is measured again. The arguments are the keys of `conf/analysis/data_scale.yaml`.
     """
 
     name = "data_scale"
@@ -73,21 +68,15 @@ class DataScale(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
-        if self.tasks:
+        """Check the names."""
+        if self.tasks or not self.conll:
             check_names("analysis.tasks", self.tasks, TASKS)
-
-    @property
-    def _named(self) -> Sequence[str]:
-        return TASKS if isinstance(self.tasks, str) else self.tasks
 
     def missing(self, source: Source) -> Sequence[str]:
         """Data sets and files that are not there."""
-        tasks = self._tasks(source)
-        mistakes = _absent(source, tasks)
-        if not tasks and not self.conll:
-            mistakes += [f"of {', '.join(TASKS)} none is there:"]
-            mistakes += _absent(source, TASKS)
+        tasks, _, mistakes = present(source, self.tasks, TASKS)
+        if self.conll and self.tasks == AVAILABLE:
+            mistakes = []
         for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
             if file and not _path(file).is_file():
                 mistakes.append(f"analysis.{key}={_path(file)} is no file")
@@ -102,12 +91,8 @@ class DataScale(Analysis):
         return [*mistakes, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """Those of the tasks, and the files that were given."""
-        files = [_path(file) for file in (self.static, self.diagnostic) if file]
-        if self.conll:
-            files += [file for split in SPLITS if (file := conll_file(_path(self.conll), split))]
-        given = [files_of(str(file)) for file in files]
-        return [*(TEXTS[task].data_set for task in self._tasks(source)), *given]
+        """Those of the tasks; files that are given count by their content."""
+        return [TASKS[task].data_set for task in present(source, self.tasks, TASKS).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """Each task with each kind of features; what is quick comes first."""
@@ -119,16 +104,11 @@ class DataScale(Analysis):
         others = (*[STATIC] * bool(self.static), RANDOM)
         if subject.weights == AFTER:  # what training leaves as it was
             others = ()
-        for task in [*self._tasks(subject.source), *[CONLL] * bool(self.conll)]:
+        tasks = present(subject.source, self.tasks, TASKS).names
+        for task in [*tasks, *[CONLL] * bool(self.conll)]:
             for features in (*others, ENCODER):
                 measure = partial(self._part, subject, task, features)
                 yield Part(f"{task}-{features}", measure)
-
-    def _tasks(self, source: Source) -> list[str]:
-        """Those that were listed, or those of all that the source has."""
-        if self.tasks != AVAILABLE:
-            return list(self._named)
-        return [task for task in TASKS if not source.missing(TEXTS[task].data_set)]
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         """The scores of one task's heads on one kind of features."""
@@ -136,7 +116,6 @@ class DataScale(Analysis):
         diagnostic = None if file is None else read_diagnostic(_path(file))
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
-        plan = Plan(sizes(examples.n_train, self.smallest, self.factor), seeds)
         encoder = self._encoder(subject, features, seeds[0])
         layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
 
@@ -165,7 +144,8 @@ class DataScale(Analysis):
         scores = measured(
             lambda number: read(number if features == RANDOM else 0).features,
             examples,
-            plan,
+            sizes(examples.n_train, self.smallest, self.factor),
+            seeds,
             diagnostic,
             tell=lambda text: subject.tell(f"{task}, {features}: {text}"),
         )
@@ -194,7 +174,3 @@ class DataScale(Analysis):
 
 def _path(given: str) -> Path:
     return Path(given).expanduser()
-
-
-def _absent(source: Source, tasks: Iterable[str]) -> list[str]:
-    return [why for task in tasks if (why := source.missing(TEXTS[task].data_set))]

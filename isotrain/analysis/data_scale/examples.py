@@ -11,15 +11,125 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from isotrain.analysis.data_scale.given import Tagged, conll_file, entities, read_conll
 from isotrain.analysis.data_sets import TEXTS
 from isotrain.geometry.groups import hashed_order
-from isotrain.tasks.data.sources import HIDDEN, Source, load_split
+from isotrain.tasks.data.sources import HIDDEN, STEMS, Source, load_split
+from isotrain.tasks.snli import DATA as SNLI
 from isotrain.types import Row
 
 WORD = re.compile(r"\w+")
+TAG = re.compile(r"O|[BI]-\S+")
 NOWHERE = -1  # a vector that a row does not have: 0 in its features
+HELD_EVERY = 5  # of a class: one example in five chooses the penalty
+CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
+SIDES = {"Premise": "sentence1", "Hypothesis": "sentence2"}
+
+
+class Tagged(NamedTuple):
+    """A sentence: words, and the tag of each."""
+
+    words: list[str]
+    tags: list[str]
+
+
+class Entity(NamedTuple):
+    """The words `start` to `stop` (excluded) are one of a kind."""
+
+    kind: str
+    start: int
+    stop: int
+
+
+def conll_file(folder: Path, split: str) -> Path | None:
+    """The file of a split: the first of train, or dev, val, valid, or test, as .txt or .conll."""
+    names = (folder / (stem + ending) for stem in STEMS[split] for ending in (".txt", ".conll"))
+    return next(filter(Path.is_file, names), None)
+
+
+def read_conll(file: Path) -> list[Tagged]:
+    """The sentences of a file.
+
+    A line is a word, its columns and at last its tag, with white space between them; a blank line
+    ends a sentence, and lines of `-DOCSTART-` are skipped. Tags are `O`, `B-kind`, `I-kind`.
+
+    Raises:
+        ValueError: no sentence, or a line with one column, with another number of columns than
+            the first one, or with another tag; file and line are named.
+    """
+    sentences = [Tagged([], [])]
+    n_columns = 0
+    for number, line in enumerate(file.read_bytes().decode("utf-8-sig").split("\n"), start=1):
+        columns = line.split()
+        if not columns or columns[0] == "-DOCSTART-":
+            sentences.append(Tagged([], []))
+            continue
+        n_columns = n_columns or len(columns)
+        if len(columns) != n_columns or n_columns == 1 or not TAG.fullmatch(columns[-1]):
+            raise ValueError(
+                f"{file}:{number}: a line must have a word, as many columns as the first one, and "
+                f"a tag O, B-kind or I-kind, got {line.strip()[:40]!r}; write other schemes as BIO"
+            )
+        sentences[-1].words.append(columns[0])
+        sentences[-1].tags.append(columns[-1])
+    if not (found := [sentence for sentence in sentences if sentence.words]):
+        raise ValueError(f"{file} has no sentence: lines of words with their tags")
+    return found
+
+
+def entities(tags: Sequence[str]) -> set[Entity]:
+    """The entities of the tags of a sentence.
+
+    One begins at `B-kind`, and at an `I-kind` that continues none of its kind; so BIO and IOB1
+    are read alike, and so are the odd tags that a model predicts. Tjong Kim Sang and De Meulder
+    2003 score this way.
+
+    >>> sorted(entities(["I-PER", "I-PER", "B-PER", "O", "I-LOC"]))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    [Entity(kind='LOC', start=4, stop=5), Entity(kind='PER', start=0, stop=2),
+     Entity(kind='PER', start=2, stop=3)]
+    """
+    found = set()
+    start, kind = 0, ""
+    for place, tag in enumerate([*tags, "O"]):
+        mark, _, own = tag.partition("-")
+        if kind and (mark != "I" or own != kind):
+            found.add(Entity(kind, start, place))
+            kind = ""
+        if own and not kind:
+            start, kind = place, own
+    return found
+
+
+class Diagnostic(NamedTuple):
+    """Pairs as examples of SNLI, and which of them each category has; one may be in several."""
+
+    rows: list[Row]
+    category: dict[str, np.ndarray]  # name -> mask [N]; `all` has every pair
+
+
+def read_diagnostic(file: Path) -> Diagnostic:
+    """The pairs of a file with tabs between its columns, named in its first line.
+
+    It has the columns of `CATEGORIES` (empty where a pair is not of one), Premise, Hypothesis and
+    Label (entailment, neutral or contradiction); others are not read.
+
+    Raises:
+        ValueError: a column that is missing, a line with more columns, another label, or no line.
+    """
+    table = pd.read_csv(
+        file, sep="\t", dtype=str, keep_default_na=False, quoting=3, encoding="utf-8-sig"
+    )
+    if lacking := [name for name in (*CATEGORIES, *SIDES, "Label") if name not in table]:
+        raise ValueError(f"{file} lacks the columns {', '.join(lacking)}, between tabs")
+    if table.empty or len(odd := table[~table["Label"].isin(SNLI.classes)]):
+        got = "no row" if table.empty else f"row {odd.index[0] + 1}: {odd['Label'].iloc[0]!r}"
+        raise ValueError(f"{file}: every Label must be one of {', '.join(SNLI.classes)}, got {got}")
+    label = table["Label"].map(SNLI.classes.index)
+    rows = table[[*SIDES]].rename(columns=SIDES).assign(label=label).to_dict("records")
+    masks = {name: (table[name].str.strip() != "").to_numpy() for name in CATEGORIES}
+    return Diagnostic(rows, {"all": np.ones(len(rows), dtype=bool), **masks})
 
 
 class Examples(NamedTuple):
@@ -67,10 +177,8 @@ def sentence_examples(
 ) -> Examples:
     """Examples of a data set of one sentence or of pairs, at most so many, by `nested_order`.
 
-    Rows without gold are left out; `more` rows of the same form are only predicted.
-
-    Raises:
-        ValueError: a split without any gold.
+    Rows without gold are left out; `more` rows of the same form are only predicted. A ValueError
+    where a split has no gold.
     """
     data_set, fields = TEXTS[task]
     kept = []
@@ -81,8 +189,29 @@ def sentence_examples(
         order = nested_order(np.array([r["label"] for r in rows]), seed)
         kept.append([rows[i] for i in order[:most]])
     train, evaluated = kept
-    return _of_rows(
-        [*train, *evaluated, *more], fields, data_set.classes, len(train), len(evaluated)
+    every = [*train, *evaluated, *more]
+    number_of: dict[str, int] = {}
+    vector_NJ = np.array(
+        [[number_of.setdefault(row[f], len(number_of)) for f in fields] for row in every]
+    )
+    texts = list(number_of)
+    label_N = np.array([row["label"] for row in every])
+    return Examples(
+        texts=texts,
+        text_V=np.arange(len(texts)),
+        start_V=np.zeros(len(texts), dtype=np.int64),
+        stop_V=np.array([len(text) for text in texts]),
+        vector_NJ=vector_NJ,
+        label_N=label_N,
+        example_N=np.arange(len(every)),
+        stratum_E=label_N,
+        group_E=vector_NJ[:, 0],
+        words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in every],
+        classes=data_set.classes,
+        n_train=len(train),
+        n_scored=len(evaluated),
+        is_pair=len(fields) == 2,
+        gold_E=None,
     )
 
 
@@ -92,10 +221,7 @@ def tagged_examples(
     """Sentences of a folder in CoNLL's columns, at most so many, by `nested_order`.
 
     The rows of a sentence are its words, with the vectors of `window` words on either side. A
-    sentence is drawn by the kind of its first entity.
-
-    Raises:
-        ValueError: no file of train or dev, or one that is not in that format.
+    sentence is drawn by the kind of its first entity. A ValueError where a file is not there.
     """
     kept: list[list[Tagged]] = []
     kinds: list[str] = []
@@ -110,68 +236,8 @@ def tagged_examples(
         kinds += [first[i] for i in order]
     train, evaluated = kept
     classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
-    return _of_tagged([*train, *evaluated], kinds, classes, len(train), window)
-
-
-def unseen_shares(
-    examples: Examples, order_E: Sequence[int] | np.ndarray, sizes: Sequence[int]
-) -> np.ndarray:
-    """Share `[sizes, scored]` of the words of each scored example that no training example has.
-
-    Training has the first n examples of an order, for each n of `sizes`.
-    """
-    place_of: dict[str, int] = {}  # of the first example that has a word
-    for place, e in enumerate(order_E):
-        for word in examples.words_E[e]:
-            place_of.setdefault(word, place)
-    found = np.zeros((len(sizes), examples.n_scored))
-    for column, e in enumerate(examples.scored_E):
-        if words := examples.words_E[e]:
-            places = np.array([place_of.get(word, len(order_E)) for word in words])
-            found[:, column] = [(places >= n).mean() for n in sizes]
-    return found
-
-
-def _of_rows(
-    rows: Sequence[Row],
-    fields: Sequence[str],
-    classes: tuple[str, ...],
-    n_train: int,
-    n_scored: int,
-) -> Examples:
-    number_of: dict[str, int] = {}
-    vector_NJ = np.array(
-        [[number_of.setdefault(row[f], len(number_of)) for f in fields] for row in rows]
-    )
-    texts = list(number_of)
-    label_N = np.array([row["label"] for row in rows])
-    return Examples(
-        texts=texts,
-        text_V=np.arange(len(texts)),
-        start_V=np.zeros(len(texts), dtype=np.int64),
-        stop_V=np.array([len(text) for text in texts]),
-        vector_NJ=vector_NJ,
-        label_N=label_N,
-        example_N=np.arange(len(rows)),
-        stratum_E=label_N,
-        group_E=vector_NJ[:, 0],
-        words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in rows],
-        classes=classes,
-        n_train=n_train,
-        n_scored=n_scored,
-        is_pair=len(fields) == 2,
-        gold_E=None,
-    )
-
-
-def _of_tagged(
-    sentences: Sequence[Tagged],
-    kinds: Sequence[str],
-    classes: tuple[str, ...],
-    n_train: int,
-    window: int,
-) -> Examples:
     number_of: Mapping[str, int] = {tag: number for number, tag in enumerate(classes)}
+    sentences = [*train, *evaluated]
     length_E = np.array([len(sentence.words) for sentence in sentences])
     length_V = np.array([len(word) for sentence in sentences for word in sentence.words])
     text_V = np.repeat(np.arange(len(sentences)), length_E)
@@ -193,19 +259,35 @@ def _of_tagged(
         group_E=np.arange(len(sentences)),
         words_E=[[word.lower() for word in sentence.words] for sentence in sentences],
         classes=classes,
-        n_train=n_train,
-        n_scored=len(sentences) - n_train,
+        n_train=len(train),
+        n_scored=len(evaluated),
         is_pair=False,
         gold_E=[sentence.tags for sentence in sentences],
     )
 
 
+def unseen_shares(
+    examples: Examples, order_E: Sequence[int] | np.ndarray, sizes: Sequence[int]
+) -> np.ndarray:
+    """Share `[sizes, scored]` of the words of each scored example that no training example has.
+
+    Training has the first n examples of an order, for each n of `sizes`.
+    """
+    place_of: dict[str, int] = {}  # of the first example that has a word
+    for place, e in enumerate(order_E):
+        for word in examples.words_E[e]:
+            place_of.setdefault(word, place)
+    found = np.zeros((len(sizes), examples.n_scored))
+    for column, e in enumerate(examples.scored_E):
+        if words := examples.words_E[e]:
+            places = np.array([place_of.get(word, len(order_E)) for word in words])
+            found[:, column] = [(places >= n).mean() for n in sizes]
+    return found
+
+
 def _first_kind(tags: Sequence[str]) -> str:
     found = sorted(entities(tags), key=lambda entity: entity.start)
     return found[0].kind if found else ""
-
-
-HELD_EVERY = 5  # of a class: one example in five decides when training stops
 
 
 def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
@@ -228,10 +310,10 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
 
 
 def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
-    """Which of n ordered examples decide when training stops: of each class the 3rd, 8th, 13th ...
+    """Which of n ordered examples choose the penalty: of each class the 3rd, 8th, 13th ...
 
-    Examples of a group stay together: those are groups, of the class of their first example. At
-    least one decides: the last, where no class has three. Where all are one group, examples do.
+    Examples of a group, of the class of its first, stay together, unless all are one group. At
+    least one is held out: the last, where no class has three.
 
     >>> held_out(np.array([0, 1, 0, 0, 1, 0]), np.arange(6)).tolist()
     [False, False, False, True, False, False]

@@ -1,32 +1,128 @@
-"""Scores of the heads of one task on one kind of features: every seed, every training size.
+"""Frozen features of a task, and the scores of heads on them: every seed, every training size.
 
-E examples, N rows, S seeds, R resamples, P vectors of predictions.
+E examples, N rows, J vectors of a row, V vectors, D dimensions, F features, S seeds, R resamples,
+P vectors of predictions.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
 
-from isotrain.analysis.data_scale.examples import Examples, held_out, nested_order, unseen_shares
-from isotrain.analysis.data_scale.features import Features
-from isotrain.analysis.data_scale.given import Diagnostic, entities, matthews
+from isotrain.analysis.data_scale.examples import (
+    NOWHERE,
+    Diagnostic,
+    Examples,
+    entities,
+    held_out,
+    nested_order,
+    unseen_shares,
+)
+from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise
 from isotrain.analysis.probe import best_penalty
-from isotrain.analysis.types import Record
+from isotrain.analysis.types import Record, Subject
+from isotrain.encoders.static import TableEncoder
+from isotrain.model.heads import pair_features
 from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
 
 PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardised features
 
 
-class Plan(NamedTuple):
-    """Which heads are trained."""
+class Features:
+    """The features of rows: one vector, several side by side, or those of a pair.
 
-    sizes: list[int]  # of training sets, rising
-    seeds: list[int]  # one draw of training examples each
+    A pair u, v gives (u, v, |u − v|, u·v); a vector that a row lacks is 0.
+    """
+
+    def __init__(self, vector_VD: Tensor, vector_NJ: Tensor, is_pair: bool) -> None:
+        self._vector_VD, self._vector_NJ, self._is_pair = vector_VD, vector_NJ, is_pair
+        self.width = vector_VD.shape[1] * (4 if is_pair else vector_NJ.shape[1])
+
+    def __len__(self) -> int:
+        return len(self._vector_NJ)
+
+    def __call__(self, row_B: Tensor) -> Tensor:
+        """`[B, F]`, in float32."""
+        vector_BJ = self._vector_NJ[row_B]
+        x_BJD = self._vector_VD[vector_BJ.clamp_min(0)]
+        x_BJD[vector_BJ == NOWHERE] = 0.0
+        if self._is_pair:
+            return pair_features(*x_BJD.unbind(dim=1))
+        return x_BJD.flatten(1)
+
+
+class Encoded(NamedTuple):
+    """Features of examples by one encoder, and facts on its reading."""
+
+    features: Features
+    unknown_share: float  # of the tokens that are not special
+    n_cut: int  # texts longer than `max_length`
+    n_absent: int  # vectors without a token, of word vectors without a known one: 0
+
+
+def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Encoded:
+    """The features of all rows at a layer; their vectors are means over tokens, none special.
+
+    Of word vectors they are means over the known tokens: an unknown word says nothing.
+    """
+    encoder = subject.encoder
+    tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
+    spans, place_V = spans_of(tokens, examples)
+    n_absent = int((place_V == NOWHERE).sum())
+    if isinstance(encoder, TableEncoder):
+        vector_VD, n_unknown = _of_table(encoder, tokens, spans)
+        n_absent += n_unknown
+    else:
+        vector_VD = torch.from_numpy(encode_rows(subject, name, tokens, spans, [layer])[0])
+    place_NJ = np.where(examples.vector_NJ == NOWHERE, NOWHERE, place_V[examples.vector_NJ])
+    ids, marks = (np.concatenate([*map(np.asarray, own)]) for own in (tokens.ids, tokens.special))
+    ordinary, id_of_unknown = ids[marks == 0], encoder.tokenizer.unk_token_id
+    unknown = 0.0 if id_of_unknown is None else (ordinary == id_of_unknown).sum().item()
+    unknown /= max(1, len(ordinary))
+    features = Features(vector_VD, torch.from_numpy(place_NJ), examples.is_pair)
+    return Encoded(features, unknown, tokens.n_cut, n_absent)
+
+
+def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
+    """The tokens of each vector's characters, and the place `[V]` of its span; −1 without one.
+
+    Tokens that reach into the characters count. Special ones never do, and those behind a cut
+    are not there.
+    """
+    own_T = [[t for t, special in enumerate(marks) if not special] for marks in tokens.special]
+    both = list(zip(tokens.offsets, own_T, strict=True))
+    starts = [[offsets[t][0] for t in own] for offsets, own in both]
+    stops = [[offsets[t][1] for t in own] for offsets, own in both]
+    found: list[tuple[int, int, int]] = []
+    place_V = np.full(len(examples.text_V), NOWHERE)
+    characters = zip(examples.text_V, examples.start_V, examples.stop_V, strict=True)
+    for number, (text, start, stop) in enumerate(characters):
+        first = bisect_right(stops[text], start)
+        last = bisect_left(starts[text], stop)
+        if first < last:
+            place_V[number] = len(found)
+            found.append((text, own_T[text][first], own_T[text][last - 1] + 1))
+    at = np.array(found, dtype=np.int64).reshape(-1, 3)
+    return Spans(at[:, 0], at[:, 1], at[:, 2]), place_V
+
+
+def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tensor, int]:
+    """The mean vector of the known tokens of each span, and how many spans have none (0)."""
+    unknown = encoder.tokenizer.unk_token_id
+    at = zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    ids = [tokens.ids[i][start:stop] for i, start, stop in at]
+    first_N = torch.tensor([0, *map(len, ids)])[:-1].cumsum(dim=0)
+    table_VD = encoder.embeddings.get_parameter("weight").cpu()
+    flat = torch.tensor([token for own in ids for token in own], dtype=torch.long)
+    mean_ND = embedding_bag(flat, table_VD, first_N, mode="mean", padding_idx=unknown)
+    return mean_ND, sum(set(own) == {unknown} for own in ids)
 
 
 class Tally(NamedTuple):
@@ -48,24 +144,25 @@ class Tally(NamedTuple):
 def measured(
     features_of: Callable[[int], Features],
     examples: Examples,
-    plan: Plan,
+    sizes: list[int],
+    seeds: list[int],
     diagnostic: Diagnostic | None,
     tell: Callable[[str], None],
 ) -> Iterator[Record]:
     """A record for each seed and size; and for each category, by the heads of the largest size.
 
     Behind them the means over seeds with their intervals, for each size and each category.
-    `features_of` gives the features of the seed with a number.
+    `features_of` gives the features of the seed with a number, which draws its training examples.
     """
     label_N = examples.label_N
     first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
-    tallies: dict[int, list[Tally]] = {size: [] for size in plan.sizes}
+    tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
     of_more: list[np.ndarray] = []
-    for number, seed in enumerate(plan.seeds):
+    for number, seed in enumerate(seeds):
         features = features_of(number)
         order = nested_order(examples.stratum_E[: examples.n_train], seed)
-        unseen = unseen_shares(examples, order, plan.sizes)
-        for size, unseen_E in zip(plan.sizes, unseen, strict=True):
+        unseen = unseen_shares(examples, order, sizes)
+        for size, unseen_E in zip(sizes, unseen, strict=True):
             tell(f"seed {number}, {size:,} training examples")
             chosen_E = order[:size]
             held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
@@ -84,7 +181,7 @@ def measured(
         gain_SE, weight_SE = (np.stack(one) for one in zip(*own, strict=True))
         yield {"kind": "mean", "size": size, **mean_ratio(gain_SE, weight_SE)}
     if diagnostic is not None:
-        yield from _categories(diagnostic, np.stack(of_more), plan.sizes[-1])
+        yield from _categories(diagnostic, np.stack(of_more), sizes[-1])
 
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:
@@ -126,6 +223,30 @@ def majority(examples: Examples) -> float | None:
         return None
     counts = np.bincount(examples.label_N[examples.rows_of(examples.scored_E)])
     return float(counts.max() / counts.sum())
+
+
+def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
+    """Correlations `[R, P]` of predicted and true classes, in [−1, 1]: 0 is chance.
+
+    R_K = (c·N − Σ_k p_k·t_k)/√((N² − Σ p_k²)(N² − Σ t_k²)), with c right of N rows, and of class k
+    p_k predicted and t_k true, where row n counts count_RN[r, n] times; 0 where either side has
+    one class only. Gorodkin 2004, equation 8; the score of the diagnostic set (R₃).
+
+    >>> matthews(np.array([0, 1, 2, 2]), np.array([[0, 1, 2, 2]]), np.ones((1, 4))).tolist()
+    [[1.0]]
+    """
+    n_R1 = count_RN.sum(axis=1, keepdims=True)
+    covariance_RP = n_R1 * (count_RN @ (class_PN == label_N).T)
+    true_R1, predicted_RP = n_R1**2, n_R1**2 + np.zeros_like(covariance_RP)
+    for k in np.unique([*label_N, *class_PN.flat]):
+        t_R1, p_RP = count_RN @ (label_N == k)[:, None], count_RN @ (class_PN == k).T
+        covariance_RP -= t_R1 * p_RP
+        true_R1 = true_R1 - t_R1**2
+        predicted_RP -= p_RP**2
+    spread_RP = np.sqrt(true_R1 * predicted_RP)
+    found_RP: Floats = np.zeros_like(spread_RP)
+    np.divide(covariance_RP, spread_RP, found_RP, where=spread_RP > 0)
+    return found_RP
 
 
 def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iterator[Record]:

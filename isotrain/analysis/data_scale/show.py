@@ -1,36 +1,148 @@
-"""Tables and plots of data scale."""
+"""Tables and plots of data scale: mean scores, and how much more data other features need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
+from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
-from isotrain.analysis.data_scale.curves import (
-    ENCODER,
-    Factor,
-    about,
-    curves,
-    data_factor,
-    measure,
-    named,
-)
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.analysis.tables import Frames, Record, TableSpec
 from isotrain.analysis.weights import AFTER
 
-HELD_OUT = {  # why the held-out fifth is, or is not, of other texts
-    "sst2": " Phrases of one sentence may stand on both sides of that cut.",
-    "rte": " Pairs of one premise stand on one side of that cut.",
-    "snli": " Pairs of one premise stand on one side of that cut.",
-}
+ENCODER, STATIC, RANDOM = "encoder", "static", "random"
+FEATURES = (ENCODER, STATIC, RANDOM)
+LEAST_FACTOR = 2.0  # of the data there are: below it "not reached" says nothing
+
+
+class Point(NamedTuple):
+    """A mean score at a training size, with its 95 % CI; None where nothing varies."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """The mean between the ends of its interval; without one the mean itself."""
+        if self.low is None or self.high is None:
+            return (self.mean,) * 3
+        return self.low, self.mean, self.high
+
+
+Curve = Mapping[int, Point]  # by size, rising
+
+
+def named(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
+    """Records with the name of their curve: its features, and of several weights the encoder's."""
+    weights = list(dict.fromkeys(str(r["weights"]) for r in records))
+    for feature in FEATURES:
+        for one in weights if feature == ENCODER else weights[:1]:
+            name = f"{feature} {one}" if len(weights) > 1 and feature == ENCODER else feature
+            for r in records:
+                if r["features"] == feature and r["weights"] == one:
+                    yield name, r
+
+
+def curves(records: Sequence[Record]) -> dict[str, dict[str, Curve]]:
+    """The curves of each task, by name."""
+    own = sorted((r for r in records if r["kind"] == "mean"), key=lambda r: int(r["size"] or 0))
+    tasks = dict.fromkeys(str(r["task"]) for r in records if r["kind"] == "mean")
+    found: dict[str, dict[str, dict[int, Point]]] = {task: {} for task in tasks}
+    for name, r in named(own):
+        point = Point(r["mean"], r["low"], r["high"])  # type: ignore[arg-type]
+        found[str(r["task"])].setdefault(name, {})[int(r["size"] or 0)] = point
+    return {task: dict(of_task) for task, of_task in found.items()}
+
+
+def about(records: Sequence[Record], task: str) -> Record:
+    """The facts of a task: those of the first features that were measured on it."""
+    return next(r for r in records if r["kind"] == "features" and r["task"] == task)
+
+
+def measure(task: str) -> str:
+    """What the scores of a task are."""
+    return "F1 of entities" if task == "conll" else "accuracy"
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The nearest values, in squares, that never fall: neighbours that do share their mean.
+
+    >>> rising([1.0, 4.0, 2.0, 5.0])
+    [1.0, 3.0, 3.0, 5.0]
+    """
+    found: list[float] = isotonic_regression(values).x.tolist()
+    return found
+
+
+def size_to_reach(means: Mapping[int, float], score: float) -> float:
+    """The training size at which a curve first has a score, straight over ln size in between.
+
+    The smallest size where it is there already, infinity where it never is.
+
+    >>> size_to_reach({32: 0.5, 128: 0.7}, 0.6)
+    64.0
+    """
+    points = sorted(means.items())
+    before = points[0]
+    for size, mean in points:
+        if mean >= score:
+            if size == before[0]:
+                return float(size)
+            share = (score - before[1]) / (mean - before[1])
+            return round(math.exp(math.log(before[0]) + share * math.log(size / before[0])), 6)
+        before = size, mean
+    return math.inf
+
+
+class Factor(NamedTuple):
+    """How many times the data of another curve a curve needs, in words; None = not known."""
+
+    value: str | None
+    least: str | None
+    most: str | None
+
+
+def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
+    """How many times the data of the reference at `size` a curve needs for its score.
+
+    `value` is from the means of both; `least` from the upper ends of the curve's 95 % intervals
+    and the lower end of the reference's, `most` from the other ends; all made `rising` over the
+    sizes. `> x`: not reached with x times the data, which is all, and None where x is below 2;
+    `≤ x`: reached at the smallest size.
+
+    >>> own = {32: Point(0.55, 0.5, 0.6), 128: Point(0.7)}
+    >>> data_factor(own, {32: Point(0.6), 128: Point(0.8)}, 32)
+    Factor(value='1.59', least='≤ 1', most='2')
+    """
+
+    def told(side: int, goal_side: int) -> str | None:
+        means, goals = (
+            dict(zip(one, rising([point.ends[at] for point in one.values()]), strict=True))
+            for one, at in ((curve, side), (reference, goal_side))
+        )
+        factor = size_to_reach(means, goals[size]) / size
+        if math.isinf(factor):
+            largest = max(curve) / size
+            return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
+        return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
+
+    if all(point.low is None for point in (*curve.values(), reference[size])):
+        return Factor(told(1, 1), None, None)
+    return Factor(told(1, 1), told(2, 0), told(0, 2))
+
+
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
 RUN_SAW = (
-    "after: where the run was trained on this very task, its encoder has seen these training "
+    "after: where the run was trained on this very task, its encoder has seen the training "
     "examples, the held-out fifth among them; dev is not among them, yet may have chosen the "
     "run's checkpoint."
 )
 CHANCE = "largest class"
+FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
 def scores(frames: Frames) -> pd.DataFrame:
@@ -92,11 +204,9 @@ def method(frames: Frames) -> Iterator[str]:
     """How heads are trained."""
     yield (
         "The same head on all features, standardised by its training examples, fitted on four "
-        "fifths of the examples of a class, its penalty chosen by the loss on the fifth."
+        "fifths of the examples of a class, its penalty chosen by the loss on the fifth. Pairs of "
+        "one premise stand on one side of that cut; of sst2, phrases of one sentence may not."
     )
-    for task in dict.fromkeys(frames.of("mean")["task"]):
-        if task in HELD_OUT:
-            yield f"{task}:{HELD_OUT[task]}"
     if AFTER in frames.weights:
         yield RUN_SAW
 
@@ -147,10 +257,9 @@ TABLES = (
             "Where the mean curve of the other features first has the encoder's mean score, "
             "straight over the logarithm of the size, both curves made to rise (isotonic means); "
             f"least and most: from the ends of the 95 % CIs of both, {INTERVALS}.",
-            "> x: not reached with x times the data, which is all there is; ≤ x: reached at the "
-            "smallest size already; –: not reached with less than 2 times the data there are, or "
-            "the encoder's interval reaches down to the largest class, so there is nothing to "
-            "reach.",
+            "> x: not reached with x times the data, which is all; ≤ x: reached at the smallest "
+            "size; –: not reached with less than twice the data, or the encoder's interval "
+            "reaches down to the largest class.",
         ),
     ),
     TableSpec(
@@ -189,12 +298,7 @@ TABLES = (
         "What the heads read",
         of="features",
         index={"task": "task", "features": "features"},
-        values={
-            name: name
-            for name in (
-                *("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts"),
-            )
-        },
+        values={name: name for name in FACTS},
         notes=(
             "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
             "a token (of word vectors: without a known one), whose vector is 0; n_cut: texts "

@@ -1,44 +1,214 @@
 """Linear probes on every frozen layer, beside the isotropy of that layer.
 
-N examples, M rows, D dimensions, F features.
+N examples, P = 1 or 2 embeddings of an example, M embeddings, D dimensions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from isotrain.analysis.data_sets import AVAILABLE, check_names
-from isotrain.analysis.encode import encode_rows
-from isotrain.analysis.layer_probe.data import (
-    TASKS,
-    Budget,
-    Examples,
-    Pooling,
-    distinct_rows,
-    features,
-    read_examples,
-)
-from isotrain.analysis.layer_probe.show import EVALUATED, PLOTS, TABLES
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
+from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise, whole_sentences
+from isotrain.analysis.plots import LinePlot
 from isotrain.analysis.probe import choose_penalty, not_installed
 from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.selection import SegmentedPairs
+from isotrain.analysis.selection import (
+    SegmentedPairs,
+    drawn,
+    find_targets,
+    tokenise_pairs,
+    wic_pairs,
+)
+from isotrain.analysis.tables import Frames, TableSpec, left_out
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
+from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
+from isotrain.model.heads import pair_features
 from isotrain.pages.verdict import wilson
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import HIDDEN, SPLITS, Source, load_split
+from isotrain.types import Row
+
+TASKS = {name: TEXTS[name] for name in ("rte", "wic", "stsb", "snli", "sst2")}
+EVALUATED = ("dev", "test")
+NO_SKILL = "constant answer"
+Pooling = Literal["mean", "cls"]
+
+
+class Budget(NamedTuple):
+    """Examples at most, drawn by a hash of their position and the seed; None = all."""
+
+    train: int | None
+    evaluated: int | None  # of dev, and of test
+    seed: int
+
+
+class Examples(NamedTuple):
+    """Tokens of all splits, and which of their embeddings belong to each example."""
+
+    tokens: Tokens
+    spans: Spans
+    place: Mapping[str, Tensor]  # by split, [N, P] numbers of spans; no split without gold
+    label: Mapping[str, Tensor]  # by split, [N] class numbers, or scores
+    n_left_out: int  # examples whose target word was cut off
+
+
+def read_examples(
+    subject: Subject, task: str, form: Form, pooling: Pooling, budget: Budget
+) -> Examples:
+    """Examples of a task, each with one embedding or two.
+
+    Sentences of a pair have one each (`bi`), or one sequence of both (`cross`); the target words
+    of WiC have one each in either form. A sentence is the mean over all its tokens, or its first
+    one (`cls`). In the bi form a sentence of several examples is encoded once.
+    """
+    rows = {split: _rows(subject.source, task, split, budget) for split in SPLITS}
+    rows = {split: own for split, own in rows.items() if own}
+    data_set, fields = TASKS[task]
+    given = [row for own in rows.values() for row in own]
+    split_N = np.repeat(list(rows), [len(own) for own in rows.values()])
+    tokenizer, length, n_left_out = subject.encoder.tokenizer, subject.max_length, 0
+    if task == "wic":
+        found = find_targets(given, tokenizer, length, form)
+        tokens, spans, n_left_out = found.tokens, found.spans, found.n_left_out
+        place_NP = np.arange(2 * len(found.kept_N)).reshape(-1, 2)
+        given, split_N = [given[k] for k in found.kept_N], split_N[found.kept_N]
+    elif form == "cross" and len(fields) == 2:
+        pairs = [(str(row[fields[0]]), str(row[fields[1]])) for row in given]
+        tokens = tokenise_pairs(tokenizer, pairs, length)[0]
+        spans = _spans(tokens, pooling)
+        place_NP = np.arange(len(given))[:, None]
+    else:
+        texts: dict[str, int] = {}
+        place_NP = np.array(
+            [[texts.setdefault(str(row[field]), len(texts)) for field in fields] for row in given]
+        )
+        tokens = tokenise(tokenizer, list(texts), length)
+        spans = _spans(tokens, pooling)
+    label_N = np.array([row[data_set.target] for row in given])
+    own = {split: split_N == split for split in rows}
+    return Examples(
+        tokens,
+        spans,
+        {split: torch.from_numpy(place_NP[at_N]) for split, at_N in own.items()},
+        {split: torch.from_numpy(label_N[at_N]) for split, at_N in own.items()},
+        n_left_out,
+    )
+
+
+def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
+    """What a probe reads of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
+
+    >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
+    [[1.0, 3.0, 2.0, 3.0]]
+    """
+    if place_NP.shape[1] == 1:
+        return x_ND[place_NP[:, 0]]
+    return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
+
+
+def distinct_rows(examples: Examples, split: str) -> Tensor:
+    """The numbers of the different embeddings of a split: of equal tokens and span the first.
+
+    Such embeddings are equal in every layer; repeated, they would raise every similarity.
+    """
+    tokens, spans = examples.tokens, examples.spans
+    found: dict[tuple[tuple[int, ...], int, int], int] = {}
+    for row in torch.unique(examples.place[split]).tolist():
+        ids = tuple(tokens.ids[spans.sentence_N[row]])
+        found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
+    return torch.tensor([*found.values()])
+
+
+def _rows(source: Source, task: str, split: str, budget: Budget) -> list[Row]:
+    """The examples of a split that have gold, at most as many as the budget has."""
+    most = budget.train if split == "train" else budget.evaluated
+    if task == "wic":
+        return wic_pairs(source, split, most, budget.seed)
+    data_set = TASKS[task].data_set
+    rows = load_split(source, data_set, split)
+    return drawn([row for row in rows if row[data_set.target] != HIDDEN], most, budget.seed)
+
+
+def _spans(tokens: Tokens, pooling: Pooling) -> Spans:
+    spans = whole_sentences(tokens)
+    if pooling == "mean":
+        return spans
+    return Spans(spans.sentence_N, spans.start_N, np.ones_like(spans.stop_N))
+
+
+ISOTROPY = {
+    "isoscore_corrected": "IsoScore",
+    "mean_cosine": "mean cosine",
+    "ln_partition": "ln I(W)",
+    "ln_partition_null": "its null",
+}
+ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # what it would be
+
+
+def _probes(frames: Frames) -> pd.DataFrame:
+    """Every layer of every task, the chosen one marked, with the score of a constant answer."""
+    found = frames.of("probe")
+    if found.empty:
+        return found
+    found["chosen"] = ["→" if one else "" for one in found["is_chosen"]]
+    rows = found.to_dict("records")
+    return found.assign(**{NO_SKILL: pd.Series([_constant(row) for row in rows], dtype=object)})
+
+
+def _constant(record: Mapping[Any, Cell]) -> Cell:
+    """The score on dev of always the same answer; None without gold. No answer correlates: 0."""
+    if record.get("dev") is None:
+        return None
+    return record["majority_dev"] if record["measure"] == "accuracy" else 0.0
+
+
+def _chosen(frames: Frames) -> pd.DataFrame:
+    """The layer that train chooses of each task, beside the last one."""
+    found = _probes(frames)
+    if found.empty:
+        return found
+    at = ["weights", "task"]
+    last = found[found["layer"] == found["layer"].max()]
+    last = last[[*at, *(s for s in EVALUATED if s in found)]]
+    return found[found["is_chosen"] == 1].merge(last, on=at, suffixes=("", "_of_last"))
+
+
+def _against_isotropy(frames: Frames) -> pd.DataFrame:
+    """Scores on dev beside each measure of isotropy, one below the other."""
+    found = _probes(frames)
+    if found.empty or "dev" not in found:
+        return frames.of("nothing")
+    found = found[found["dev"].notna()]
+    return pd.concat(
+        found[found["task"] == task].assign(
+            isotropy=found[measure], panel=f"{task}: {ISOTROPY[measure]} ({ideal} = isotropic)"
+        )
+        for task in dict.fromkeys(found["task"])
+        for measure, ideal in ISOTROPIC.items()
+    )
+
+
+def _run_saw(frames: Frames) -> Iterator[str]:
+    if AFTER in frames.weights:
+        yield (
+            "after: where the run was trained on this very task, its encoder has seen the training "
+            "examples, the held-out part among them: penalty and layer are chosen on a score that "
+            "is too good. dev may have chosen the run's checkpoint."
+        )
 
 
 @analysis
@@ -46,22 +216,80 @@ class LayerProbe(Analysis):
     """What a linear map reads from each frozen layer, task by task.
 
     Features are the pooled sentence; of a pair (u, v, |u − v|, u·v), or with `form=cross` the one
-    sequence of both; of WiC the vectors of the two target words (means of their pieces). Classes
-    are told by multinomial logistic regression (accuracy), the score of STS-B by ridge regression
-    (Spearman). Features are standardised, the penalty and the layer chosen, on train alone; dev
-    and test are only scored. Isotropy is that of the training rows that the features are made
-    of, each different one once.
-
-    The arguments are the keys of `conf/analysis/layer_probe.yaml`, where each has its meaning.
-
-    Raises:
-        ValueError: an unknown task, or a penalty that is not positive.
+    sequence of both; of WiC the two target words (means of their pieces). Heads are multinomial
+    logistic regression (accuracy), for STS-B ridge regression (Spearman). Features are
+    standardised, penalty and layer chosen, on train alone. Isotropy is that of the different
+    training embeddings. The arguments are the keys of `conf/analysis/layer_probe.yaml`.
     """
 
     name = "layer_probe"
     question = "What can a linear map read from each frozen layer, and how isotropic is it there?"
-
-    TABLES, PLOTS = TABLES, PLOTS
+    TABLES = (
+        TableSpec(
+            "tasks",
+            "What a linear map reads from a frozen layer",
+            of=_chosen,
+            index={"task": "task"},
+            values={
+                **{"measure": "measure", "n_train": "N train", "layer": "layer"},
+                **{"dev": "dev", "dev_of_last": "dev last"},
+                **{"test": "test", "test_of_last": "test last"},
+                **{"chance": "chance", "majority_dev": "majority"},
+            },
+            notes=(
+                "Features: {analysis.pooling} pooling, {analysis.features}, standardised. Penalty "
+                "and layer have the least loss on a held-out part of train; last: the last layer. "
+                "chance: 1/C of C classes, 0 of a correlation; majority: on dev, of the class that "
+                "train has most of.",
+                "Intervals: Wilson for accuracy, Bonett and Wright (2000) for Spearman.",
+                _run_saw,
+                left_out("task left out", "task"),
+            ),
+            always=True,
+        ),
+        TableSpec(
+            "layers_{task}",
+            "{task}: {measure} by layer, and isotropy there",
+            of=_probes,
+            index={"layer": "layer"},
+            values={"chosen": "chosen", "dev": "dev", "test": "test", "penalty": "penalty"}
+            | ISOTROPY,
+            each="task",
+            notes=(
+                "N: train {n_train:,} ({n_held_out:,} held out to choose the penalty); chance "
+                "{chance:.3g}; {n_cut:,} sequences cut, {n_left_out:,} examples left out, whose "
+                "target was cut off. → the layer that train chooses; – : no gold.",
+                "Isotropy of the {n_rows:,} different training embeddings: IsoScore corrected for "
+                "finite samples (1 = isotropic); mean cosine (0); ln I(W) (0), which depends on N "
+                "and scale, beside the median of Gaussian embeddings of that N, width and size.",
+            ),
+        ),
+    )
+    PLOTS = (
+        LinePlot(
+            "scores_{task}",
+            "{task}: {measure} of a linear probe",
+            "By layer: {measure} of a linear probe, on the splits with gold, beside a constant "
+            "answer on dev.",
+            of=_probes,
+            y={"dev": "dev", "test": "test", NO_SKILL: NO_SKILL},
+            each="task",
+            reference=(NO_SKILL,),
+        ),
+        LinePlot(
+            "score_against_isotropy",
+            "score on dev against isotropy",
+            "Three panels a task, a point a layer, named by its number: score on dev against a "
+            "measure of isotropy; bars are 95 % CIs. Layers of one encoder are not independent.",
+            of=_against_isotropy,
+            x="isotropy",
+            y={"dev": ""},
+            panel="panel",
+            xlabel="",
+            ylabel="dev",
+            mark="layer",
+        ),
+    )
 
     tasks: str | Sequence[str] = AVAILABLE
     form: Form = "bi"
@@ -73,7 +301,7 @@ class LayerProbe(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
+        """Check the names and the penalties."""
         check_names("tasks", self.tasks, TASKS)
         if not self.penalties or not all(0 < p < float("inf") for p in self.penalties):
             raise ValueError(
@@ -88,20 +316,13 @@ class LayerProbe(Analysis):
             return "target words of WiC; of other pairs one sequence"
         return "(u, v, |u − v|, u·v) of a pair"
 
-    @property
-    def _named(self) -> list[str]:
-        return list(TASKS) if isinstance(self.tasks, str) else list(self.tasks)
-
     def missing(self, source: Source) -> Sequence[str]:
         """Named tasks that the source lacks, or that it has none at all; scikit-learn."""
-        absent = [why for name in self._named if (why := source.missing(TASKS[name].data_set))]
-        if isinstance(self.tasks, str) and len(absent) < len(self._named):
-            absent = []
-        return [*absent, *not_installed()]
+        return [*present(source, self.tasks, TASKS).problems, *not_installed()]
 
     def data_sets(self, source: Source) -> Sequence[Any]:
         """Those of the tasks that are probed."""
-        return [TASKS[name].data_set for name in self._present(source)]
+        return [TASKS[name].data_set for name in present(source, self.tasks, TASKS).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """What is absent, then each task."""
@@ -110,18 +331,11 @@ class LayerProbe(Analysis):
                 "pooling=cls reads the first token, which sees nothing in this causal encoder; "
                 "use analysis.pooling=mean"
             )
-        present = self._present(subject.source)
-        left_out = [
-            {"kind": "task left out", "task": name, "reason": subject.source.missing(data_set)}
-            for name, (data_set, _) in TASKS.items()
-            if name in self._named and name not in present
-        ]
-        yield Part("tasks", lambda: Found(left_out))
-        for name in present:
+        names, absent, _ = present(subject.source, self.tasks, TASKS)
+        left = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
+        yield Part("tasks", lambda: Found(left))
+        for name in names:
             yield Part(name, partial(self._probed, subject, name))
-
-    def _present(self, source: Source) -> list[str]:
-        return [name for name in self._named if not source.missing(TASKS[name].data_set)]
 
     def _probed(self, subject: Subject, task: str) -> Found:
         budget = Budget(self.max_train, self.max_eval, subject.seed)
@@ -147,13 +361,9 @@ class LayerProbe(Analysis):
         """Fit on train, score on dev and test."""
         label_N = examples.label["train"]
         n_classes = len(TASKS[task].data_set.classes)
+        train = features(x_MD, examples.place["train"]).double().numpy()
         found = choose_penalty(
-            features(x_MD, examples.place["train"]).double().numpy(),
-            label_N.numpy(),
-            self.penalties,
-            self.held_out,
-            seed,
-            n_classes,
+            train, label_N.numpy(), self.penalties, self.held_out, seed, n_classes
         )
         record: dict[str, Cell] = {
             "measure": "accuracy" if n_classes else "spearman",
@@ -180,7 +390,7 @@ class LayerProbe(Analysis):
 def _score(
     probe: Any, x_NF: Tensor, label_N: Tensor, n_classes: int
 ) -> tuple[float | None, float | None, float | None]:
-    """Accuracy or Spearman of a probe, with its 95 % interval."""
+    """Accuracy or Spearman of a probe, with its 95 % CI."""
     predicted_N = probe.predict(x_NF.double().numpy())
     if not n_classes:
         return spearman(predicted_N, label_N.numpy())
@@ -189,7 +399,7 @@ def _score(
 
 
 def _isotropy(x_MD: Tensor) -> dict[str, Cell]:
-    """Isotropy of the rows, and what a Gaussian cloud of their number, width and size has."""
+    """Isotropy of embeddings, and what a Gaussian cloud of their number, width and size has."""
     cloud = Cloud(x_MD)  # what the measures have in common is computed once
     return {
         "n_rows": cloud.n,

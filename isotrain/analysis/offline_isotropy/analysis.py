@@ -11,7 +11,7 @@ from isotrain.analysis.data_sets import (
     SST2,
     Pairs,
     check_names,
-    chosen_sets,
+    present,
     readable_sets,
 )
 from isotrain.analysis.encode import drop_rows
@@ -38,21 +38,13 @@ ALL = "all"
 class OfflineIsotropy(Analysis):
     """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
-    Each layer is transformed and scored on its own; a set's sentences are encoded once for all.
-    A row is a token of a layer; CLS, SEP and pads are neither fitted nor pooled, as published. Of
-    the settings, `own_pooling` is the mean over all tokens with CLS and SEP, as the encoder's
-    users take it; `none` leaves those two out, and gains are over it. Each different sentence
-    counts once in the cloud. Statistics are fitted on one split alone and frozen: with
-    `fit_on=train` on STS-B's train split, less the sentences that are scored; with `test` on the
-    scored sentences themselves, the published protocol (transductive: gold is not used). For
-    SST-2, whose features a linear head reads, they always come from its train split.
-
-    The arguments are the keys of `conf/analysis/offline_isotropy.yaml`, where each has its meaning.
-
-    Raises:
-        ValueError: an unknown name, transforms without `none`, or layers other than numbers.
-
-    Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021, section 3.
+    Each layer is transformed and scored on its own. CLS, SEP and pads are neither fitted nor
+    pooled, as published; `own_pooling` is the mean over all tokens. Gains are over `none`. Each
+    different sentence counts once. Statistics are fitted on one split and frozen: with
+    `fit_on=train` on STS-B's train split, less the scored sentences; with `test` on the scored
+    sentences, the published protocol (transductive, without gold); for SST-2, whose features a
+    linear head reads, on its train split. The arguments are the keys of
+    `conf/analysis/offline_isotropy.yaml`. Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021.
     """
 
     name = "offline_isotropy"
@@ -85,7 +77,7 @@ class OfflineIsotropy(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
+        """Check the names."""
         check_names("sets", self.sets, PLACES)
         _check_layers(self.layers)
         check_names("transforms", self.transforms, RECIPES, available=False)
@@ -94,8 +86,7 @@ class OfflineIsotropy(Analysis):
 
     def missing(self, source: Source) -> Sequence[str]:
         """Named sets that the source lacks, or that it has none at all; and rows to fit on."""
-        names, absent = chosen_sets(source, self.sets)
-        lacking = [*absent.values()] if not (names and isinstance(self.sets, str)) else []
+        names, _, lacking = present(source, self.sets, PLACES)
         if self._fits_on_train(names) and (problem := source.missing(PLACES[TRAIN].data_set)):
             lacking.append(
                 f"fit_on=train needs the train split of STS-B: {problem}; or use "
@@ -107,7 +98,7 @@ class OfflineIsotropy(Analysis):
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Those of the sets measured, and that of the rows that statistics are fitted on."""
-        names, _ = chosen_sets(source, self.sets)
+        names = present(source, self.sets, PLACES).names
         found = [PLACES[name].data_set for name in names]
         return [*found, PLACES[TRAIN].data_set] if self._fits_on_train(names) else found
 

@@ -62,11 +62,7 @@ def token_clouds(
     layers: Sequence[int],
     most: int | None = None,
 ) -> dict[int, TokenCloud]:
-    """The tokens of sentences at each layer, pads never among them; streamed to `<name>.npy`.
-
-    One forward pass gives all layers. With `most`, only the tokens of whole sentences that are
-    drawn until so many ordinary ones are together.
-    """
+    """The tokens of sentences at each layer; of drawn sentences that have `most` at most."""
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     chosen_U = np.arange(len(sentences))
@@ -109,10 +105,9 @@ def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None =
 
 
 def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = False) -> Tensor:
-    """Mean of the transformed rows of each sentence, `[U, D]`; all rows, a block at a time.
+    """Mean `[U, D]` of the transformed tokens of each sentence, CLS and SEP with `specials` alone.
 
-    CLS and SEP are in the mean with `specials` alone. A sentence without a row is zero, so that
-    its cosine with any other is 0.
+    A sentence without a token is zero, so that its cosine with any other is 0.
     """
     sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
     count_U1 = torch.zeros(cloud.n_sentences, 1)
@@ -241,10 +236,10 @@ def shapes(
 
 
 def shape_of(x_MD: Tensor) -> dict[str, Cell]:
-    """How isotropic rows are: ln I(W) with what chance gives it, IsoScore and mean cosine.
+    """Isotropy of embeddings: ln I(W) over eigenvectors with both signs, IsoScore, mean cosine.
 
-    I(W) takes every eigenvector with both signs. `chance` is the median, and 95 % range, of ln
-    I(W) of Gaussian clouds of the same N, D and rms norm; None where N or D is beyond the table.
+    `chance` is the median, and 95 % range, of ln I(W) of Gaussian clouds of the same N, D and rms
+    norm; None where N or D is beyond the table.
     """
     n, d = x_MD.shape
     rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())

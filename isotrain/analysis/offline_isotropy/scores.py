@@ -16,23 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrain.analysis.data_sets import PLACES, SST2, SST2_DATA, Pairs, sts_pairs
+from isotrain.analysis.maps import principal_map
 from isotrain.analysis.offline_isotropy.clouds import (
     NONE,
     OWN_POOLING,
     Clouds,
+    Fitted,
     Fitting,
+    Sample,
     pooled,
     sample,
     shapes,
 )
-from isotrain.analysis.offline_isotropy.maps import row_maps
 from isotrain.analysis.probe import MOST_STEPS, SETTLED
 from isotrain.analysis.types import Cell, Found, Record
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]
@@ -85,14 +86,27 @@ def measure_pairs(
     return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
 
 
-def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
-    """The sentences of STS-B's train split, without those that are scored.
+def row_maps(
+    rows: Sample, fits: Mapping[str, Fitted | None], n_points: int, seed: int
+) -> dict[str, np.ndarray]:
+    """`map_<setting>` `[n, 2]` and `share_<setting>` `[2]` of each transform; `frequency` `[n]`.
 
-    STS-B was selected from STS12 to STS17, so that its train split has sentences of their tests.
-
-    Raises:
-        ValueError: nothing is left.
+    The frequency of a point is how often its token occurs in the sample.
     """
+    at_n = hashed_order(len(rows.x_MD), seed)[:n_points]
+    _, index_M, count = np.unique(rows.token_M, return_inverse=True, return_counts=True)
+    found = {"frequency": count[index_M][at_n.numpy()]}
+    for setting, transform in fits.items():
+        if setting != OWN_POOLING:
+            y_MD = rows.x_MD if transform is None else transform(rows.x_MD)
+            point_M2, share_2 = principal_map(y_MD, 2)
+            found[f"map_{setting}"] = point_M2[at_n].float().numpy()
+            found[f"share_{setting}"] = share_2.numpy()
+    return found
+
+
+def train_sentences(source: Source, name: str, pairs: Pairs) -> list[str]:
+    """The sentences of STS-B's train split, without those that are scored (some of STS12 to 17)."""
     scored = set(pairs.sentences)
     train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
     left = [text for text in train if text not in scored]
@@ -137,11 +151,7 @@ class Examples(NamedTuple):
 
 
 def read_examples(source: Source, max_train: int, seed: int) -> Examples:
-    """Dev, test, and `max_train` training examples at most, drawn from the seed.
-
-    Raises:
-        CannotRunError: the training examples are of one class.
-    """
+    """Dev, test, and `max_train` training examples at most, drawn from the seed."""
     splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
     order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
     splits["train"] = [splits["train"][i] for i in order]
@@ -150,11 +160,6 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
     number = {text: i for i, text in enumerate(sentences)}
     at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
     label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
-    if len(set(label["train"].tolist())) < 2:
-        raise CannotRunError(
-            f"a linear head needs rows of two classes, and {len(label['train'])} training rows of "
-            f"{SST2} have one; set analysis.max_train higher"
-        )
     return Examples(sentences, at, label)
 
 
@@ -183,19 +188,10 @@ def measure_sst2(
             right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
             share = float(right.mean())
             low, high = wilson(share, n := len(label[split]))
-            records.append(
-                {
-                    "kind": "head",
-                    **facts,
-                    "split": split,
-                    "setting": setting,
-                    "n_train": len(label["train"]),
-                    "n_rows": n,
-                    "accuracy": share,
-                    "accuracy_low": low,
-                    "accuracy_high": high,
-                }
-            )
+            place = {"kind": "head", **facts, "split": split, "setting": setting}
+            counts = {"n_train": len(label["train"]), "n_rows": n}
+            ends = {"accuracy_low": low, "accuracy_high": high}
+            records.append({**place, **counts, "accuracy": share, **ends})
     return Found(records)
 
 

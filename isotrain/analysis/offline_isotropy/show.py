@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from isotrain.analysis.data_sets import PLACES, TEST_SETS
+from isotrain.analysis.maps import draw_by_frequency
 from isotrain.analysis.offline_isotropy.clouds import NONE
-from isotrain.analysis.offline_isotropy.maps import map_pictures
-from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.analysis.plots import LinePlot, Picture
+from isotrain.analysis.tables import Frames, TableSpec, left_out
 
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
 MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
@@ -81,15 +84,6 @@ def scored(frames: Frames) -> Iterator[str]:
         yield f"Sentences cut to max_length: {', '.join(f'{n} of {s}' for n, s in both)}."
 
 
-def left_out(frames: Frames) -> Iterator[str]:
-    """Sets that were not measured."""
-    absent = frames.of("set left out")
-    if len(absent):
-        names = ", ".join(dict.fromkeys(absent["set"]))
-        told = "records.csv says what was looked for"
-        yield f"Not in this source, or without gold there: {names}; {told}."
-
-
 def widest(frames: Frames) -> Iterator[str]:
     """How wide the intervals of accuracies are."""
     heads = frames.of("head")
@@ -101,6 +95,43 @@ def widest(frames: Frames) -> Iterator[str]:
     )
 
 
+def map_pictures(outcome: Any) -> Iterator[Picture]:
+    """The rows of one set, a panel a transform; one picture for each layer and weights."""
+    mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for key, array in outcome.arrays.items():
+        weights, layer, name = key.split("/")
+        mapped.setdefault((weights, layer), {})[name] = array
+    for (weights, layer), own in mapped.items():
+        shown = [name.removeprefix("map_") for name in own if name.startswith("map_")]
+        yield Picture(
+            f"rows_{weights}_{layer}".replace(" ", "_"),
+            f"Token embeddings in two dimensions, {layer}, weights {weights}",
+            _maps(own, shown),
+            f"{len(own['frequency']):,} tokens on the two dominant directions of each cloud, "
+            "all to one scale, coloured by how often the token occurs.",
+        )
+
+
+def _maps(own: Mapping[str, np.ndarray], shown: Sequence[str]) -> Figure:
+    n_lines = -(-len(shown) // COLUMNS)
+    figure = Figure(figsize=(7.2, 0.4 + 2.2 * n_lines), layout="constrained")
+    everything = np.concatenate([own[f"map_{setting}"] for setting in shown])
+    low_2, high_2 = everything.min(axis=0), everything.max(axis=0)
+    margin = 0.03 * float((high_2 - low_2).max()) or 1.0
+    for number, setting in enumerate(shown, start=1):
+        axis = figure.add_subplot(n_lines, COLUMNS, number)
+        points = draw_by_frequency(axis, own[f"map_{setting}"], own["frequency"])
+        first, second = own[f"share_{setting}"]
+        axis.set_title(f"{setting}\n{first:.1%} and {second:.1%} of the variance", fontsize=7)
+        limits = [(low - margin, high + margin) for low, high in zip(low_2, high_2, strict=True)]
+        axis.set(xlim=limits[0], ylim=limits[1], aspect="equal", xticks=[], yticks=[])
+    bar = figure.colorbar(points, ax=figure.axes, shrink=0.6)
+    bar.set_label("occurrences of the token", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
+LEFT_OUT = left_out("set left out", "set", None)
 FITTED = (
     "Transforms are fitted with fit_on={analysis.fit_on} (train: STS-B train, less the sentences "
     "that are scored; test: the sentences that are scored, without their gold, the published "
@@ -111,8 +142,8 @@ FITTED = (
     "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
 )
 PAIRED = (
-    "± 95 % CI, of {analysis.n_resamples} bootstrap resamples of the pairs. The mean over sets has "
-    "none: STS-B holds pairs of the other sets."
+    "± 95 % CI, of {analysis.n_resamples} bootstrap resamples of the pairs, of gains the same for "
+    "both settings. The mean over sets has none: STS-B holds pairs of the other sets."
 )
 ISOTROPY = (
     "ln_partition: ln I(W) over eigenvectors with both signs, 0 = isotropic; it depends on N and "
@@ -120,6 +151,7 @@ ISOTROPY = (
     "ln I(W) less that.",
     "isoscore: in [0, 1], 1 = isotropic; it does not see the mean, which mean_cosine does.",
 )
+COLUMNS = 3  # of a figure
 BY_SET = {"set": "set", "layer": "layer"}
 TABLES = (
     TableSpec(
@@ -129,7 +161,7 @@ TABLES = (
         index=BY_SET,
         across="setting",
         values={"text": ""},
-        notes=(scored, left_out, *FITTED),
+        notes=(scored, LEFT_OUT, *FITTED),
     ),
     TableSpec(
         "isotropy",
@@ -144,40 +176,16 @@ TABLES = (
             name,
             title,
             of=of,
-            index=index,
+            index=BY_SET,
             across="setting",
             values={column: ""},
-            notes=(PAIRED, *more),
+            notes=(PAIRED,),
             form=form,
         )
-        for name, title, of, index, column, form, more in (
-            (
-                "spearman",
-                "Spearman correlation of cosine and gold, times 100",
-                similar,
-                BY_SET,
-                "spearman",
-                ".2f",
-                (),
-            ),
-            (
-                "gains",
-                "Gain in Spearman over none, times 100",
-                gained,
-                BY_SET,
-                "spearman_gain",
-                "+.2f",
-                ("CIs are paired: both settings on the same resampled pairs.",),
-            ),
-            (
-                "pearson",
-                "Pearson correlation of cosine and gold, times 100",
-                similar,
-                BY_SET,
-                "pearson",
-                ".2f",
-                (),
-            ),
+        for name, title, of, column, form in (
+            ("spearman", "Spearman of cosine and gold, times 100", similar, "spearman", ".2f"),
+            ("gains", "Gain in Spearman over none, × 100", gained, "spearman_gain", "+.2f"),
+            ("pearson", "Pearson of cosine and gold, times 100", similar, "pearson", ".2f"),
         )
     ),
     TableSpec(
@@ -190,7 +198,7 @@ TABLES = (
             "n_fitted: rows the statistics come from; n_rows: rows measured (sst2: of train).",
             *ISOTROPY,
             *FITTED,
-            left_out,
+            LEFT_OUT,
         ),
     ),
     TableSpec(

@@ -16,7 +16,7 @@ from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.selection import Sample
-from isotrain.analysis.tails.origin import origin_records
+from isotrain.analysis.tails.origin import norm_records, table_records
 from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
 from isotrain.analysis.tails.treated import (
@@ -37,21 +37,15 @@ from isotrain.tasks.data.sources import Source
 
 @analysis
 class Tails(Analysis):
-    """Outlier dimensions of every layer, their origin, and rows with them cut, or whitened.
+    """Outlier dimensions of every layer, their origin, and embeddings with them cut, or whitened.
 
     A dimension is an outlier where its entry of the mean vector lies more than `threshold`
     standard deviations (over the D entries) from their mean, in at least `layers_share` of the
-    layers above the embeddings. Nothing is known beforehand: which dimensions those are depends
-    on the checkpoint. They are found, and whitening is fitted, on tokens of `fit_split`; tokens
-    of `split`, of other sentences, are measured: as they are, with those dimensions set to zero
-    in the rows of every layer (the encoder is not run again), and whitened. The same is done to
-    the target words of WiC (whitened by half of its train targets, the other half choosing layer
-    and threshold) and to the mean-pooled sentences of the STS sets that the source has.
-
-    The arguments are the keys of `conf/analysis/tails.yaml`, where each has its meaning.
-
-    Raises:
-        ValueError: an unknown corpus or split, or `fit_split` and `split` the same.
+    layers above the embeddings. Outliers are found, and whitening is fitted, on tokens of
+    `fit_split`; tokens of `split`, of other sentences, are measured: as they are, with outliers
+    set to zero in every layer (the encoder is not run again), and whitened. So are the target
+    words of WiC and the mean-pooled sentences of the STS sets that the source has. The arguments
+    are the keys of `conf/analysis/tails.yaml`.
     """
 
     name = "tails"
@@ -71,7 +65,7 @@ class Tails(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Judge the names."""
+        """Check the names."""
         if self.fit_split == self.split:
             raise ValueError(
                 f"split must differ from fit_split, got {self.split} for both: whitening looks too "
@@ -90,7 +84,11 @@ class Tails(Analysis):
         source, epsilon, most = subject.source, self.epsilon, self.max_pairs
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
-        yield Part("origin", lambda: Found(origin_records(subject.encoder, search().dims)))
+        at = subject.encoder
+        yield Part(
+            "origin",
+            lambda: Found([*norm_records(at, search().dims), *table_records(at, search().dims)]),
+        )
         if not source.missing(wic.DATA):
             yield Part("wic", lambda: Found(wic_records(subject, search().dims, epsilon, most)))
         if sets := sts_sets(source):

@@ -13,30 +13,18 @@ from isotrain.encoders.base import Encoder
 NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
 
 
-def origin_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
-    """The records of norms and of embedding tables; none without `dims`."""
-    return [*norm_records(encoder, dims), *table_records(encoder, dims)]
-
-
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
 
-    Norms are found by their type: in the embeddings (layer 0), in block l (layer l; the last one
-    makes the output of a block of BERT, those of GPT-2 stand in front of its sublayers), and
-    behind the last block (layer L). `place` is l − 1 + k/n for the k-th of the n norms of block l.
-    `gain_score` and `bias_score` are (w_i − mean)/sd over the dimensions that are not among
-    `dims`; None where those do not differ, as in a fresh model.
+    Norms are found by their type: in the embeddings (layer 0), in block l (layer l), and behind
+    the last block (layer L). `place` is l − 1 + k/n for the k-th of the n norms of block l. Scores
+    are `against_others`.
     """
     records: list[Record] = []
     for place, layer, name, norm in _norms(encoder):
         for i in dims:
-            found: dict[str, str | float | int | None] = {
-                "kind": "norm",
-                "layer": layer,
-                "norm": name,
-                "place": place,
-                "dimension": i,
-            }
+            found: dict[str, str | float | int | None] = {"kind": "norm", "layer": layer}
+            found |= {"norm": name, "place": place, "dimension": i}
             for part, key in (("weight", "gain"), ("bias", "bias")):
                 value_D = getattr(norm, part, None)
                 if value_D is not None:
@@ -47,11 +35,10 @@ def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
 
 
 def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
-    """A record for each embedding table of width D and each of `dims`: mean |entry| and z-score.
+    """A record for each embedding table of width D and each of `dims`.
 
-    `size` is the mean |entry| of the column over the rows of the table (the row of a pad left
-    out), `others` the mean of that over the dimensions not among `dims`, `score` the distance in
-    their standard deviations.
+    `size`: mean |entry| of the column, pad left out; `others`: mean of that over the dimensions
+    not among `dims`; `score`: its z-score against them.
     """
     records: list[Record] = []
     for path, table in _modules(encoder):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.selection import Sample, Units, draw_sentences
-from isotrain.analysis.types import Record, Subject
+from isotrain.analysis.types import Cell, Record, Subject
 from isotrain.geometry.groups import check_groups, group_sums
 from isotrain.geometry.rows import check_cloud
 from isotrain.metrics.outlier_dims import outlier_dims
@@ -24,12 +24,7 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Share `[D]` of the rows whose smallest entry sits in each dimension, and of the largest.
 
     Each of the two sums to 1 and is near 1/D where no dimension stands out. Equal entries count
-    for the first of their dimensions. Unchanged by the length of rows; a rotation changes all.
-
-    Raises:
-        ValueError: not `[N, D]`, or a NaN or infinity.
-
-    Luo 2020.
+    for the first of their dimensions. Luo 2020.
 
     >>> low, high = extreme_shares(torch.tensor([[-9.0, 0.0, 1.0], [-8.0, 3.0, 1.0]]))
     >>> low.tolist(), high.tolist()
@@ -47,9 +42,8 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of rows that are hits, over sentences.
 
-    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share: rows
-    of one sentence are no independent draws. A hit is 1, or a part of it, such as the share of
-    layers in which a row is one. In [0, 1].
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share. A hit
+    is in [0, 1], such as the share of layers in which a row is one.
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536
@@ -79,9 +73,8 @@ def mean_scores(mean_LD: Tensor) -> Tensor:
 def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) -> list[int]:
     """Dimensions that are beyond the threshold in enough layers, the farthest first.
 
-    Dimension i is one where |score| > `threshold` in at least `layers_share` of the L layers.
-    Chance alone puts 0.27 % of the entries of a Gaussian mean vector beyond 3, so one layer says
-    little: with D = 768 two dimensions. None can be found where √(D−1) ≤ threshold.
+    |score| > `threshold` in at least `layers_share` of the L layers: by chance 0.27 % of the
+    entries of one Gaussian mean vector are beyond 3. None can be found where √(D−1) ≤ threshold.
 
     >>> outlier_dimensions(torch.tensor([[0.0, 4.0, -5.0], [0.0, 1.0, -6.0]]), 3.0, 0.75)
     [2]
@@ -117,11 +110,7 @@ def above(x_LD: Tensor) -> Tensor:
 
 
 def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sample:
-    """At most `max_rows` tokens of whole sentences, special and unknown tokens left out.
-
-    Punctuation counts: tails sit in every row. Sentences are drawn by the seed, and each of
-    several that are equal to the tokenizer is taken once.
-    """
+    """At most `max_rows` tokens of whole sentences, punctuation among them, drawn by the seed."""
     units = Units(subject.encoder.tokenizer, unit="piece", punctuation=True)
     return draw_sentences(sentences, units, subject.max_length, subject.seed, max_rows)
 
@@ -136,13 +125,11 @@ def find_tails(subject: Subject, sentences: Sequence[str], max_rows: int, rule: 
 
 
 def search_records(tails: Search) -> list[Record]:
-    """What the rows show: a record a layer, for the ends over all layers, and for each outlier.
+    """A record for each layer, and over the layers above the embeddings each end and outlier.
 
-    `layer`: the dimension that most often holds the smallest entry of a row, and the largest,
-    with the share of rows and its standard error over sentences; the dimension whose mean lies
-    farthest from the others, in their standard deviations; the one that gives most of the mean
-    cosine, and its part. `tail` and `outlier` are over the rows of all layers above the
-    embeddings; a sentence counts with its rows of all of them in the error.
+    `layer` has the dimension that most often holds the smallest entry of a token, and the largest,
+    with its share and the error over sentences; the one whose mean lies farthest from the others,
+    in their standard deviations; the one that gives most of the mean cosine, and its part.
     """
     records: list[Record] = []
     ends = []
@@ -154,13 +141,31 @@ def search_records(tails: Search) -> list[Record]:
         ends.append((low, high))
         records.append(_layer(tails, x, layer, low, high))
     low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
-    return [*records, *_ends(tails, low, high), *_outliers(tails, low, high)]
+    score_LD = above(tails.score_LD)
+    for end, found in (("minimum", low), ("maximum", high)):
+        order = found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist()
+        for rank, i in enumerate(order, start=1):
+            record: dict[str, Cell] = {"kind": "tail", "end": end, "rank": rank, "dimension": i}
+            record |= {"share": float(found.share_D[i]), "share_error": found.error(i)}
+            record["n_rows"] = len(tails.sample.spans) * len(score_LD)
+            record |= {
+                "mean_score": float(score_LD[:, i].mean()),
+                "is_outlier": int(i in tails.dims),
+            }
+            records.append(record)
+    for rank, i in enumerate(tails.dims, start=1):
+        record = {"kind": "outlier", "rank": rank, "dimension": i}
+        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.rule.threshold).sum())
+        record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
+        record |= low.share_of("minimum", i) | high.share_of("maximum", i)
+        records.append(record)
+    return records
 
 
 class _End(NamedTuple):
-    """The smallest, or the largest, entries of the rows of one or more layers."""
+    """The smallest, or the largest, entries of the tokens of one or more layers."""
 
-    share_D: Tensor  # of the rows whose extreme sits in a dimension
+    share_D: Tensor  # of the tokens whose extreme sits in a dimension
     at_LN: Tensor  # where it sits
     sentence_N: Tensor
 
@@ -172,8 +177,12 @@ class _End(NamedTuple):
         return cls(share_D, at_LN, layers[0].sentence_N)
 
     def error(self, i: int) -> float:
-        """Standard error of a share over sentences, each with its rows of all layers."""
+        """Standard error of a share over sentences, each with its tokens of all layers."""
         return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
+
+    def share_of(self, end: str, i: int) -> dict[str, Cell]:
+        """The share of a dimension and its standard error."""
+        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": self.error(i)}
 
 
 def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
@@ -186,56 +195,12 @@ def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Re
         "n_rows": len(x_ND),
         "n_sentences": len(torch.unique(tails.sample.sentence_N)),
         "minimum_dimension": least,
-        "minimum_share": float(low.share_D[least]),
-        "minimum_share_error": low.error(least),
+        **low.share_of("minimum", least),
         "maximum_dimension": most,
-        "maximum_share": float(high.share_D[most]),
-        "maximum_share_error": high.error(most),
+        **high.share_of("maximum", most),
         "mean_dimension": far,
         "mean_score": float(score_D[far]),
         "n_beyond": int((score_D.abs() > tails.rule.threshold).sum()),
         "cosine_dimension": int(cosine["index_1"]),
         "cosine_share": float(cosine["share_1"]),
     }
-
-
-def _ends(tails: Search, low: _End, high: _End) -> list[Record]:
-    score_LD = above(tails.score_LD)
-    return [
-        {
-            "kind": "tail",
-            "end": end,
-            "rank": rank,
-            "dimension": i,
-            "share": float(found.share_D[i]),
-            "share_error": found.error(i),
-            "n_rows": len(tails.sample.spans) * len(score_LD),
-            "mean_score": float(score_LD[:, i].mean()),
-            "is_outlier": int(i in tails.dims),
-        }
-        for end, found in (("minimum", low), ("maximum", high))
-        for rank, i in enumerate(_foremost(found.share_D), start=1)
-    ]
-
-
-def _foremost(share_D: Tensor) -> list[int]:
-    return [int(i) for i in share_D.argsort(descending=True, stable=True)[:RANKS]]
-
-
-def _outliers(tails: Search, low: _End, high: _End) -> list[Record]:
-    score_LD = above(tails.score_LD)
-    return [
-        {
-            "kind": "outlier",
-            "rank": rank,
-            "dimension": i,
-            "layers_beyond": int((score_LD[:, i].abs() > tails.rule.threshold).sum()),
-            "n_layers": len(score_LD),
-            "mean_score": float(score_LD[:, i].mean()),
-            "minimum_share": float(low.share_D[i]),
-            "minimum_share_error": low.error(i),
-            "maximum_share": float(high.share_D[i]),
-            "maximum_share_error": high.error(i),
-        }
-        for rank, i in enumerate(tails.dims, start=1)
-    ]

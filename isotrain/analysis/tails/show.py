@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from isotrain.analysis.plots import LinePlot, Picture, clean
-from isotrain.analysis.tables import Cell, Frames, Record, TableSpec
+from isotrain.analysis.tables import Cell, Frames, Record, TableSpec, left_out
 
 MOST_DIMENSIONS = 3  # whose gains and biases stand side by side
 MOST_NAMED = 8  # outliers that a figure can name
@@ -82,6 +83,12 @@ def wic_chosen(frames: Frames) -> pd.DataFrame:
     return pd.concat([found, kept]).astype(object).where(lambda cells: cells.notna(), None)
 
 
+def wic_sizes(frames: Frames) -> Iterator[str]:
+    """How many pairs are scored."""
+    first = frames.of("wic chosen").iloc[0]
+    yield ", ".join(f"{s} {first[f'n_{s}']:,} pairs" for s in ("dev", "test") if s in first)
+
+
 def sts(frames: Frames) -> pd.DataFrame:
     """Spearman × 100 of every set, layer and treatment."""
     ends = {"low": "spearman_low", "high": "spearman_high"}
@@ -92,12 +99,6 @@ def last_sts(frames: Frames) -> pd.DataFrame:
     """Of the last layer."""
     found = sts(frames)
     return found[found["layer"] == found["layer"].max()] if len(found) else found
-
-
-def sts_left_out(frames: Frames) -> list[str]:
-    """Sets without gold."""
-    found = frames.of("sts left out")
-    return [f"Left out: {why}." for why in dict.fromkeys(found["why"])] if len(found) else []
 
 
 def sts_means(frames: Frames) -> pd.DataFrame:
@@ -149,16 +150,8 @@ def _mean_vectors(score_LD: np.ndarray, dims: Sequence[Cell]) -> Figure:
         axis.plot(score_D, color=colour, linewidth=0.7, label=f"layer {layer}")
     for i in map(int, dims):  # type: ignore[arg-type]
         farthest = score_LD[np.abs(score_LD[:, i]).argmax(), i]
-        above = farthest > 0
-        axis.annotate(
-            str(i),
-            (i, farthest),
-            xytext=(0, 4 if above else -4),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            fontsize=8,
-        )
+        side: Any = "bottom" if farthest > 0 else "top"
+        axis.annotate(str(i), (i, farthest), fontsize=8, ha="center", va=side)
     axis.margins(x=0.01, y=0.1)
     axis.set_xlabel("dimension", fontsize=8)
     axis.set_ylabel("entry of the mean vector, in sd", fontsize=8)
@@ -311,7 +304,7 @@ TABLES = (
             "Whitened by the targets of the other half, {n_fit:,} pairs of other words. best cell: "
             "the best of all layers and thresholds on that very split, as published: optimistic, "
             "so it has no interval.",
-            lambda frames: _sizes(frames),
+            wic_sizes,
         ),
     ),
     TableSpec(
@@ -336,7 +329,7 @@ TABLES = (
             "CLS and SEP among them. Intervals: Bonett and Wright 2000.",
             "Whitened by {n_fit:,} sentences: those of STS-B's train split that are in no test set "
             "(many pairs of STS-B are those of older sets).",
-            sts_left_out,
+            left_out("sts left out", "set", "why"),
         ),
         form=".1f",
     ),
@@ -350,11 +343,6 @@ TABLES = (
         bare=True,
     ),
 )
-
-
-def _sizes(frames: Frames) -> Iterator[str]:
-    first = frames.of("wic chosen").iloc[0]
-    yield ", ".join(f"{s} {first[f'n_{s}']:,} pairs" for s in ("dev", "test") if s in first)
 
 
 PLOTS = (

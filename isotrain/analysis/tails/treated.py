@@ -35,12 +35,9 @@ Treatment = Callable[[Tensor], Tensor]
 def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[str, Treatment]:
     """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
 
-    `cut` sets `dims` to zero (with no `dims` it changes nothing). `whitened` is
-    (x − μ)·U diag((λ + ε·λ̄)^−1/2), its mean and directions those of the rows `fit` alone: whoever
-    measures gives rows of train here and others to the maps. A norm leaves a direction whose
-    variance is rounding: ε = 1e-6 keeps it small and leaves all others as they are.
-
-    Luo 2020 (both); Su 2021 (whitening, ε = 0).
+    `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2), with the mean and
+    directions of the rows `fit` alone. A norm leaves a direction whose variance is rounding:
+    ε = 1e-6 keeps it small. Luo 2020 (both); Su 2021 (whitening, ε = 0).
 
     >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
     >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
@@ -112,13 +109,11 @@ def wic_records(
 ) -> list[Record]:
     """A record for each treatment and layer, and one for each treatment's chosen layer.
 
-    A target is the mean of its pieces. Whitening is fitted on the targets of one half of train
-    (`fit_half`); the other half chooses threshold and layer, for all treatments alike. `wic`: the
-    threshold that is best on that half and its accuracy there (`train`), on dev and on test;
-    `optimistic_dev` and `optimistic_test` are the best that any threshold reaches on that split
-    itself. `wic chosen`: the layer that is best on that half, with 95 % Wilson intervals, the
-    accuracy of always saying "same" (`constant_true`), and the best cell, of all layers and
-    thresholds, on the split itself (optimistic). A split without gold has no figures.
+    Whitening is fitted on the targets of one half of train (`fit_half`); the other half chooses
+    threshold and layer. `wic`: accuracy of the chosen threshold on that half (`train`), dev and
+    test, with 95 % Wilson CIs; `optimistic_<split>`: of the split's own best threshold;
+    `constant_true`: of always saying "same". `wic chosen`: the chosen layer, and the best cell of
+    all layers and thresholds (optimistic). A split without gold has no figures.
 
     Raises:
         ValueError: not two training pairs keep both their targets.
@@ -156,9 +151,9 @@ def wic_records(
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
     """Which half of training pairs whitening is fitted on, as a mask; drawn by hashing words.
 
-    Rows that whitening was fitted on are too far apart afterwards, the more so the fewer they
-    are, so no pair of them may choose a threshold. Nor may one of the same word, which often has
-    the same sentence: all pairs of a word are in one half, but for the word at the cut.
+    Embeddings that whitening was fitted on are too far apart afterwards, so no pair of them may
+    choose a threshold, nor one of the same word: all pairs of a word are in one half, but for the
+    word at the cut.
 
     >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
     [True, False, True, False]
@@ -226,10 +221,9 @@ def sts_records(
 ) -> list[Record]:
     """Spearman × 100 of cosine and gold, for each set, treatment and layer.
 
-    Sentences are means over all their tokens, CLS and SEP among them. All pairs of the test split
-    of a set are ranked together. Whitening is fitted on the sentences of STS-B's train split that
-    are in none of the sets. A set without gold has a record that says so. `most` pairs of each set,
-    drawn from the seed; None = all.
+    Sentences are means over all their tokens; the pairs of a test split are ranked together, or
+    `most` of them, drawn from the seed. Whitening is fitted on the sentences of STS-B's train
+    split that are in none of the sets. A set without gold has a record that says so.
     """
     records: list[Record] = []
     texts: dict[str, int] = {}
@@ -242,11 +236,11 @@ def sts_records(
             continue
         n = len(found.gold_P)
         own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
-        at = [
+        sides = [
             [texts.setdefault(found.sentences[i], len(texts)) for i in side_P[own]]
             for side_P in (found.first_P, found.second_P)
         ]
-        pairs[name] = (torch.tensor(at), found.gold_P[own])
+        pairs[name] = (torch.tensor(sides), found.gold_P[own])
     train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
     order = hashed_order(len(train), subject.seed).tolist()
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
@@ -262,18 +256,8 @@ def sts_records(
                 cosine_P = pair_cosines(treated_ND[at_2P[0]], treated_ND[at_2P[1]])
                 score = spearman(cosine_P.numpy(), gold_P)
                 percent = (None if part is None else 100 * part for part in score)
-                value, low, high = percent
-                records.append(
-                    {
-                        "kind": "sts",
-                        "set": name,
-                        "treatment": treatment,
-                        "layer": layer,
-                        "n_pairs": len(gold_P),
-                        "n_fit": len(fit),
-                        "spearman": value,
-                        "low": low,
-                        "high": high,
-                    }
-                )
+                at: Record = {"set": name, "treatment": treatment, "layer": layer}
+                counts = {"n_pairs": len(gold_P), "n_fit": len(fit)}
+                scores = dict(zip(("spearman", "low", "high"), percent, strict=True))
+                records.append({"kind": "sts", **at, **counts, **scores})
     return records

@@ -9,8 +9,6 @@ from omegaconf import OmegaConf
 
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.clusters.rows import sample_encoder
-from isotrain.analysis.outputs import text
-from isotrain.analysis.published import beside, disagreements, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.cli import main
 from isotrain.encoders.random_vectors import random_vectors
@@ -20,15 +18,15 @@ from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.clusters.cluster_subjects import (
+    BERT,
+    DISTILBERT,
+    GPT,
+    GPT2,
     LINES,
     SMALL,
     Lines,
     subject_of,
     texts_of,
-    tiny_bert,
-    tiny_distilbert,
-    tiny_gpt,
-    tiny_gpt2,
 )
 from tests.analysis.runs import of, outcome_of
 from tests.parts import CONF
@@ -37,12 +35,10 @@ from tests.parts import CONF
 @pytest.fixture(scope="module")
 def of_bert(tmp_path_factory):
     """What is measured with the defaults of these tests."""
-    return outcome_of(Clusters(**SMALL), subject_of(tiny_bert(), tmp_path_factory.mktemp("bert")))
+    return outcome_of(Clusters(**SMALL), subject_of(BERT(), tmp_path_factory.mktemp("bert")))
 
 
-@pytest.mark.parametrize(
-    ("build", "n_layers"), [(tiny_bert, 3), (tiny_gpt2, 4), (tiny_gpt, 3), (tiny_distilbert, 2)]
-)
+@pytest.mark.parametrize(("build", "n_layers"), [(BERT, 3), (GPT2, 4), (GPT, 3), (DISTILBERT, 2)])
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_every_layer_is_measured(build, n_layers, form, tmp_path):
     analysis = Clusters(text=form, max_tokens=4000, **SMALL)
@@ -80,7 +76,7 @@ def test_static_vectors_count_each_type_once(tmp_path):
 def test_duplicates_do_not_move_the_dimension(tmp_path):
     """Layer 0 of a BERT: a token at one position has one row, however often it is drawn."""
     analysis = Clusters(**{**SMALL, "max_rows": 2000, "lid_queries": None})
-    subject = subject_of(tiny_bert(), tmp_path, Lines(LINES * 40))
+    subject = subject_of(BERT(), tmp_path, Lines(LINES * 40))
     record = of(outcome_of(analysis, subject), "lid")[0]
     texts = texts_of(subject.encoder, chunk=16, lines=LINES * 40)
     sample = sample_encoder(subject, texts, 2000)
@@ -96,25 +92,15 @@ def test_duplicates_do_not_move_the_dimension(tmp_path):
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no corpus nosuch"):
-        Clusters(corpus="nosuch")
-    with pytest.raises(ValueError, match="needs running text, wikitext-2 or ptb, got snli"):
-        Clusters(corpus="snli")
-    with pytest.raises(ValueError, match=r"analysis.tokens belongs to analysis.vectors"):
-        Clusters(tokens="t.txt")
-    with pytest.raises(ValueError, match="splits must be some of"):
-        Clusters(splits=["training"])
-    subject = subject_of(tiny_gpt2(), tmp_path)
+    subject = subject_of(GPT2(), tmp_path)
     with pytest.raises(CannotRunError, match="at most 64, the positions of this encoder, got 512"):
         next(iter(Clusters().parts(subject)))
-    with pytest.raises(CannotRunError, match=r"map_layers must be among 0, 1, 2, 3, got \[9\]"):
-        next(iter(Clusters(chunk=16, map_layers=[1, 9]).parts(subject)))
     with pytest.raises(CannotRunError, match="a chunk needs 60 tokens, and the text has 11"):
         texts_of(subject.encoder, chunk=60, lines=[" a dog sees the cat . "])
 
 
 def test_layers_that_are_drawn(tmp_path):
-    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(Clusters(map_layers=[2], **SMALL), subject_of(BERT(), tmp_path))
     assert {name.split("/")[1] for name in outcome.arrays} == {"layer-2"}
     points = outcome.arrays["as given/layer-2/map"]
     assert points.shape == (50, 3)
@@ -132,13 +118,8 @@ def test_layers_that_are_drawn(tmp_path):
     ]
 
 
-def test_tables_fit_a_terminal_and_name_their_method(of_bert):
+def test_tables_name_their_method(of_bert):
     analysis, outcome = Clusters(**SMALL), of_bert
-    for table in analysis.tables(outcome):
-        assert all(len(row) == len(table.columns) for row in table.rows)
-        cells = [[*table.columns], *([text(cell) for cell in row] for row in table.rows)]
-        widths = [max(map(len, column)) + 3 for column in zip(*cells, strict=True)]
-        assert sum(widths) < 125
     notes = " ".join(note for table in analysis.tables(outcome) for note in table.notes)
     assert "300 rows of" in notes
     assert "10 neighbours" in notes
@@ -151,28 +132,6 @@ def test_tables_fit_a_terminal_and_name_their_method(of_bert):
     assert lid_table.rows[-1][-1] == f"{mean['lid_cosine_squared']:.2f} ± {half:.2f}"
 
 
-def published():
-    node = OmegaConf.load(CONF / "analysis" / "clusters.yaml")
-    return read_published(OmegaConf.to_container(node)["published"])
-
-
-def test_published_figures_find_their_record(of_bert):
-    mean = of(of_bert, "lid mean")[0]
-    for one in beside(published(), of_bert.records, "google-bert/bert-base-uncased"):
-        assert one.here == mean["lid_cosine_squared"]
-        assert one.is_judged == (one.published.encoder == "google-bert/bert-base-uncased")
-
-
-@pytest.mark.parametrize("name", ["bert_base", "distilbert", "gpt2"])
-def test_the_check_against_published_figures_on_stored_results(name):
-    """Another N may move LID by half; chords for 1 − cos would double it."""
-    encoder = OmegaConf.load(CONF / "encoder" / f"{name}.yaml").name
-    (own,) = [f for f in published() if f.encoder == encoder]
-    for value, n_wrong in ((own.value, 0), (1.4 * own.value, 0), (2 * own.value, 1)):
-        stored = [{"kind": "lid mean", "lid_cosine_squared": value, "lid_cosine": 2 * value}]
-        assert len(disagreements(beside([own], stored, encoder))) == n_wrong
-
-
 def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     """Nobody knows whether their first layer is an embedding output."""
     generator = np.random.default_rng(0)
@@ -183,7 +142,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
     analysis = Clusters(**files, **small)
     assert analysis.instead == "v"
     assert Clusters().instead is None
-    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path / "rows"))
+    outcome = outcome_of(analysis, subject_of(BERT(), tmp_path / "rows"))
     mean, lids = of(outcome, "lid mean")[0], of(outcome, "lid")
     assert mean["n_layers"] == 3
     assert mean["lid"] == pytest.approx(np.mean([r["lid"] for r in lids]))
@@ -193,7 +152,7 @@ def test_of_vectors_that_are_given_every_layer_is_averaged(tmp_path):
 
 def test_small_clusters_are_told_beside_both_means(tmp_path):
     analysis = Clusters(**{**SMALL, "cut": -1.0})
-    outcome = outcome_of(analysis, subject_of(tiny_bert(), tmp_path))
+    outcome = outcome_of(analysis, subject_of(BERT(), tmp_path))
     records = [
         {**r, "s_intra_without_error": 2} if r["kind"] == "layer" and r["layer"] == 1 else r
         for r in outcome.records

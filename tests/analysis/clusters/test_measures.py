@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
 from isotrain.analysis.clusters.measures import (
+    Silhouettes,
     centred_parts,
     clusters_by_silhouette,
     cosines,
@@ -22,7 +22,7 @@ from isotrain.analysis.clusters.measures import (
     measure_layer,
 )
 from isotrain.analysis.clusters.rows import Sample
-from isotrain.analysis.principal_map import fixed_signs, principal_map
+from isotrain.analysis.maps import fixed_signs, principal_map
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
 
@@ -142,7 +142,7 @@ def test_a_layer_is_measured_raw_centred_and_inside_clusters():
     types = torch.arange(60) % 7
     x = x.float() + 2
     sample = Sample([0], [0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
-    cluster = partial(clusters_by_silhouette, k_max=6, cut=0.1, n_silhouette=60, seed=0)
+    cluster = Silhouettes(k_max=6, cut=0.1, n_silhouette=60)
     (record, *inside), arrays = measure_layer(
         sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0
     )

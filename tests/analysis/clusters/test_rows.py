@@ -24,22 +24,22 @@ from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.sources import HubSource, LocalSource
 from tests.analysis.clusters.cluster_subjects import (
+    BERT,
+    DISTILBERT,
+    GPT,
+    GPT2,
     LINES,
     MANY,
     subject_of,
     texts_of,
-    tiny_bert,
-    tiny_distilbert,
-    tiny_gpt,
-    tiny_gpt2,
 )
 
 
 def test_chunks_are_the_plain_stream_without_its_remainder():
-    tokenizer = tiny_bert().tokenizer
+    tokenizer = BERT().tokenizer
     lines = [line.strip().replace("<unk>", "[UNK]") for line in LINES]
     stream = [t for line in lines for t in tokenizer(line, add_special_tokens=False)["input_ids"]]
-    texts = texts_of(tiny_bert())
+    texts = texts_of(BERT())
     chunks = [stream[at : at + 8] for at in range(0, len(stream) // 8 * 8, 8)]
     assert [[*ids] for ids in texts.ids] == [chunks[i] for i in hashed_order(len(chunks), 0)]
     assert texts.n_left == len(stream) % 8 > 0
@@ -62,7 +62,7 @@ def test_the_first_word_of_a_line_is_the_type_it_is_elsewhere():
     assert is_symbol(text_of(tokenizer, vocabulary["Ġ"]))  # Ġ itself would be a letter
 
 
-@pytest.mark.parametrize("build", [tiny_bert, tiny_gpt2, tiny_gpt, tiny_distilbert])
+@pytest.mark.parametrize("build", [BERT, GPT2, GPT, DISTILBERT])
 def test_rows_are_the_states_of_the_drawn_tokens(build, tmp_path):
     """Against one chunk at a time through transformers, which sees neither CLS nor SEP."""
     encoder = build()
@@ -88,7 +88,7 @@ def test_rows_are_the_states_of_the_drawn_tokens(build, tmp_path):
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
     """Sentences of different lengths in one batch are padded; a row at a pad would be one more."""
-    encoder = tiny_bert()
+    encoder = BERT()
     texts = texts_of(encoder, form)
     assert (texts.special is None) == (form == "chunks")
     assert len({len(ids) for ids in texts.ids}) > (1 if form == "sentences" else 0)
@@ -104,7 +104,7 @@ def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
 
 @pytest.mark.parametrize("form", ["chunks", "sentences"])
 def test_draws_follow_the_seed_and_the_limits(form, tmp_path):
-    encoder = tiny_bert()
+    encoder = BERT()
     lines = MANY if form == "sentences" else LINES * 20
 
     def texts(seed, max_tokens=200):
@@ -124,7 +124,7 @@ def test_draws_follow_the_seed_and_the_limits(form, tmp_path):
 
 def test_ids_of_drawn_sentences_alone_are_kept(monkeypatch):
     """The corpus is tokenised a few sentences at a time, whatever is drawn of it."""
-    encoder, sizes = tiny_bert(), []
+    encoder, sizes = BERT(), []
 
     def noted(tokenizer, sentences, max_length):
         sizes.append(len(sentences))
@@ -169,13 +169,13 @@ def test_equal_rows_of_a_type_count_once():
 def test_the_first_token_of_a_causal_encoder_is_one_instance(tmp_path):
     """It sees nothing, so it is the same in every sentence; a BERT's is not."""
     lines = [f" dog {word} . " for word in ("sees", "likes", "follows", "the", "a", "old")]
-    for build, n_first in ((tiny_gpt2, 1), (tiny_bert, len(lines))):
+    for kind, (build, n_first) in enumerate(((GPT2, 1), (BERT, len(lines)))):
         encoder = build()
-        texts = texts_of(encoder, chunk=5 if build is tiny_bert else 3, lines=lines)
+        texts = texts_of(encoder, chunk=5 if build is BERT else 3, lines=lines)
         n = len(encoder.tokenizer("dog")["input_ids"]) - 2
         ids = [encoder.tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
         texts = texts._replace(ids=ids)
-        folder = tmp_path / build.__name__
+        folder = tmp_path / str(kind)
         found = sample_encoder(subject_of(encoder, folder, batch_size=2), texts, 999)
         first = found.type_N == ids[0][0]
         rows = found.rows(found.layers[-1])[first]
@@ -191,8 +191,9 @@ def test_the_treebank_is_read_from_an_own_folder(tmp_path):
     assert not Clusters(corpus="ptb").missing(source)
     assert "licensed" in Clusters(corpus="ptb").missing(HubSource())[0]
     assert "ptb" in Clusters(corpus="ptb").missing(LocalSource(str(tmp_path / "no")))[0]
-    encoder = tiny_bert()
+    encoder = BERT()
     for form, n in (("chunks", 5), ("sentences", 5)):
-        texts = read_texts(source, "ptb", ["train"], encoder.tokenizer, form, 8, 32, 9999, 0)
+        own = subject_of(encoder, tmp_path / form, source)
+        texts = read_texts(own, "ptb", ["train"], form, 8, 9999)
         assert len(texts.ids) >= n
         assert texts.count_V[encoder.tokenizer.unk_token_id] == 1

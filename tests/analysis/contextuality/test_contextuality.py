@@ -19,14 +19,11 @@ from isotrain.analysis.contextuality.analysis import Contextuality
 from isotrain.analysis.contextuality.measures import sentence_means
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.jackknife import anisotropy, mean_over_sentences, occurrences
-from isotrain.analysis.outputs import text
-from isotrain.analysis.published import read_published
 from isotrain.analysis.selection import draw_sentences
 from isotrain.analysis.types import Outcome
 from isotrain.encoders.huggingface import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-from isotrain.tasks.data.demo_generator import DemoSource
 from isotrain.tasks.data.sources import LocalSource
 from tests.parts import CONF
 
@@ -210,13 +207,6 @@ def test_repeated_sentences_in_other_cases_raise_nothing(measured):
     assert thrice[1]["self_similarity"] == pytest.approx(once[1]["self_similarity"], abs=1e-6)
 
 
-def test_repeated_sentences_would_raise_the_self_similarity(slow):
-    """What the two tests above would catch: with them the same measure is another."""
-    of_word = [row[2] for row in slow["rows"] if row[1] == "doctor"]
-    pairs = itertools.combinations([row for row in of_word for _ in range(3)], 2)
-    assert np.mean([cosine(a, b) for a, b in pairs]) > slow["own"]["doctor"] + 0.005
-
-
 def test_neither_cls_nor_sep_is_measured(measured, tiny_encoder):
     """CLS and SEP of all sentences are alike, and would be the commonest words."""
     encoder = tiny_encoder()
@@ -279,34 +269,10 @@ def test_punctuation_is_measured_where_it_is_asked_for(measured):
     assert with_it["n_rows"] == without["n_rows"] + len(TEXTS)
 
 
-def test_the_seed_draws_the_sentences(tiny_encoder, subject_of):
-    def first(seed):
-        analysis = Contextuality(corpus="rte", splits=["dev"], max_rows=300, words=[])
-        subject = subject_of(tiny_encoder(), DemoSource(), seed=seed)
-        (part,) = analysis.parts(subject)  # without words there is no part of them
-        return part.measure().records
-
-    assert first(0) == first(0) != first(1)
-    assert first(0)[0]["n_rows"] <= 300
-
-
 def test_without_any_chosen_word_the_reasons_are_kept(measured):
     found = measured(words=["xyz", "boss"])
     assert "word" not in found
     assert [r["word"] for r in found["word left out"]] == ["xyz", "boss"]
-
-
-def test_what_is_refused():
-    for wrong, told in (
-        ({"corpus": "snil"}, "there is no corpus snil"),
-        ({"splits": ["trian"]}, "splits must be some of"),
-        ({"unit": "token"}, "unit must be piece or word, got 'token'"),
-        ({"min_count": 2}, "min_count must be at least 3, got 2"),
-        ({"max_rows": 10}, "max_rows must be at least 100, got 10"),
-        ({"max_occurrences": 4}, "max_occurrences must be at least 5, got 4"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            Contextuality(**wrong)
 
 
 def outcome_of(measured, weights=("as given",)):
@@ -314,30 +280,8 @@ def outcome_of(measured, weights=("as given",)):
     return Outcome([{"weights": w, **r} for w in weights for r in records], {})
 
 
-@pytest.mark.parametrize("weights", [("as given",), ("before", "after")])
-def test_tables(measured, weights):
-    outcome = outcome_of(measured, weights)
-    found = {table.name: table for table in tables(outcome.records)}
-    assert list(found) == [
-        "layers",
-        "unadjusted",
-        "static",
-        "words_self_similarity",
-        "words_max_explainable_variance",
-    ]
-    for table in found.values():
-        lines = [table.columns, *([text(cell) for cell in row] for row in table.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        assert sum(widths) + 3 * len(widths) + 1 <= 120, table.name
-        assert table.notes
-    several = len(weights) > 1
-    assert len(found["layers"].rows) == 3 * len(weights)
-    assert ("weights" in found["layers"].columns) == several
-    if several:  # one below the other, layer by layer
-        assert [row[:2] for row in found["layers"].rows][:4] == [
-            [0, "before"], [0, "after"], [1, "before"], [1, "after"],
-        ]  # fmt: skip
-    assert "n_rows" not in found["layers"].columns
+def test_tables(measured):
+    found = {table.name: table for table in tables(outcome_of(measured).records)}
     n = sum(len(one.replace(".", "").split()) for one in TEXTS)
     assert f"{n:,} pieces of {len(TEXTS)} different sentences" in found["layers"].notes[0]
     words = found["words_self_similarity"]
@@ -436,64 +380,11 @@ def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_
     assert 0 < len(has_it) < len(TEXTS)
 
 
-def test_words_that_a_figure_leaves_out_are_counted(measured):
-    records = outcome_of(measured).records
-    words = [r for r in records if r["kind"] == "word"]
-    many = [{**r, "word": f"{r['word']}{k}"} for k in range(5) for r in words]
-    layers = [r for r in records if r["kind"] == "layer"]
-    n = len({r["word"] for r in many})
-    for picture in [*pictures([*layers, *many])][-2:]:
-        assert picture.figure.get_suptitle().endswith(f"(the first 12 of {n + 1})")
-
-
-def published():
-    node = OmegaConf.load(CONF / "analysis" / "contextuality.yaml")
-    return read_published(OmegaConf.to_container(node)["published"])
-
-
-def test_published_figures_name_what_is_measured(measured):
-    columns = {key for record in measured()["layer"] for key in record}
-    assert all(figure.column in columns for figure in published())
-    assert {f.encoder for f in published() if f.tolerance is not None} == {
-        "google-bert/bert-base-cased",
-        "openai-community/gpt2",
-    }
-
-
 def test_tables_of_an_encoder_of_one_layer(measured):
     """Word vectors have the embedding output alone."""
     records = [r for r in outcome_of(measured).records if r.get("layer", 0) == 0]
     assert [row[0] for t in tables(records) if t.name == "static" for row in t.rows] == [0]
     assert len([*pictures(records)]) == 5
-
-
-def test_pictures(measured):
-    outcome = outcome_of(measured, ("before", "after"))
-    found = {picture.name: picture for picture in pictures(outcome.records)}
-    assert list(found) == [
-        "anisotropy",
-        "self_similarity",
-        "intra_sentence_similarity",
-        "words_max_explainable_variance",
-        "words_self_similarity",
-    ]
-    lines = found["anisotropy"].figure.axes[0].get_lines()
-    assert [(line.get_label(), line.get_linestyle()) for line in lines] == [
-        ("before", "--"), ("after", "-"),
-    ]  # fmt: skip
-    before, after = found["words_max_explainable_variance"].figure.axes
-    assert (before.get_title(), after.get_title()) == ("before", "after")
-    labels = [line.get_label() for line in after.get_lines()]
-    n = sum("doctor" in one for one in TEXTS)
-    assert labels[:2] == ["mean of all words", f"doctor (n = {n})"]
-    column = "max_explainable_variance_adjusted"
-    wanted = [r[column] for r in outcome.records if r.get("word") == "doctor" and column in r]
-    assert list(after.get_lines()[1].get_ydata()) == wanted[:3]
-
-
-def test_nothing_measured_draws_nothing():
-    assert [*tables([])] == []
-    assert [*pictures([])] == []
 
 
 @pytest.mark.real_data

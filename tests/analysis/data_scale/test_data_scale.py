@@ -13,14 +13,12 @@ from matplotlib import pyplot
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
-from isotrain.analysis.data_scale.examples import unseen_shares
-from isotrain.analysis.data_scale.given import entities
+from isotrain.analysis.data_scale.examples import entities, unseen_shares
 from isotrain.analysis.data_scale.measure import by_unseen, tally
 from isotrain.analysis.run import analyze
 from isotrain.analysis.types import Outcome
 from isotrain.encoders.huggingface import load_minilm
 from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
 from tests.analysis.runs import records_of
@@ -128,14 +126,6 @@ def test_all_features_are_given_the_same_training_examples(records):
     smallest = [r for r in records if r["kind"] == "score" and r["size"] == 16]
     by_seed = {tuple(r["score"] for r in smallest if r["seed"] == k) for k in range(3)}
     assert len(by_seed) == 3, "each seed draws its own"
-
-
-def test_the_seed_of_the_command_decides_every_number(subject, vectors):
-    analysis = DataScale(tasks=["rte"], seeds=1, factor=8.0, static=vectors)
-    first, again = records_of(analysis, subject), records_of(analysis, subject)
-    other = records_of(analysis, subject._replace(seed=1))
-    assert first == again
-    assert first != other
 
 
 def test_caps_leave_the_first_examples_of_one_draw(subject):
@@ -270,30 +260,6 @@ def test_a_picture_a_task_has_a_line_with_a_band_for_each_kind(records):
     pyplot.close("all")
 
 
-def test_without_word_vectors_that_curve_is_left_out(records):
-    own = [r for r in records if r["features"] != "static"]
-    tables, pictures = drawn(own)
-    assert "static" not in tables["scores_rte"].columns
-    assert "static" not in tables["data_factor"].columns
-    assert len(pictures[0].figure.axes[0].collections) == 2
-
-
-def test_before_and_after_a_run_stand_side_by_side(records):
-    after = [{**r, "weights": "after"} for r in records if r["features"] == "encoder"]
-    both = [{**r, "weights": "before"} for r in records] + after
-    tables, pictures = drawn(both)
-    columns = tables["scores_rte"].columns
-    assert [c for c in columns if " CI" not in c] == [
-        "examples", "encoder before", "encoder after", "static", "random",
-    ]  # fmt: skip
-    assert any("has seen these training" in note for note in tables["scores_rte"].notes)
-    assert not any("has seen" in note for note in drawn(records)[0]["scores_rte"].notes)
-    factors = tables["data_factor"]
-    assert factors.columns[1] == "of"
-    assert {row[1] for row in factors.rows} == {"encoder before", "encoder after"}
-    assert len(pictures[0].figure.axes[0].collections) == 4
-
-
 def test_after_a_run_what_training_leaves_as_it_was_is_not_measured_again(subject, vectors):
     analysis = DataScale(tasks=["rte"], static=vectors)
     weights = ("as given", "before", "after")
@@ -333,8 +299,7 @@ def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     assert [one.name for one in DataScale().data_sets(source)] == ["rte", "snli"]
     (told,) = DataScale(tasks=["sst2"]).missing(source)
     assert "sst2" in told
-    told = DataScale().missing(LocalSource(str(tmp_path)))
-    assert told[0].startswith("of sst2, rte, snli none is there")
+    assert len(DataScale().missing(LocalSource(str(tmp_path)))) == 3
     (told,) = DataScale(static="/absent.txt").missing(source)
     assert told == "analysis.static=/absent.txt is no file"
     told = DataScale(tasks=["rte"], diagnostic="/absent.tsv").missing(source)
@@ -344,32 +309,6 @@ def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     assert "train.txt (or .conll) and dev.txt (or .conll)" in told
     conll = write_tagged(tmp_path / "conll")
     assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []
-
-
-def test_a_changed_file_is_another_data_set(data_dir, tmp_path, vectors):
-    source = LocalSource(str(data_dir))
-    analysis = DataScale(static=vectors, conll=str(write_tagged(tmp_path / "conll")))
-
-    def revisions():
-        return [source.revision_of(one) for one in analysis.data_sets(source)]
-
-    before = revisions()
-    assert len(before) == 2 + 1 + 2
-    with open(vectors, "a", encoding="utf-8") as file:
-        file.write("new 1 2 3 4 5 6\n")
-    after = revisions()
-    assert [a == b for a, b in zip(before, after, strict=True)] == [True, True, False, True, True]
-
-
-def test_arguments_out_of_range_are_refused(subject):
-    with pytest.raises(ValueError, match=r"analysis\.tasks must be available or a list"):
-        DataScale(tasks=["wic"])
-    with pytest.raises(ValueError, match=r"analysis\.tasks must be available or a list"):
-        DataScale(tasks="rte")
-    with pytest.raises(CannotRunError, match=r"analysis\.layer must lie in 0 to 1"):
-        list(DataScale(layer=2).parts(subject))
-    with pytest.raises(ValueError, match="factor must be above 1"):
-        DataScale(factor=1.0)
 
 
 def test_the_command_runs_it_with_word_vectors_as_its_encoder(

@@ -12,7 +12,7 @@ from isotrain.analysis.data_scale.examples import (
     tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.data_scale.features import Features, encoded, spans_of
+from isotrain.analysis.data_scale.measure import Features, encoded, spans_of
 from isotrain.analysis.encode import tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer

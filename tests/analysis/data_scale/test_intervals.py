@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isotrain.analysis.data_scale.given import matthews
-from isotrain.analysis.data_scale.measure import mean_ratio, mean_score
+from isotrain.analysis.data_scale.measure import matthews, mean_ratio, mean_score
 
 
 def half(found):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import random
 
-import torch
-
-from isotrain.analysis.types import Subject
-from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis import runs
 
 SMALL = {
     "n_clusters": 3,
@@ -54,11 +51,5 @@ def write_sets(root):
     return root
 
 
-def tiny_encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2).eval()
-
-
 def subject_on(encoder, root, folder):
-    folder.mkdir(exist_ok=True)
-    return Subject(encoder, LocalSource(str(root)), 0, 8, 64, folder, lambda text: None)
+    return runs.subject_on(encoder, LocalSource(str(root)), folder)

@@ -10,10 +10,9 @@ from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.offline_isotropy import clouds as offline_cloud
 from isotrain.analysis.offline_isotropy.clouds import drawn, pooled, sample, token_clouds
 from isotrain.analysis.offline_isotropy.scores import cosines
-from isotrain.analysis.types import Subject
 from isotrain.encoders.on_disk import packaged_folder
-from isotrain.encoders.tiny import build_tiny
 from isotrain.model.pooling import mean_pool
+from tests.analysis.runs import subject_on, tiny
 
 SENTENCES = [
     "the dog sees the cat",
@@ -24,15 +23,13 @@ SENTENCES = [
 ]
 
 
-def subject_of(encoder, folder, batch_size=3, seed=0):
-    encoder.eval()
-    return Subject(encoder, None, seed, batch_size, 64, folder, lambda text: None)
+def subject_of(encoder, folder):
+    return subject_on(encoder.eval(), None, folder, batch_size=3)
 
 
 @pytest.fixture(scope="module")
 def encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2)
+    return tiny()
 
 
 def test_rows_are_those_of_each_sentence_alone(encoder, tmp_path):

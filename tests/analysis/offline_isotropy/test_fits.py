@@ -12,11 +12,10 @@ from tests.analysis.offline_isotropy.offline_rows import (
     labelled_rows,
     pair_rows,
     subject_on,
-    tiny_encoder,
     write,
     write_sets,
 )
-from tests.analysis.runs import of, outcome_of
+from tests.analysis.runs import of, outcome_of, tiny
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder():
-    return tiny_encoder()
+    return tiny()
 
 
 @pytest.fixture

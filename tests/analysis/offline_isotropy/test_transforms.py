@@ -114,16 +114,6 @@ def test_a_small_cluster_is_not_emptied():
     assert fitted(far_MD).norm(dim=1).min() > 0.5
 
 
-def test_means_of_the_fitted_rows_are_removed_per_cluster_and_all_together(x_MD):
-    for name in ("mean", "kmeans_mean"):
-        y_MD = fit_transform(x_MD, name, NUMBERS, seed=0)(x_MD)
-        assert y_MD.mean(dim=0).abs().max() < 1e-4
-    fitted = fit_transform(x_MD, "kmeans_mean", NUMBERS, seed=0)
-    own_M = nearest(x_MD.numpy(), fitted.stats.anchor_KD.numpy())
-    for k in range(4):
-        assert fitted(x_MD)[own_M == k].mean(dim=0).abs().max() < 1e-4
-
-
 def test_fitting_tells_what_it_was_fitted_on(x_MD):
     told = []
     fitting = Fitting((OWN_POOLING, NONE, "mean"), NUMBERS, 1000, 0, told.append)

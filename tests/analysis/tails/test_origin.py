@@ -5,52 +5,26 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2Model
 
 from isotrain.analysis.tails.origin import against_others, norm_records, table_records
-from isotrain.encoders.tiny import build_tiny
-from isotrain.encoders.transformer import TransformerEncoder
-
-
-def bert():
-    return build_tiny(16, 2, 2)
-
-
-def gpt2():
-    tokenizer = build_tiny(8, 1, 1).tokenizer
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, n_positions=40)
-    return TransformerEncoder(GPT2Model(config), tokenizer, "tiny random GPT-2")
-
-
-def distilbert():
-    tokenizer = build_tiny(8, 1, 1).tokenizer
-    config = DistilBertConfig(
-        vocab_size=len(tokenizer),
-        dim=16,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=32,
-        max_position_embeddings=40,
-    )
-    return TransformerEncoder(DistilBertModel(config), tokenizer, "tiny random DistilBERT")
-
+from tests.analysis.runs import tiny
 
 PLACES = {
-    bert: [
+    "bert": [
         (0, 0.0, "LayerNorm"),
         (1, 0.5, "attention.output.LayerNorm"),
         (1, 1.0, "output.LayerNorm"),
         (2, 1.5, "attention.output.LayerNorm"),
         (2, 2.0, "output.LayerNorm"),
     ],
-    gpt2: [
+    "gpt2": [
         (1, 0.5, "ln_1"),
         (1, 1.0, "ln_2"),
         (2, 1.5, "ln_1"),
         (2, 2.0, "ln_2"),
         (2, 2.5, "ln_f"),
     ],
-    distilbert: [
+    "distilbert": [
         (0, 0.0, "LayerNorm"),
         (1, 0.5, "sa_layer_norm"),
         (1, 1.0, "output_layer_norm"),
@@ -60,18 +34,17 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("build", PLACES)
-def test_every_norm_is_found_once_and_in_its_place(build):
-    records = norm_records(build(), [3])
-    assert [(r["layer"], r["place"], r["norm"]) for r in records] == PLACES[build]
+@pytest.mark.parametrize("kind", PLACES)
+def test_every_norm_is_found_once_and_in_its_place(kind):
+    records = norm_records(tiny(kind), [3])
+    assert [(r["layer"], r["place"], r["norm"]) for r in records] == PLACES[kind]
     assert {r["gain"] for r in records} == {1.0}
     assert {r["gain_score"] for r in records} == {None}  # of a fresh model all gains are 1
 
 
-@pytest.mark.parametrize("build", PLACES)
-def test_a_planted_gain_and_bias_are_told_by_their_scores(build):
-    torch.manual_seed(0)
-    encoder = build()
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_planted_gain_and_bias_are_told_by_their_scores(kind):
+    encoder = tiny(kind)
     norms = [m for m in encoder.modules() if isinstance(m, nn.LayerNorm)]
     with torch.no_grad():
         for norm in norms:
@@ -89,7 +62,7 @@ def test_a_planted_gain_and_bias_are_told_by_their_scores(build):
 
 
 def test_a_norm_without_bias_has_none():
-    encoder = bert()
+    encoder = tiny()
     encoder.blocks[0].extra = nn.RMSNorm(16)
     record = next(r for r in norm_records(encoder, [1]) if r["norm"] == "extra")
     assert "gain" in record
@@ -103,16 +76,15 @@ def test_another_large_outlier_does_not_hide_one():
 
 
 @pytest.mark.parametrize(
-    ("build", "names"),
+    ("kind", "names"),
     [
-        (bert, ["word_embeddings", "position_embeddings", "token_type_embeddings"]),
-        (gpt2, ["wte", "wpe"]),
-        (distilbert, ["word_embeddings", "position_embeddings"]),
+        ("bert", ["word_embeddings", "position_embeddings", "token_type_embeddings"]),
+        ("gpt2", ["wte", "wpe"]),
+        ("distilbert", ["word_embeddings", "position_embeddings"]),
     ],
 )
-def test_tables_are_measured_by_column(build, names):
-    torch.manual_seed(0)
-    encoder = build()
+def test_tables_are_measured_by_column(kind, names):
+    encoder = tiny(kind)
     tables = {
         n.rpartition(".")[2]: m for n, m in encoder.named_modules() if isinstance(m, nn.Embedding)
     }

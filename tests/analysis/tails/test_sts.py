@@ -6,16 +6,14 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.rank_correlation import spearman
 from isotrain.analysis.tails.treated import sts_records, sts_sets
-from isotrain.analysis.types import Subject
-from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.runs import subject_on, tiny
 
 PUBLISHED = {"sts13": 80.60}  # of MiniLM, all pairs of a set together
 
@@ -49,8 +47,7 @@ def test_what_is_not_defined_is_none():
 
 @pytest.fixture
 def encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2).eval()
+    return tiny()
 
 
 @pytest.fixture
@@ -71,9 +68,7 @@ def source(tmp_path, data_dir):
 
 
 def measured(encoder, source, folder, sets, most=None):
-    folder.mkdir()
-    subject = Subject(encoder, source, 0, 8, 64, folder, lambda text: None)
-    return sts_records(subject, sets, [2], 1e-6, most)
+    return sts_records(subject_on(encoder, source, folder), sets, [2], 1e-6, most)
 
 
 def test_sets_that_a_source_has(source, tmp_path, data_dir):
@@ -103,7 +98,7 @@ def sentences(rows):
 
 def test_scores_against_a_slow_reference(encoder, source, tmp_path):
     records = measured(encoder, source, tmp_path / "rows", ["sts12", "stsb"])
-    subject = Subject(encoder, source, 0, 8, 64, tmp_path, lambda text: None)
+    subject = subject_on(encoder, source, tmp_path)
 
     def mean(sentence):
         ids = encoder.tokenizer(sentence)["input_ids"]
@@ -136,25 +131,6 @@ def test_scores_against_a_slow_reference(encoder, source, tmp_path):
             assert own["low"] < own["spearman"] < own["high"]
             assert own["n_pairs"] == 32
             assert own["n_fit"] == len(fit)
-
-
-def test_whitening_is_fitted_on_no_sentence_that_is_scored(encoder, source, tmp_path):
-    records = measured(encoder, source, tmp_path / "rows", ["sts12", "stsb"])
-    train, scored = (
-        sentences(lines(tmp_path, "stsb/train")),
-        sentences(lines(tmp_path, "sts12/test")),
-    )
-    assert len(train & scored) > 20  # as it is with the real sets
-    assert records[0]["n_fit"] <= len(train - scored) < len(train)
-
-
-def test_scores_of_a_set_do_not_depend_on_gold_elsewhere(encoder, source, tmp_path):
-    before = measured(encoder, source, tmp_path / "rows", ["stsb"])
-    file = tmp_path / "data" / "stsb" / "train.jsonl"
-    rows = [json.loads(line) | {"score": 1.0} for line in file.read_text().splitlines()]
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    after = measured(encoder, source, tmp_path / "again", ["stsb"])
-    assert before == after
 
 
 def test_most_caps_the_pairs(encoder, source, tmp_path):

@@ -14,9 +14,8 @@ from isotrain.analysis.encode import encode_rows, hidden_states
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.tails import treated as wic_of_tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
-from isotrain.analysis.types import Subject
-from isotrain.encoders.tiny import build_tiny
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.runs import subject_on, tiny
 
 
 def brute_force(cosine, same):
@@ -55,8 +54,7 @@ def test_equal_cosines_cannot_be_told_apart():
 
 @pytest.fixture
 def encoder():
-    torch.manual_seed(0)
-    return build_tiny(16, 2, 2).eval()
+    return tiny()
 
 
 def row(first, second, at1, at2, length=4):
@@ -99,7 +97,7 @@ def test_a_target_of_several_pieces_is_their_mean(encoder, tmp_path):
     text = "a zyx bank"
     found = find_targets([row(text, text, 2, 2, length=3)], encoder.tokenizer, 32)
     assert texts_of(found.tokens, found.spans, encoder.tokenizer)[0] == ["z", "##y", "##x"]
-    subject = Subject(encoder, None, 0, 4, 32, tmp_path, lambda text: None)
+    subject = subject_on(encoder, None, tmp_path)
     rows = encode_rows(subject, "wic", found.tokens, found.spans)
     states = hidden_states(subject, [found.tokens.ids[0]])
     for layer in range(3):
@@ -117,16 +115,6 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
     assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"]] * 4
     whole = find_targets(rows, encoder.tokenizer, 128, form)
     assert whole.n_left_out == 0
-
-
-def test_no_target_is_a_special_token(encoder, data_dir):
-    rows = wic_pairs(LocalSource(str(data_dir)), "train", None, 0)
-    found = find_targets(rows, encoder.tokenizer, 64)
-    assert len(found.spans) == 2 * len(rows)
-    for i, a, b in zip(
-        found.spans.sentence_N, found.spans.start_N, found.spans.stop_N, strict=True
-    ):
-        assert not any(found.tokens.special[i][a:b])
 
 
 def test_fewer_pairs_are_drawn_by_the_seed(data_dir):
@@ -161,8 +149,7 @@ def wic_data(folder, seed, change=()):
 
 
 def measured(encoder, source, folder, **more):
-    folder.mkdir()
-    subject = Subject(encoder, source, 0, 8, 32, folder, lambda text: None)
+    subject = subject_on(encoder, source, folder, max_length=32)
     return wic_records(subject, more.get("dims", [3]), 0.0, None)
 
 
@@ -204,7 +191,7 @@ def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
 
 
 def test_pairs_that_are_all_cut_are_refused(encoder, tmp_path):
-    subject = Subject(encoder, wic_data(tmp_path / "a", 1), 0, 8, 3, tmp_path, lambda text: None)
+    subject = subject_on(encoder, wic_data(tmp_path / "a", 1), tmp_path, max_length=3)
     with pytest.raises(ValueError, match=r"0 pairs of WiC's train split .* raise max_length"):
         wic_records(subject, [], 0.0, None)
 

@@ -1,19 +1,24 @@
-"""Rows on their leading principal directions, for maps.
+"""Embeddings on their leading principal directions, and the look of such maps.
 
-N rows, D dimensions, R directions.
+N embeddings, D dimensions, R directions, M points of a map.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from isotrain.geometry.clusters import centre_rows
 from isotrain.geometry.linalg import leading_directions
 
+POINT = {"s": 4.0, "linewidths": 0, "rasterized": True}  # size in square points
+
 
 def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
-    """Rows `[N, R]` along the leading principal directions, and the share of variance of each.
+    """Embeddings `[N, R]` along the leading principal directions, and the variance share of each.
 
     The sign of a direction is the solver's choice; here its largest entry is positive.
 
@@ -31,3 +36,10 @@ def fixed_signs(basis_DR: Tensor) -> Tensor:
     """The directions, each with the sign that makes its largest entry positive."""
     largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
     return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
+
+
+def draw_by_frequency(axis: Any, point_MR: np.ndarray, frequency_M: np.ndarray) -> Any:
+    """Points coloured by how often their token occurs, on a logarithmic scale; rare ones on top."""
+    order = np.argsort(-frequency_M, kind="stable")
+    colours = {"c": frequency_M[order], "norm": "log", "cmap": "viridis"}
+    return axis.scatter(*point_MR[order].T, **colours, **POINT)
