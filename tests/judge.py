@@ -19,9 +19,8 @@ def check(cfg):
 
 def check_command(overrides, config_dir=None, multirun=False, root=TRAIN):
     """As `isotrain.config.command.check_command`, with what imported parts show."""
-    configs, mistakes = check_jobs(overrides, config_dir, multirun, root)
+    jobs, mistakes = check_jobs(overrides, config_dir, multirun, root)
     if not mistakes:
-        mistakes = list(
-            dict.fromkeys(mistake for cfg in configs for mistake in part_mistakes(cfg, root.schema))
-        )
-    return next(iter(configs), None), mistakes
+        parts = (text for job in jobs for text in part_mistakes(job.cfg, root.schema))
+        mistakes = list(dict.fromkeys(parts))
+    return next((job.cfg for job in jobs), None), mistakes

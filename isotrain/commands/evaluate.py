@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from isotrain.commands.train import LOADING, train
-from isotrain.config.command import composed_jobs
+from isotrain.config.command import check_jobs
 from isotrain.config.compose import content_hash, read_job
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, say, spinner
@@ -35,7 +35,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     config_dir = config_dir or (own[-1] if own else None)
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
-    again = composed_jobs(of_run, config_dir)[0].cfg
+    again = check_jobs(of_run, config_dir)[0][0].cfg
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):
         return reject(
@@ -43,7 +43,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
             "with the version of isotrain and the --config-dir that it was made with"
         )
     overrides = [*of_run, *overrides, "logger=[]"]
-    _, overrides, mistakes = check_sweep(overrides, config_dir)
+    runs, _, mistakes = check_sweep(overrides, config_dir)
     if mistakes:
         return reject(mistakes)
     with spinner(LOADING):
@@ -52,7 +52,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
 
         from isotrain.build import build
         from isotrain.run import quiet
-    cfg = composed_jobs(overrides, config_dir)[0].cfg
+    cfg = runs[0].cfg
     quiet()
     torch.set_num_threads(cfg.threads)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from omegaconf import OmegaConf
 
-from isotrain.config.command import TRAINING, composed_jobs
+from isotrain.config.command import TRAINING
 from isotrain.config.compose import RunJob, job_text
 from isotrain.config.schema import n_processes
 from isotrain.config.sweep import check_sweep, names
@@ -33,13 +33,12 @@ def train(
     A command line that cannot run is rejected before anything starts, with every mistake that its
     keys show at once. What only imported parts show is told by the run; of a sweep before any job.
     """
-    configs, overrides, mistakes = check_sweep(overrides, config_dir, multirun)
+    runs, overrides, mistakes = check_sweep(overrides, config_dir, multirun)
     if keys and not mistakes:
         print(*(f"{group}: {', '.join(names(group))}" for group in sorted(GROUPS)), sep="\n")
-        print("", OmegaConf.to_yaml(configs[0]), sep="\n", end="")
+        print("", OmegaConf.to_yaml(runs[0].cfg), sep="\n", end="")
         return 0
-    if configs:
-        mistakes += file_mistakes(configs[0])
+    mistakes += dict.fromkeys(text for one in runs for text in file_mistakes(one.cfg))
     if jobs is not None and not multirun:
         mistakes.append(f"--jobs {jobs} is the number of runs at a time of -m")
     if multirun and launched():
@@ -53,7 +52,7 @@ def train(
         from isotrain.studies.sweep import run_sweep
 
         return run_sweep(overrides, jobs or 1, config_dir)
-    return run_here(RunJob(*composed_jobs(overrides, config_dir)[0]))
+    return run_here(RunJob(*runs[0]))
 
 
 def run_here(job: RunJob) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from functools import cache, lru_cache
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from isotrain.config.signatures import SUPPLIED, nearest
 from isotrain.config.targets import foreign_code
 from isotrain.config.validate import missing_keys
 
-MOST_JOBS = 64  # of a sweep, judged in advance
+MOST_JUDGED = 64  # runs of a sweep whose keys are judged together; each value is read in any case
 OTHERS = {  # groups whose files are no part of one run, and their use
     "study": "isotrain run {}",
     "tune": "isotrain run {}",
@@ -64,21 +64,24 @@ ANALYZE = Root(
 )
 
 
+class Composed(NamedTuple):
+    """One run of a command line."""
+
+    cfg: DictConfig
+    arm: str  # first part of the name of its folder
+    overrides: list[str]
+
+
 def check_command(
-    overrides: Sequence[str],
-    config_dir: str | None = None,
-    multirun: bool = False,
-    root: Root = TRAIN,
+    overrides: Sequence[str], config_dir: str | None = None, root: Root = TRAIN
 ) -> tuple[DictConfig | None, list[str]]:
     """The configuration (None where it does not compose) and every mistake of a command line.
-
-    As `check_jobs`, of which it gives the first configuration.
 
     >>> check_command(["sede=1", "task=wicc"])[1]
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
-    configs, mistakes = check_jobs(overrides, config_dir, multirun, root)
-    return next(iter(configs), None), mistakes
+    jobs, mistakes = check_jobs(overrides, config_dir, root=root)
+    return next((job.cfg for job in jobs), None), mistakes
 
 
 def check_jobs(
@@ -86,16 +89,20 @@ def check_jobs(
     config_dir: str | None = None,
     multirun: bool = False,
     root: Root = TRAIN,
-) -> tuple[list[DictConfig], list[str]]:
-    """The configurations that compose, and every mistake that the keys show; nothing is imported.
+) -> tuple[list[Composed], list[str]]:
+    """The runs that compose, and every mistake that the keys show; nothing is imported.
 
-    With `multirun` a sweep (`seed=0,1`) is judged for each of its jobs, the first 64 of them. A
-    group whose option does not exist is None in every configuration.
+    With `multirun` the runs of a sweep, the last key of several values first to change. A group
+    whose option does not exist is None in every configuration.
+
+    >>> [job.overrides for job in check_jobs(["seed=0,1", "task=rte"], multirun=True)[0]]
+    [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
     """
     root.schema.register()
     if config_dir is not None and not Path(config_dir).is_dir():
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
+    given = [] if own is None else [f"--config-dir={own}"]
     loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
@@ -112,11 +119,11 @@ def check_jobs(
             unknown.add(values[0].key_or_group)
         else:
             alternatives.append(values)
-    configs: list[DictConfig] = []
-    for job in islice(product(*alternatives), MOST_JOBS):
+    jobs: list[Composed] = []
+    for job in product(*alternatives):
         groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
         try:
-            cfg, _ = compose(groups)
+            cfg, layer = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
@@ -124,44 +131,16 @@ def check_jobs(
         values_of_job = [o for o in job if not _is_composed(loader, o)]
         found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
         mistakes += found
-        if not (found and missing_keys(cfg)):  # the misspelt key may be the missing one
+        is_told = found and missing_keys(cfg)  # the misspelt key may be the missing one
+        if not is_told and len(jobs) < MOST_JUDGED:
             mistakes += _judged(cfg, root)
-        configs.append(cfg)
-    for cfg, group in product(configs, unknown):
-        if group in cfg:
-            cfg[group] = None
-    return configs, list(dict.fromkeys(mistakes))
-
-
-class Composed(NamedTuple):
-    """One run of a command line."""
-
-    cfg: DictConfig
-    arm: str  # first part of the name of its folder
-    overrides: list[str]
-
-
-def composed_jobs(overrides: Sequence[str], config_dir: str | None = None) -> list[Composed]:
-    """The runs of a command line without mistakes, the last key of several values first to change.
-
-    >>> [job.overrides for job in composed_jobs(["seed=0,1", "task=rte"])]
-    [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
-    """
-    TRAIN.schema.register()
-    own = None if config_dir is None else str(Path(config_dir).resolve())
-    loader, compose = _composer(own, _newest(own), TRAIN.name)
-    given = [] if config_dir is None else [f"--config-dir={own}"]
-    jobs = []
-    for job in product(*(_simple(text, True, TRAIN) for text in overrides)):
-        cfg, layer = compose(tuple(str(o.input_line) for o in job if _is_composed(loader, o)))
-        for override in job:
-            if not _is_composed(loader, override):
-                _apply(override, cfg, set())
-        arm = "-".join(
-            [layer] * (layer != "none" or not cfg.objective) + [*map(str, cfg.objective)]
-        )
+        extra = [str(name) for name in cfg.get("objective") or ()]
+        arm = "-".join([layer] * (layer != "none" or not extra) + extra)
         jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
-    return jobs
+    for one, group in product(jobs, unknown):
+        if group in one.cfg:
+            one.cfg[group] = None
+    return jobs, list(dict.fromkeys(mistakes))
 
 
 def _judged(cfg: DictConfig, root: Root) -> list[str]:

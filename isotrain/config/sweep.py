@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from isotrain.config.command import check_jobs
+from isotrain.config.command import Composed, check_jobs
 from isotrain.config.compose import conf_folder, key_of, written
 from isotrain.config.signatures import nearest
 
@@ -35,7 +35,7 @@ OF_HYDRA = r"[+~]*hydra[./]"  # overrides of what starts jobs in Hydra
 
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
-) -> tuple[list[DictConfig], list[str], list[str]]:
+) -> tuple[list[Composed], list[str], list[str]]:
     """As `check_jobs`, and between its two the overrides with each `sweep=NAME` spelled out."""
     mistakes = [
         f"{text}: isotrain starts the jobs of -m itself, without Hydra's launchers and sweepers; "
@@ -49,8 +49,8 @@ def check_sweep(
     except ValueError as error:
         mistakes.append(str(error))
         overrides = [text for text in overrides if not text.startswith(SWEEP)]
-    configs, found = check_jobs(overrides, config_dir, multirun)
-    return configs, list(overrides), mistakes + found
+    jobs, found = check_jobs(overrides, config_dir, multirun)
+    return jobs, list(overrides), mistakes + found
 
 
 def with_sweeps(

@@ -92,9 +92,9 @@ class RunFolder:
         return note
 
     def may_resume(self) -> bool:
-        """Whether an earlier attempt stopped before its end."""
-        earlier = read_result(self.path)
-        return earlier.get("status") != "finished" and (self.path / "resume.ckpt").is_file()
+        """Whether an earlier attempt stopped before its end; `rerun=true` starts anew."""
+        is_finished = read_result(self.path).get("status") == "finished"
+        return not (is_finished or self.cfg.rerun) and (self.path / "resume.ckpt").is_file()
 
     def check_records(self, n_bytes: int) -> None:
         """Reject a `metrics.jsonl` that lost records which the checkpoint knows of.
@@ -186,10 +186,14 @@ class RunFolder:
         return read_records(self.path / "metrics.jsonl")
 
     def scores(self) -> dict[str, float]:
-        """The last logged value of every evaluation key."""
+        """The values of the last evaluation of each split, without those that were undefined."""
         values: dict[str, float] = {}
-        for row in self.records():
-            values |= {k: v for k, v in row.items() if k.startswith(EVALUATIONS)}
+        rows = self.records()
+        for prefix in EVALUATIONS:
+            found = [row for row in rows if any(key.startswith(prefix) for key in row)]
+            for row in found:
+                if row["step"] == found[-1]["step"]:
+                    values |= {key: x for key, x in row.items() if key.startswith(prefix)}
         return values
 
     def _write(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from isotrain.config.command import composed_jobs
+from isotrain.config.command import check_jobs
 from isotrain.config.compose import RunId, RunJob, key_of, recorded, run_id
 from isotrain.config.sweep import swept_keys
 from isotrain.console import spinner
@@ -56,7 +56,8 @@ def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[
     """
     swept = swept_keys(overrides)
     jobs = []
-    for number, (cfg, arm, own) in enumerate(composed_jobs([*SHARED, *overrides], config_dir)):
+    runs, _ = check_jobs([*SHARED, *overrides], config_dir, multirun=True)
+    for number, (cfg, arm, own) in enumerate(runs):
         if cfg.threads is None:
             cfg.threads = 1
         values = [text for text in own if key_of(text) in swept]

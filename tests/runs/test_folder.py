@@ -138,3 +138,26 @@ def test_other_processes_write_nothing(composed, small, tmp_path):
         second.failed(RuntimeError("the loss is nan"), {})
     second.finished(OUTCOME)
     assert not (tmp_path / "runs").exists()
+
+
+def test_scores_are_of_one_evaluation(folder):
+    folder.begin(FACTS, None)
+    rows = [
+        {"step": 0, "isotropy/isoscore/pooled/after": 0.3, "isotropy/n_rows/pooled/after": 64.0},
+        {"step": 0, "test/accuracy": 0.5},
+        {"step": 9, "isotropy/n_rows/pooled/after": 1.0, "isotropy/n_rows_not_finite/x": 63.0},
+        {"step": 9, "val/accuracy": 0.75},
+    ]
+    (folder.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert folder.scores() == {
+        **{"isotropy/n_rows/pooled/after": 1.0, "isotropy/n_rows_not_finite/x": 63.0},
+        **{"val/accuracy": 0.75, "test/accuracy": 0.5},
+    }
+
+
+def test_a_rerun_starts_anew_and_the_same_command_without_it_goes_on(folder):
+    folder.begin(FACTS, None)
+    (folder.path / "resume.ckpt").touch()
+    assert folder.may_resume()
+    folder.cfg.rerun = True
+    assert not folder.may_resume()
