@@ -207,8 +207,8 @@ def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
 
 def _metric(node: DictConfig) -> RowMetric:
     """The function of a metric with its options: Hydra's partial takes a millisecond a call."""
-    made = instantiate(node)
-    return partial(made.func, *made.args, **made.keywords)
+    function = instantiate(node)
+    return partial(function.func, *function.args, **function.keywords)
 
 
 def _monitor(

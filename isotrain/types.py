@@ -25,7 +25,7 @@ class Example:
     special_mask: list[list[int]]  # 1 = CLS or SEP
     spans: list[list[tuple[int, int]]] | None  # Q × S half-open token spans
     label: float
-    index: int  # row number in the data set
+    index: int  # number among the examples of its split that have a label
 
 
 @dataclass  # not frozen: Lightning's precision plugins convert it field by field
@@ -37,7 +37,7 @@ class Batch:
     token_type_ids: Tensor  # [Q·B, T] segment ids
     special_mask: Tensor  # [Q·B, T] 1 = CLS, SEP or pad
     labels: Tensor  # [B] class number, or score
-    index: Tensor  # [B] row number in the data set
+    index: Tensor  # [B] number among the examples of the split
     spans: Tensor | None = None  # [Q·B, S, 2] half-open token positions
     n_sequences: int = 1
 

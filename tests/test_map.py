@@ -34,7 +34,7 @@ def test_every_folder_says_what_lives_there_and_names_files_that_exist(folder):
     assert missing == []
 
 
-def test_the_root_has_eleven_files_at_most():
+def test_the_root_has_ten_files_at_most():
     assert len(list(PACKAGE.glob("*.py"))) <= 10
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from isotrain.commands.train import LOADING, train
+from isotrain.commands.train import train
+from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
 from isotrain.config.compose import content_hash, read_job
 from isotrain.config.sweep import check_sweep

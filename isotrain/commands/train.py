@@ -9,15 +9,15 @@ from typing import NoReturn
 
 from omegaconf import OmegaConf
 
+from isotrain.commands.worker import errors_printed, run_job
 from isotrain.config.command import TRAINING
 from isotrain.config.compose import RunJob, job_text
 from isotrain.config.schema import n_processes
 from isotrain.config.sweep import check_sweep, names
-from isotrain.console import launched, reject, spinner
+from isotrain.console import launched, reject
 from isotrain.jobs.process import COMMAND, JOB, own_environment
 from isotrain.training.requirements import file_mistakes
 
-LOADING = "importing torch, Lightning and transformers"
 GROUPS = (*TRAINING, "encoder", "source")  # of a run, as --keys lists them
 
 
@@ -61,8 +61,6 @@ def run_here(job: RunJob) -> int:
         if job.cfg.threads is None:
             job.cfg.threads = max(1, n_cores() // n)
         _become(job)
-    with spinner(LOADING):
-        from isotrain.commands.worker import run_job
     return run_job(job)
 
 
@@ -72,8 +70,6 @@ def demo(overrides: Sequence[str]) -> int:
 
     if mistakes := demo_mistakes(overrides):
         return reject(mistakes)
-    with spinner(LOADING):
-        from isotrain.commands.worker import errors_printed
     codes: list[int] = []
     with errors_printed(codes):
         demo(overrides)

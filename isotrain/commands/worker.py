@@ -1,7 +1,7 @@
 """A run in this process, as a command shows it: its exit code, its messages, its page.
 
-Importing this imports all that a run needs, and computes nothing: the warm server of
-`isotrain.jobs.process` forks runs from here.
+What it needs is imported when it has been checked; `isotrain.jobs.process` preloads it in the warm
+server that runs are forked from.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Most runs import these late, and each worker would again:
-import transformers.models.bert.modeling_bert
-import transformers.optimization  # noqa: F401
-
 from isotrain.config.compose import RunJob, parse_job, read_job
-from isotrain.console import FAILED, print_error, reject
+from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.jobs.process import JOB
 from isotrain.pages.show import show_run
-from isotrain.run import run
 from isotrain.runs.record import CannotRunError, StorageError
-from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.requirements import check
+
+LOADING = "importing torch, Lightning and transformers"
 
 
 def run_file(file: Path | None) -> int:
@@ -43,6 +39,8 @@ def run_job(job: RunJob) -> int:
         return reject(str(error).splitlines())
     codes: list[int] = []
     with errors_printed(codes):
+        with spinner(LOADING):
+            from isotrain.run import run
         run(*job, show=show_run, is_checked=True)
     return max(codes, default=0)
 
@@ -53,6 +51,8 @@ def errors_printed(codes: list[int]) -> Iterator[None]:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         yield
         return
+    from isotrain.training.callbacks.non_finite import NonFiniteError
+
     try:
         yield
     except CannotRunError as error:

@@ -30,7 +30,10 @@ COMMAND = (sys.executable, "-m", "isotrain", "run")  # and a job's file
 JOB = "ISOTRAIN_JOB"  # environment of a job without a file: its text
 STARTED = "isotrain: started "  # the first line of each attempt in a log
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
-WORKER = "isotrain.commands.worker"  # imported by the warm server, with all that a run needs
+WORKER = "isotrain.commands.worker"
+PRELOADED = [  # by the warm server: all that a run needs, and what most runs import late
+    *(WORKER, "isotrain.run", "transformers.models.bert.modeling_bert", "transformers.optimization")
+]
 OF_SERVER = {  # environment in which it imports: no pool of threads, a look at GPUs without CUDA
     **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -145,7 +148,7 @@ def warm_up() -> None:
 
 
 def _start_server() -> None:
-    _server.set_forkserver_preload([WORKER])
+    _server.set_forkserver_preload(PRELOADED)
     own = {name: os.environ.get(name) for name in (*OF_SERVER, "PYTHONPATH")}
     os.environ |= own_environment() | OF_SERVER
     resource_tracker.ensure_running()  # which lets signals through again

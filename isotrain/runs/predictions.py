@@ -16,7 +16,7 @@ COLUMNS = ("index", "label", "prediction")
 class Predictions:
     """N examples of one split, each array `[N]`."""
 
-    index: np.ndarray  # row number in the data set
+    index: np.ndarray  # number among the examples of the split that have a label
     label: np.ndarray  # class number, or score
     prediction: np.ndarray  # what the task's metrics compare with the label
 

@@ -12,7 +12,7 @@ eigenvalues.
 | `cluster/<cloud>` | [M] int16 | k-means cluster of each row; of token clouds and sites |
 | `n_rows/<cloud>` | [] int64 | rows that were measured |
 | `label/<group>` | [M] float32 | class, or score, of the example that each row comes from |
-| `index/<group>` | [M] int64 | its number in the data set |
+| `index/<group>` | [M] int64 | its number among the examples of its split |
 | `token/<group>` | [M] text | the token of each row; of groups of tokens |
 | `frequency/<group>` | [M] int64 | how often that token occurs in the evaluation |
 """

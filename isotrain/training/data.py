@@ -233,7 +233,7 @@ class TaskData(pl.LightningDataModule):
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
-            for split, whole in numbers.items():  # an example keeps its number in the data set
+            for split, whole in numbers.items():  # an example keeps the number it had
                 examples = [replace(e, index=whole[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
