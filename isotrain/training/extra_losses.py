@@ -115,6 +115,10 @@ class ExtraLosses(nn.Module):
             objective.observe(views, labels)
 
     @torch.no_grad()
+    def asks_for_pass(self, epoch: int) -> bool:
+        """Whether an objective is shown training examples at the start of this epoch."""
+        return any(objective.asks_for_pass(epoch) for objective in self.objectives.values())
+
     def prepare(self, epoch: int, passes: Passes) -> None:
         """At the start of an epoch: show training examples to the objectives that ask for it."""
         for objective in self.objectives.values():

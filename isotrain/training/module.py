@@ -142,9 +142,12 @@ class FineTuning(pl.LightningModule):
             self._fit_layers()
 
     def on_train_epoch_start(self) -> None:
-        """Show training examples to objectives that ask for a pass over them."""
+        """Show training examples to objectives that ask for a pass, through frozen statistics."""
+        epoch = self.trainer.current_epoch
+        if self.extra.asks_for_pass(epoch) and not self.trainer.enable_validation:
+            self._fit_layers()  # no evaluation has
         with evaluating(self.model):
-            self.extra.prepare(self.trainer.current_epoch, self._passes)
+            self.extra.prepare(epoch, self._passes)
 
     def on_validation_start(self) -> None:
         """Freeze the statistics that evaluation uses."""

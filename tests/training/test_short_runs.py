@@ -92,3 +92,10 @@ def test_n_is_the_number_of_rows_that_were_evaluated(composed, small, tmp_path, 
         ("val", str(n)),
         ("test", "32"),
     ]
+
+
+def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):
+    more = ("isotropy=mean", "objective=[istar]", "objective.istar.reference=epoch", "task=wic")
+    more += ("+trainer.limit_val_batches=0", "trainer.max_steps=2", f"output_dir={tmp_path}")
+    rows, _ = finished(composed(*small, *more, "report=false", "trainer.log_every_n_steps=1"))
+    assert [row["step"] for row in rows if "train/istar" in row] == [0, 1]
