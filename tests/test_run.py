@@ -111,6 +111,7 @@ def test_result(finished):
         "data_changes",
         "limited_evaluation",
         "label_majority",
+        "classes",
         "encoder",
         "data",
         "device",

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
+from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
-from tests.stand_in import main
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 

@@ -35,7 +35,7 @@ def study(request):
 def test_it_plans_for_a_small_encoder_and_local_data(study, data_dir):
     jobs = plan_jobs(study, ["encoder=minilm", "source=local", f"source.root={data_dir}"])
     assert len(jobs) == len(study.tasks) * len(study.arms)
-    assert len({job.folder for job in jobs}) == len(jobs)
+    assert len({job.id for job in jobs}) == len(jobs)
 
 
 @pytest.mark.slow
