@@ -164,7 +164,7 @@ def failing(root: Path, tests: Sequence[str], limit_s: float) -> str | None:
         return "timeout"
     if process.returncode in (0, 5):  # 5: every one is left out
         return None
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
     return found[1] if found else f"exit code {process.returncode}: {said[-300:]}"
 
 
