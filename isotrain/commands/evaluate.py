@@ -62,7 +62,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         try:
             experiment = build(cfg, Path(place), None)
             weights = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
-            experiment.module.load_state_dict(weights["state_dict"])
+            experiment.module.take_selected(weights["state_dict"], result["steps"])
         except (ValueError, RuntimeError, OSError) as error:
             return reject(f"{folder} cannot be evaluated so: {error}")
         module, data, trainer = experiment.module, experiment.data, experiment.trainer

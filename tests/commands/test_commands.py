@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,14 +22,17 @@ OVERRIDES = [
 ]
 
 
-def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsys):
-    cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path}"])
-    scores = run(cfg, "none", OVERRIDES)
-    folder = folder_of(cfg, "none")
+@pytest.mark.parametrize("layer", ["none", "cluster_pca"])
+def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsys, layer):
+    """The statistics of a layer are those that its last evaluation froze."""
+    own = [text for text in OVERRIDES if not text.startswith("isotropy")] + [f"isotropy={layer}"]
+    cfg = compose_run([*own, f"output_dir={tmp_path}"])
+    scores = run(cfg, layer, own)
+    folder = folder_of(cfg, layer)
     capsys.readouterr()
     assert main(["evaluate", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
-    of_task = {key: value for key, value in scores.items() if key.startswith(("val/", "test/"))}
+    of_task = {key: value for key, value in scores.items() if re.match(r"(val|test)/\w+$", key)}
     assert of_task
     assert {key: found[key] for key in of_task} == pytest.approx(of_task, rel=1e-6)
 
