@@ -158,7 +158,9 @@ def _task_figures(
 ) -> list[Markup]:
     monitor = result.get("monitor", "val/score")
     chosen = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
-    score = score_curve(rows, monitor, chosen, levels.get(monitor))
+    name, level = levels.get(monitor, ("", None))
+    of_dev = None if level is None else (f"{name} on dev", level)  # that of test may differ
+    score = score_curve(rows, monitor, chosen, of_dev)
     curve = "over the optimizer steps"
     return [
         drawn.add(score, "score", f"{monitor} {curve}"),

@@ -114,6 +114,8 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
         name = folder.relative_to(root)
         try:
             result = read_result(folder) or {"status": "running"}  # it has only begun
+            if "analysis" in result:
+                continue
             search, is_finished = str(result.get("search") or ""), result["status"] == "finished"
             task, keys = "", dict[str, str]()
             if search or is_finished:

@@ -172,6 +172,8 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     del content["config"]
     write_json(tmp_path / "wic" / "none-4" / "result.json", content)
     leave(tmp_path / "wic" / ".hidden")
+    (tmp_path / "tails").mkdir()
+    write_json(tmp_path / "tails" / "result.json", {"status": "finished", "analysis": "tails"})
     assert main(["collect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 2 finished" in text
@@ -180,6 +182,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     assert "- wic/none-4: damaged: result.json (KeyError: 'config')" in text
     assert "- 2c3d+: wic none 1" in text
     assert "hidden" not in text
+    assert "tails" not in text, "an analysis is no run"
 
 
 def test_the_same_run_in_two_places_counts_once(tmp_path):
