@@ -226,13 +226,18 @@ def _told(row: Row, n_seeds: int) -> str:
 
 
 def _isotropy_items(result: Result, task: str) -> list[str]:
-    """How isotropy moved in the first cloud that the table has, and what the score did there."""
-    tables = {key: rows for key, rows in result.table(task).items() if not is_score(key)}
-    of_layers = [key for key in tables if (p := parse_key(key)) and p.view in VIEWS]
-    key = next(iter(of_layers or tables), "")
-    baseline = result.study.baseline
-    rows = [row for row in tables.get(key, ()) if row.method != baseline]
-    base = next((number(r.mean, key) for r in tables.get(key, ()) if r.method == baseline), "–")
+    """How isotropy moved at the first layer of the table and at the last output of a site."""
+    keys = [key for key in result.table(task) if not is_score(key)]
+    of_layers = [key for key in keys if (p := parse_key(key)) and p.view in VIEWS]
+    outputs = [key for key in keys if (p := parse_key(key)) and p.view == "after"]
+    chosen = dict.fromkeys([*of_layers[:1], *outputs[-1:]]) or keys[:1]
+    return [text for key in chosen for text in _isotropy_item(result, task, key)]
+
+
+def _isotropy_item(result: Result, task: str, key: str) -> list[str]:
+    table, baseline = result.table(task)[key], result.study.baseline
+    rows = [row for row in table if row.method != baseline]
+    base = next((number(row.mean, key) for row in table if row.method == baseline), "–")
     if not rows:
         return []
     scores = {row.method: SCORES[verdict(row)] for row in _compared(result, task)}

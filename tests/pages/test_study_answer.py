@@ -150,6 +150,11 @@ def test_isotropy_stands_beside_the_verdict_on_the_score():
         "+0.200 [+0.190, +0.210], which scores lower. Lower with b −0.100 [−0.110, −0.090], which "
         "has an undecided score."
     )
+    output = "isotropy/isoscore_corrected/pooled/after"
+    both = content(*rows, *of_place, base(output), row("a", 0.3, 0.001, key=output))
+    layer, after = task_answers(both)[0].items[-2:]
+    assert ("layer 6, tokens" in layer, "site pooled, output" in after) == (True, True)
+    assert "Higher with a +0.300" in after
     same = content(*rows, base(PLACE), row("a", 0.001, 0.9, key=PLACE))
     assert task_answers(same)[0].items[-1].endswith("No method is shown to change it.")
     assert task_answers(content(base(), base(PLACE)))[0].items == []  # nothing to compare with
