@@ -30,6 +30,8 @@ def test_equals_sentence_transformers(labels, scale):
     assert found.item() == pytest.approx(expected.item(), abs=1e-11)
     mine, theirs = (torch.autograd.grad(loss, [x, y]) for loss in (found, expected))
     torch.testing.assert_close(mine, theirs, atol=1e-10, rtol=1e-9)
+    if scale == 20.0:  # the default of both
+        assert angle(x, y, labels).item() == found.item()
     x, y = x.detach().float(), y.detach().float()
     expected = AnglELoss(None, scale).compute_loss_from_embeddings([x, y], labels)
     assert angle(x, y, labels, scale).item() == pytest.approx(expected.item(), abs=1e-6, rel=1e-6)
