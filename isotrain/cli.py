@@ -31,10 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, name = given.pop("function").partition(":")
     from isotrain.console import reject
     from isotrain.jobs.stored import PlanError
+    from isotrain.runs.files import DamagedError
 
     try:
         return int(getattr(import_module(f"isotrain.{module}"), name)(**given))
-    except (PlanError, OSError) as error:
+    except (PlanError, DamagedError, OSError) as error:
         return reject(str(error))
     except KeyboardInterrupt:
         return 128 + SIGINT

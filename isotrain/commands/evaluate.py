@@ -13,7 +13,7 @@ from isotrain.config.command import check_jobs
 from isotrain.config.compose import content_hash, read_job
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, say, spinner
-from isotrain.jobs.stored import stored
+from isotrain.runs.files import read_result
 
 CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
@@ -28,7 +28,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     if len(folders) > 1:
         return reject(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
-    result = stored(folder).result
+    result = read_result(folder)
     if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
         return reject(f"{folder} is no folder of a finished run with its last.ckpt")
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]

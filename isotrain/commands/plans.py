@@ -26,7 +26,7 @@ from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import PlanError, stored
-from isotrain.runs.files import replace_text
+from isotrain.runs.files import read_result, replace_text
 from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
@@ -146,7 +146,7 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
     if as_json:
         content: dict[str, Any] = {"what": found.kind, "folder": str(found.folder)}
         if found.kind == "run":
-            content["result"] = stored(found.folder).result
+            content["result"] = read_result(found.folder)
         print(json.dumps(content, indent=2))
     return code
 

@@ -16,6 +16,7 @@ from isotrain.console import say, spinner
 from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.files import read_result
 from isotrain.runs.locks import take
 from isotrain.studies.definition import Study, load_study, question_of, study_text
 from isotrain.studies.identity import write_identity
@@ -79,7 +80,7 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
 
 def _look_at_run(folder: Path) -> Status:
     """The status of one run."""
-    result, is_running = stored(folder).result, is_owned(folder)
+    result, is_running = read_result(folder), is_owned(folder)
     step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
     state = "running" if is_running else str(result.get("status", "waiting"))
     state = "interrupted" if state == "running" and not is_running else state

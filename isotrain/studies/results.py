@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.jobs.stored import PlanError
-from isotrain.runs.files import read_result
+from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, parse_key
 from isotrain.studies.plan import Job
 
@@ -172,6 +172,8 @@ def damaged(error: Exception) -> str:
     >>> damaged(KeyError("scores"))
     "damaged: result.json (KeyError: 'scores')"
     """
+    if isinstance(error, DamagedError):
+        return f"damaged: result.json ({error.reason})"
     reason = error.strerror if isinstance(error, OSError) else error
     return f"damaged: result.json ({type(error).__name__}: {reason})"
 

@@ -81,3 +81,20 @@ def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp
 def test_the_name_of_a_job_is_no_path(arm):
     with pytest.raises(ValueError, match="arm names a folder"):
         parse_job(json.dumps({"arm": arm, "config": {}}))
+
+
+@pytest.mark.parametrize("text", ["", '{"status": "fini', "[1]"])
+@pytest.mark.parametrize("command", ["status", "report", "evaluate"])
+def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, text):
+    (tmp_path / "result.json").write_text(text)
+    assert main([command, str(tmp_path)]) == 2
+    assert f"{tmp_path / 'result.json'} is damaged (" in capsys.readouterr().err
+
+
+def test_a_run_names_the_damaged_record_in_its_folder(tmp_path):
+    cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path}"])
+    file = folder_of(cfg, "none") / "result.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"status": "fini')
+    with pytest.raises(ValueError, match=r"result\.json is damaged"):
+        run(cfg, "none", OVERRIDES)
