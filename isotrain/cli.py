@@ -72,7 +72,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         return own.add_argument
 
     def of_plans(add: Callable[..., object], **named: str) -> None:
-        add("target", metavar="NAME", help="run, study, search, yaml file or folder", **named)
+        named = {"help": "run, study, search, yaml file or folder", **named}
+        add("target", metavar="NAME", **named)
         overrides(add)
         add("--name", help="of its folder, in place of the file's name")
         add("--trials", type=at_least_1, metavar="N", help="trials of a search (n_trials)")
@@ -101,7 +102,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke --jobs 2",
         "mine.yaml --list",
     )
-    of_plans(add, nargs="?")
+    of_plans(add, nargs="?", help="study, search, yaml file, or job file (.json)")
     add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from isotrain.commands.train import train
 from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
-from isotrain.config.compose import content_hash, read_job
+from isotrain.config.compose import content_hash, key_of, read_job
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, say, spinner
 from isotrain.runs.files import read_result
@@ -23,6 +23,10 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     """The exit code of `isotrain evaluate`; `words` are a run's folder and overrides."""
     folders = [text for text in words if "=" not in text]
     overrides = [text for text in words if "=" in text]
+    if any(key_of(text) == "trainer.max_epochs" for text in overrides):
+        return reject("evaluate trains nothing: trainer.max_epochs has no effect; leave it out")
+    if as_json and not folders:
+        return reject("--json is of a run: give its folder; else result.json has the scores")
     if not folders:
         return train([*overrides, UNTRAINED], config_dir)
     if len(folders) > 1:

@@ -98,3 +98,33 @@ def test_a_run_names_the_damaged_record_in_its_folder(tmp_path):
     file.write_text('{"status": "fini')
     with pytest.raises(ValueError, match=r"result\.json is damaged"):
         run(cfg, "none", OVERRIDES)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "smoke", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["run", "smoke", "--list", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["report", "smoke", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["status", "RUN", "seed=1"], "is a run, which takes no key=value"),
+        (["status", "RUN", "--name", "x", "--trials", "3"], "which takes no --name, --trials"),
+        (["report", "RUN", "--config-dir", "x"], "is a run, which takes no --config-dir"),
+        (["status", "RUN", "--jobs", "2"], "--jobs is of a plan"),
+        (["status", "FOLDER", "--jobs", "2"], "--jobs is of a plan"),
+        (["status", "FOLDER", "--watch", "--json"], "give one of them"),
+        (["cancel", "PLAN", "--name", "x"], "is a plan's folder, which takes no --name"),
+        (["status", "PLAN", "--trials", "3"], "is a plan's folder, which takes no --trials"),
+        (["run", "job.json", "--name", "x"], "give its file alone"),
+        (["run", "job.json", "--config-dir", "x"], "give its file alone"),
+        (["run", "job.json", "--trials", "3"], "give its file alone"),
+        (["evaluate", "task=rte", "--json"], "--json is of a run"),
+        (["evaluate", "task=rte", "trainer.max_epochs=3"], "evaluate trains nothing"),
+    ],
+)
+def test_an_option_that_says_nothing_of_the_target_is_rejected(tmp_path, capsys, words, told):
+    for name, file in (("RUN", "result.json"), ("FOLDER", "x"), ("PLAN", "sweep.json")):
+        (tmp_path / name).mkdir()
+        content = {"status": "failed", "overrides": [], "config_dir": None}
+        (tmp_path / name / file).write_text(json.dumps(content))
+    assert main([str(tmp_path / word) if word.isupper() else word for word in words]) == 2
+    assert told in capsys.readouterr().err
