@@ -144,7 +144,7 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
     """The exit code of `isotrain report`."""
     found = resolved(Named(**given))
     with redirect_stdout(StringIO()) if as_json else nullcontext():
-        code = write(found)
+        files = [str(path) for path in write(found)]
         if wandb is not None:
             from isotrain.reporting.wandb_report import send_run
 
@@ -153,10 +153,11 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
             send_run(found.folder, wandb)
     if as_json:
         content: dict[str, Any] = {"what": found.kind, "folder": str(found.folder)}
+        content["files"] = files
         if found.kind == "run":
             content["result"] = read_result(found.folder)
         print(json.dumps(content, indent=2))
-    return code
+    return 0
 
 
 def cancel(**given: Any) -> int:
