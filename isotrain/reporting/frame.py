@@ -168,11 +168,17 @@ def _methods(
                 if score.startswith("val/")
                 else None,
             )
-            pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            both = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            pairs = [pair for pair in both if not is_score(score) or _same_n(pair, score)]
             if arm != study.baseline and pairs:
                 row = _compared(row, pairs, None if row.collapsed else margin)
         rows.append(row)
     return rows
+
+
+def _same_n(pair: tuple[Run, Run], score: str) -> bool:
+    """Whether both scores are of as many examples: else they do not compare."""
+    return pair[0].shown.get(score) == pair[1].shown.get(score)
 
 
 def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:

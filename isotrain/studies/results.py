@@ -36,6 +36,7 @@ class Run(NamedTuple):
     sizes: Mapping[str, int] = {}  # rows of each split
     select: str = ""  # last | best | holdout: which weights the scores are of
     n_candidates: int = 0  # that the weights were selected from
+    limited: str = ""  # the examples that were scored, where those are not all of a split
 
     @property
     def monitor(self) -> str:
@@ -153,6 +154,19 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         sizes=sizes,
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
+        limited=limited_text(result),
+    )
+
+
+def limited_text(result: Mapping[str, Any]) -> str:
+    """Which examples were scored, where those are not all of a split.
+
+    >>> limited_text({"limited_evaluation": {"test": {"scored": 500, "of": 1400}}})
+    '500 of the 1,400 examples of test'
+    """
+    limits = (result.get("limited_evaluation") or {}).items()
+    return ", ".join(
+        f"{n['scored']:,} of the {n['of']:,} examples of {split}" for split, n in limits
     )
 
 

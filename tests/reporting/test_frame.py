@@ -54,6 +54,14 @@ def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
     ]
 
 
+def test_scores_of_other_numbers_of_examples_are_not_compared():
+    found = [r._replace(shown={"val/accuracy": 64}) if r.seed else r for r in runs()[:4]]
+    _, one = methods(STUDY, [*found, *runs()[4:]])
+    assert (one.n, one.pairs, one.p) == (4, 1, None)
+    _, none = methods(STUDY, [*found[1:], *runs()[4:]])
+    assert (none.n, none.pairs, none.difference) == (4, None, None)
+
+
 def test_the_numbers_are_those_of_scipy():
     base, row = methods(STUDY, runs())
     difference = row
