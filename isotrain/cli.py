@@ -31,10 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, name = given.pop("function").partition(":")
     from isotrain.console import reject
     from isotrain.jobs.stored import PlanError
+    from isotrain.runs.files import DamagedError
 
     try:
         return int(getattr(import_module(f"isotrain.{module}"), name)(**given))
-    except (PlanError, OSError) as error:
+    except (PlanError, DamagedError, OSError) as error:
         return reject(str(error))
     except KeyboardInterrupt:
         return 128 + SIGINT
@@ -71,7 +72,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         return own.add_argument
 
     def of_plans(add: Callable[..., object], **named: str) -> None:
-        add("target", metavar="NAME", help="run, study, search, yaml file or folder", **named)
+        named = {"help": "run, study, search, yaml file or folder", **named}
+        add("target", metavar="NAME", **named)
         overrides(add)
         add("--name", help="of its folder, in place of the file's name")
         add("--trials", type=at_least_1, metavar="N", help="trials of a search (n_trials)")
@@ -100,7 +102,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke --jobs 2",
         "mine.yaml --list",
     )
-    of_plans(add, nargs="?")
+    of_plans(add, nargs="?", help="study, search, yaml file, or job file (.json)")
     add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
 

@@ -101,7 +101,7 @@ def run(
             if folder.is_first and isinstance(error, Exception):
                 show(folder, experiment.trainer.loggers)
             elif folder.is_first:  # a signal, which may leave seconds
-                again = "goes on" if (folder.path / "resume.ckpt").is_file() else "starts again"
+                again = "goes on" if folder.may_resume() else "starts again"
                 say(f"{folder.path}: stopped; the same command {again}")
             raise
         else:

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from isotrain.commands.train import train
 from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
-from isotrain.config.compose import content_hash, read_job
+from isotrain.config.compose import content_hash, key_of, read_job
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, say, spinner
-from isotrain.jobs.stored import stored
+from isotrain.runs.files import read_result
 
 CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
@@ -23,12 +23,16 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     """The exit code of `isotrain evaluate`; `words` are a run's folder and overrides."""
     folders = [text for text in words if "=" not in text]
     overrides = [text for text in words if "=" in text]
+    if any(key_of(text) == "trainer.max_epochs" for text in overrides):
+        return reject("evaluate trains nothing: trainer.max_epochs has no effect; leave it out")
+    if as_json and not folders:
+        return reject("--json is of a run: give its folder; else result.json has the scores")
     if not folders:
         return train([*overrides, UNTRAINED], config_dir)
     if len(folders) > 1:
         return reject(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
-    result = stored(folder).result
+    result = read_result(folder)
     if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
         return reject(f"{folder} is no folder of a finished run with its last.ckpt")
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]

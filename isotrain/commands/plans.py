@@ -26,7 +26,7 @@ from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import PlanError, stored
-from isotrain.runs.files import replace_text
+from isotrain.runs.files import read_result, replace_text
 from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
@@ -39,6 +39,10 @@ from isotrain.studies.status import show
 
 COPY = "study.yaml"  # of the file of a study, in its folder
 DATA_DIR = "ISOTRAIN_DATA_DIR"
+OPTIONS = {  # of `Named`, as they are given
+    **{"overrides": "key=value", "config_dir": "--config-dir"},
+    **{"name": "--name", "trials": "--trials"},
+}
 CANCEL_S = 0.2  # between two looks at what still runs
 
 
@@ -48,7 +52,7 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
         return show_all()
     named = Named(target, **given)
     if Path(target).suffix == ".json" or target == "-":
-        if named.overrides or only_list or jobs != 1:
+        if any(named[1:]) or only_list or jobs != 1:
             raise PlanError(f"{target} is one job, and runs as it is; give its file alone")
         from isotrain.commands.worker import run_file
 
@@ -60,7 +64,7 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
             "it starts a process for each run, and this is a process of torchrun or srun; start it "
             "once, without them (in a job of Slurm: --ntasks=1)"
         )
-    if kind_of(target) == "search":
+    if _kind(named) == "search":
         return run_search(_search(named), jobs)
     return run_study(target, named.overrides, jobs, config_dir=named.config_dir, name=named.name)
 
@@ -119,6 +123,10 @@ def status(
 ) -> int:
     """The exit code of `isotrain status`: 1 where a run has failed."""
     found = resolved(Named(**given))
+    if watch and as_json:
+        raise PlanError("--watch redraws a table and --json prints once; give one of them")
+    if jobs and found.kind in ("run", "folder"):
+        raise PlanError(f"--jobs is of a plan, and {found.folder} is a {found.kind}; leave it out")
     if found.kind == "folder":
         from isotrain.reporting.collect_command import find_runs
 
@@ -136,7 +144,7 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
     """The exit code of `isotrain report`."""
     found = resolved(Named(**given))
     with redirect_stdout(StringIO()) if as_json else nullcontext():
-        code = write(found)
+        files = [str(path) for path in write(found)]
         if wandb is not None:
             from isotrain.reporting.wandb_report import send_run
 
@@ -145,10 +153,11 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
             send_run(found.folder, wandb)
     if as_json:
         content: dict[str, Any] = {"what": found.kind, "folder": str(found.folder)}
+        content["files"] = files
         if found.kind == "run":
-            content["result"] = stored(found.folder).result
+            content["result"] = read_result(found.folder)
         print(json.dumps(content, indent=2))
-    return code
+    return 0
 
 
 def cancel(**given: Any) -> int:
@@ -191,6 +200,21 @@ def kind_of(name_or_path: str) -> str:
     return "search" if isinstance(content, dict) and "space" in content else "study"
 
 
+def _kind(named: Named) -> str:
+    """`kind_of`, whose options fit."""
+    kind = kind_of(named.target)
+    if kind == "study":
+        _reject(named, "study", "trials")
+    return kind
+
+
+def _reject(named: Named, what: str, *options: str) -> None:
+    """Reject what something of this kind does not take, by the fields of `Named`."""
+    values = named._asdict()
+    if found := [OPTIONS[name] for name in options if values[name]]:
+        raise PlanError(f"{named.target} is a {what}, which takes no {', '.join(found)}")
+
+
 def resolved(named: Named) -> Given:
     """What a name or folder stands for.
 
@@ -202,9 +226,12 @@ def resolved(named: Named) -> Given:
     if path.is_dir():
         for name in (STUDY, SEARCH, SWEEP):
             if (content := read_origin(path / name)) is not None:
+                _reject(named, "plan's folder", "name", "trials")
                 return _of_folder(named, path, content)
         is_run = (path / "result.json").is_file() or is_owned(path)
-        return Given("run" if is_run else "folder", path, named)
+        kind = "run" if is_run else "folder"
+        _reject(named, kind, *OPTIONS)
+        return Given(kind, path, named)
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise PlanError(f"{path} is a file; give the folder of a run, or the yaml of a study")
     return _planned(named)
@@ -212,7 +239,7 @@ def resolved(named: Named) -> Given:
 
 def _planned(named: Named, folder: Path | None = None) -> Given:
     """The study or search of a name or file, in a folder that may have been moved."""
-    if kind_of(named.target) == "search":
+    if _kind(named) == "search":
         plan = _search(named)
         plan = plan._replace(folder=folder or plan.folder)
         return Given("search", plan.folder, named, search=plan)
@@ -272,7 +299,7 @@ def _at_work(given: Given) -> set[Owner | None]:
 def _preview(named: Named) -> int:
     from isotrain.studies.preview import preview_search, preview_study
 
-    if kind_of(named.target) == "study":
+    if _kind(named) == "study":
         study = load_study(named.target, named.name)
         question = question_of(study_text(named.target))
         say("\n".join(preview_study(study, question, named.overrides)))

@@ -16,6 +16,7 @@ from isotrain.console import say, spinner
 from isotrain.jobs.archive import Archive, located
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.files import read_result
 from isotrain.runs.locks import take
 from isotrain.studies.definition import Study, load_study, question_of, study_text
 from isotrain.studies.identity import write_identity
@@ -79,7 +80,7 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
 
 def _look_at_run(folder: Path) -> Status:
     """The status of one run."""
-    result, is_running = stored(folder).result, is_owned(folder)
+    result, is_running = read_result(folder), is_owned(folder)
     step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
     state = "running" if is_running else str(result.get("status", "waiting"))
     state = "interrupted" if state == "running" and not is_running else state
@@ -96,34 +97,33 @@ def _look_at_run(folder: Path) -> Status:
     return Status(drawn, content, not is_running, state == "failed")
 
 
-def write(given: Given) -> int:
-    """Write the page or the tables of anything; the exit code."""
+def write(given: Given) -> list[Path]:
+    """Write the page or the tables of anything, and print them; the files."""
     if given.kind == "run":
         with spinner(f"drawing {given.folder}"):
             from isotrain.pages.report import write_report  # matplotlib takes its time
 
-            print(write_report(given.folder))
-    elif given.kind == "study":
-        assert given.study is not None
-        _report_study(given.study, given)
-    elif given.search is not None:
+            page = write_report(given.folder)
+        print(page)
+        return [page]
+    if given.study is not None:
+        return _report_study(given.study, given)
+    if given.search is not None:
         from isotrain.reporting import search_report
         from isotrain.studies.trials import trials_of
 
         with open_trials(given) as study:
-            search_report.write_report(given.search, trials_of(study), study)
-    else:
-        from isotrain.reporting.collect_command import collect, write_runs
+            return search_report.write_report(given.search, trials_of(study), study)
+    from isotrain.reporting.collect_command import write_runs
 
-        if given.kind == "folder":
-            return collect(given.folder)
-        jobs = located(given.jobs, Archive(given.folder))
-        folders = [job.folder for job in jobs if job.folder.is_dir()]
-        return write_runs(given.folder.absolute().parents[1], given.folder, folders)
-    return 0
+    if given.kind == "folder":
+        return write_runs(given.folder, given.folder / "collected")
+    jobs = located(given.jobs, Archive(given.folder))
+    folders = [job.folder for job in jobs if job.folder.is_dir()]
+    return write_runs(given.folder.absolute().parents[1], given.folder, folders)
 
 
-def _report_study(study: Study, given: Given) -> None:
+def _report_study(study: Study, given: Given) -> list[Path]:
     """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
     from isotrain.reporting.report import write_report
 
@@ -136,7 +136,7 @@ def _report_study(study: Study, given: Given) -> None:
             own = named.target, named.overrides, named.config_dir
             write_identity(study, jobs, given.folder, *own)
             os.close(lock)
-    write_report(study, jobs, given.folder, named.overrides)
+    return write_report(study, jobs, given.folder, named.overrides)
 
 
 def show_all() -> int:

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.runs.files import nulls_as_nan
+from isotrain.runs.files import DamagedError, read_result
 
 STATES = ("running", "finished", "failed", "interrupted")  # status of a result.json
 ASIDE = ".damaged"  # appended to the name of a file that is put aside
@@ -40,20 +40,14 @@ def stored(folder: Path) -> Stored:
     """
     path = folder / "result.json"
     try:
-        content = read_json(path)
-        if content is None:
-            return Stored({})
-        if not isinstance(content, dict) or content.get("status") not in STATES:
-            raise ValueError(f"a record has a status, one of {', '.join(STATES)}")
-    except PlanError:
-        raise
-    except ValueError as error:
-        empty = path.is_file() and not path.stat().st_size
-        reason = "it is empty" if empty else f"{type(error).__name__}: {error}"
-        return Stored({}, f"{path} is damaged ({reason})")
-    if isinstance(content.get("scores"), dict):
-        content["scores"] = nulls_as_nan(content["scores"])
-    return Stored(content)
+        result = read_result(folder)
+        if result.get("status") in STATES or not path.is_file():
+            return Stored(result)
+    except OSError as error:
+        raise cannot_be_read(path, error) from error
+    except DamagedError as error:
+        return Stored({}, str(error))
+    return Stored({}, f"{path} is damaged (a record has a status, one of {', '.join(STATES)})")
 
 
 def read_json(path: Path) -> Any:

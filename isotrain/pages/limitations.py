@@ -17,6 +17,7 @@ from isotrain.pages.rows import (
     series,
 )
 from isotrain.runs.keys import CurveKey
+from isotrain.studies.results import limited_text
 
 FEW_ROWS = 1000  # examples of dev, below which it is told
 FAR = 2.0  # between the embeddings of a queue and those of dev, above which it is told
@@ -28,7 +29,7 @@ FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
 def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = False) -> list[str]:
     """What makes a run no whole one: it has not finished, or it collapsed.
 
-    `has_checkpoint`: one to go on from.
+    `has_checkpoint`: one that the same command goes on from.
 
     >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
     ['The run is degenerate: one class.']
@@ -76,9 +77,8 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
         )
     if result.get("stopped_by_patience"):
         found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
-    for split, n in (result.get("limited_evaluation") or {}).items():
-        part = f"{n['scored']:,} of the {n['of']:,} examples of {split}"
-        found.append(f"Scores are of {part}: a fixed random subset (data.n_{split}).")
+    if part := limited_text(result):
+        found.append(f"Scores are of {part}: a fixed random subset (data.n_dev, data.n_test).")
     found += [_unlike(layer, way_out(result)) for layer in unlike_training(result, rows)]
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")

@@ -42,6 +42,7 @@ from isotrain.pages.run_tables import (
 from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
 from isotrain.reporting.frame import reference
 from isotrain.runs.files import read_records, read_result
+from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
@@ -76,7 +77,7 @@ def write_report(folder: Path) -> Path:
     lead = piece(
         "first_screen",
         answers=answers(result, rows, levels),
-        grave=faults(result, rows, (folder / "resume.ckpt").is_file()),
+        grave=faults(result, rows, may_resume(folder, bool(result["config"].get("rerun")))),
         steps=next_steps(result, rows, levels),
         task=_task_figures(drawn, result, rows, levels),
         has_isotropy=bool(curves),

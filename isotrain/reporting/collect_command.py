@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from isotrain.config.compose import run_id
 from isotrain.console import say, spinner
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
+from isotrain.jobs.stored import PlanError
 from isotrain.reporting.frame import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.groups import (
     Found,
@@ -37,19 +37,23 @@ What differs: keys that tell a group from any other of its task.
 
 def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int:
     """The exit code of `isotrain collect ...`: 0, or 2 where there is nothing to collect."""
-    return write_runs(folder, out or folder / "collected", as_json=as_json)
+    write_runs(folder, out or folder / "collected", as_json=as_json)
+    return 0
 
 
 def write_runs(
     root: Path, out: Path, folders: Iterable[Path] | None = None, as_json: bool = False
-) -> int:
-    """0 when the finished runs below `root`, or in `folders` alone, are tabulated into `out`."""
+) -> list[Path]:
+    """Tabulate the finished runs below `root`, or in `folders` alone, into `out`; the files.
+
+    Raises:
+        PlanError: there is no such run, or `out` cannot be written to.
+    """
     with spinner(f"reading {root}"):
         found, told, tried = find_runs(root, folders)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)
-        print(f"isotrain: no finished run below {root}{reasons}", file=sys.stderr)
-        return 2
+        raise PlanError(f"no finished run below {root}{reasons}")
     runs = [one.run for one in found]
     keys = differing(found)
     if tried:
@@ -74,16 +78,15 @@ def write_runs(
         "runs.parquet": parquet_bytes(scores_frame(runs, keys)),
     }
     try:
-        replace_files(out, files)
+        written = replace_files(out, files)
     except OSError as error:
-        print(f"isotrain: cannot write to {out} ({error.strerror}): give --out", file=sys.stderr)
-        return 2
+        raise PlanError(f"cannot write to {out} ({error.strerror}): give --out") from error
     if as_json:
         print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
     else:
         say(text)
         say(f"{out}: {', '.join(files)}")
-    return 0
+    return written
 
 
 def _as_json(one: Found) -> dict[str, Any]:

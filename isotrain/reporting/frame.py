@@ -22,7 +22,7 @@ from isotrain.reporting.statistics import (
     seeds_needed,
     summarize,
 )
-from isotrain.runs.files import nulls_as_nan
+from isotrain.runs.files import nulls_as_nan, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
 from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run
@@ -168,11 +168,17 @@ def _methods(
                 if score.startswith("val/")
                 else None,
             )
-            pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            both = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            pairs = [pair for pair in both if not is_score(score) or _same_n(pair, score)]
             if arm != study.baseline and pairs:
                 row = _compared(row, pairs, None if row.collapsed else margin)
         rows.append(row)
     return rows
+
+
+def _same_n(pair: tuple[Run, Run], score: str) -> bool:
+    """Whether both scores are of as many examples: else they do not compare."""
+    return pair[0].shown.get(score) == pair[1].shown.get(score)
 
 
 def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
@@ -293,13 +299,19 @@ def _references(
 def reference(folder: Path, score: str) -> tuple[str, float] | None:
     """What a score is without a model, with its name; None where that is not known.
 
-    A correlation is 0 by chance; an accuracy that of the largest class, by a run's stored labels.
+    A correlation is 0 by chance; an accuracy that of the largest class, as a run records it, or by
+    its predictions where it does not.
     """
     stage, _, metric = score.partition("/")
     if metric in CORRELATIONS:
         return CHANCE, 0.0
+    if metric != "accuracy":
+        return None
     try:
-        found = read_predictions(folder, SPLITS[stage]) if metric == "accuracy" else None
+        recorded = read_result(folder).get("label_majority", {}).get(SPLITS[stage])
+        if recorded is not None:
+            return MAJORITY, float(recorded)
+        found = read_predictions(folder, SPLITS[stage])
     except DAMAGE:
         return None
     if found is None or not len(found.label):

@@ -39,6 +39,7 @@ SIGNS = {  # of a text, as LaTeX prints them
     "·": r"$\cdot$",
     "–": "--",
     "…": r"\dots{}",
+    "|": r"\textbar{}",
     "<": "$<$",
     ">": "$>$",
     "⁻": r"\textsuperscript{$-$}",
@@ -66,6 +67,8 @@ def escaped(text: str) -> str:
 
     >>> escaped("50 % of r_1 & r_2")
     '50 \\% of r\\_1 \\& r\\_2'
+    >>> escaped("a | b")
+    'a \\textbar{} b'
     """
     return "".join(SIGNS.get(sign, sign) for sign in text)
 

@@ -28,8 +28,10 @@ from isotrain.studies.results import NOT_RUN
 PAGE = "study.html"
 
 
-def write_report(study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]) -> None:
-    """Make the tables and the page of a study anew, in its folder; no run is started.
+def write_report(
+    study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
+) -> list[Path]:
+    """Make the tables and the page of a study anew, in its folder; the files, no run is started.
 
     `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
     `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
@@ -50,14 +52,15 @@ def write_report(study: Study, jobs: Sequence[Job], folder: Path, overrides: Seq
         command=_command(study, jobs, recorded, overrides),
         question=_question(str(recorded["file"])),
     )
-    write_result(result, folder)
+    written = write_result(result, folder)
     if options := wandb_options(jobs):
         tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
         send(folder, study.name, options, tables)
+    return written
 
 
-def write_result(result: Result, folder: Path) -> None:
-    """Write and print the tables of a result, and draw its page, into a folder."""
+def write_result(result: Result, folder: Path) -> list[Path]:
+    """Write and print the tables of a result, and draw its page, into a folder; the files."""
     files = {
         "table.md": markdown(result).encode(),
         "table.csv": csv_text(frame(result.rows)).encode(),
@@ -66,29 +69,33 @@ def write_result(result: Result, folder: Path) -> None:
         "runs.parquet": parquet_bytes(scores_frame(result.runs)),
     }
     (folder / PAGE).unlink(missing_ok=True)
-    replace_files(folder, files)
+    written = replace_files(folder, files)
     say(files["table.md"].decode())
     say(f"{folder}: {', '.join(files)}")
-    _draw(result, folder)
+    return [*written, *_draw(result, folder)]
 
 
-def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files, each at once: nobody reads half a table."""
+def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, each at once: nobody reads half a table; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         replace_bytes(folder / name, content)
+    return [folder / name for name in files]
 
 
-def _draw(result: Result, folder: Path) -> None:
-    """The page; what goes wrong here costs no table."""
+def _draw(result: Result, folder: Path) -> list[Path]:
+    """The page, if it can be drawn; what goes wrong here costs no table."""
     try:
         with spinner(f"drawing {PAGE}"):
             from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
 
-            say(write_study_page(folder, result))
+            page = write_study_page(folder, result)
+        say(page)
+        return [page]
     except Exception as error:  # whatever a plotting library may raise
         reason = redacted(f"{type(error).__name__}: {error}")
         say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")
+    return []
 
 
 def _command(

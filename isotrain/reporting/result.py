@@ -112,10 +112,11 @@ def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str
 
 
 def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
-    """What is mixed, with a text for the runs of each version; empty where nothing is.
+    """What is mixed or in part, with a text for the runs of each version; empty where nothing is.
 
-    Judged are the code over all runs, and the revision of the data set within a task. One version
-    of the code is told, too, where it had changes that were not committed: nobody can get it back.
+    Judged are the code over all runs, the revision of the data set within a task, and which
+    examples were scored. One version of the code is told, too, where it had changes that were not
+    committed: nobody can get it back.
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
@@ -134,6 +135,8 @@ def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
         data = _versions([run for run in runs if run.task == task], lambda run: run.data)
         if len(data) > 1:
             found[f"Mixed revisions of the data of {task}"] = data
+    if limited := [run for run in runs if run.limited]:
+        found["Scores of a fixed random subset"] = _versions(limited, lambda run: run.limited)
     return found
 
 

@@ -8,6 +8,7 @@ import shlex
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -17,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from isotrain.console import say
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.markdown import aligned
-from isotrain.runs.files import replace_text
+from isotrain.reporting.report import replace_files
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
 from isotrain.studies.preview import spelled
@@ -28,8 +29,8 @@ ENOUGH = 20  # complete trials from which on importances are shown: five in the 
 QUARTER = 0.25
 
 
-def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> None:
-    """Write and print the tables of a search, as far as it is; equal trials give equal bytes.
+def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> list[Path]:
+    """Write and print the tables of a search, as far as it is; the files, equal for equal trials.
 
     Raises:
         PlanError: no trial has ended; nothing is written then.
@@ -43,10 +44,10 @@ def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study)
         texts[study_to_run.file] = study_to_run.yaml
     lines += _best(plan, trials, study_to_run)
     texts["table.md"] = "\n".join(lines) + "\n"
-    for name, text in texts.items():
-        replace_text(plan.folder / name, text)
+    written = replace_files(plan.folder, {name: text.encode() for name, text in texts.items()})
     say(texts["table.md"])
     say(f"{plan.folder}: {', '.join(texts)}")
+    return written
 
 
 def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:

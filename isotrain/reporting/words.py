@@ -237,7 +237,10 @@ def notes_of(row: Row, n_seeds: int) -> list[str]:
     if row.failed:
         found.append(failed_text(row, n_seeds))
     if row.pairs and row.pairs < row.n:
-        found.append(f"the difference is of {row.pairs} seeds, those that {row.baseline} has too")
+        found.append(
+            f"the difference is of {row.pairs} seeds, those that {row.baseline} has too, on "
+            "as many examples"
+        )
     if row.why_no_both:
         found.append(f"no {BOTH}: {row.why_no_both}")
     if row.both_undefined:

@@ -88,19 +88,36 @@ def as_json(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
+class DamagedError(ValueError):
+    """A `result.json` that is no record; the message has its path, `reason` why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged ({reason})")
+        self.reason = reason
+
+
 def read_result(folder: Path) -> dict[str, Any]:
     """The `result.json` of a run folder; empty where there is none.
 
     A score that is null in the file is NaN: JSON has no number for it.
 
+    Raises:
+        DamagedError: the file is there and is no JSON object.
+
     >>> read_result(Path("nowhere"))
     {}
     """
     path = folder / "result.json"
-    if not path.is_file():
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if "scores" in result:
+    except ValueError as error:
+        reason = f"{type(error).__name__}: {error}" if path.stat().st_size else "it is empty"
+        raise DamagedError(path, reason) from error
+    if not isinstance(result, dict):
+        raise DamagedError(path, "a record is a JSON object")
+    if isinstance(result.get("scores"), dict):
         result["scores"] = nulls_as_nan(result["scores"])
     return result
 

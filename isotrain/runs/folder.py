@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import recorded, run_folder
-from isotrain.runs.files import read_records, read_result, write_json
+from isotrain.runs.files import is_finished, read_records, read_result, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import CannotRunError, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
@@ -92,9 +93,8 @@ class RunFolder:
         return note
 
     def may_resume(self) -> bool:
-        """Whether an earlier attempt stopped before its end; `rerun=true` starts anew."""
-        is_finished = read_result(self.path).get("status") == "finished"
-        return not (is_finished or self.cfg.rerun) and (self.path / "resume.ckpt").is_file()
+        """Whether it goes on with an earlier attempt."""
+        return may_resume(self.path, self.cfg.rerun)
 
     def check_records(self, n_bytes: int) -> None:
         """Reject a `metrics.jsonl` that lost records which the checkpoint knows of.
@@ -198,6 +198,15 @@ class RunFolder:
 
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)
+
+
+def may_resume(folder: Path, rerun: bool) -> bool:
+    """Whether an attempt there stopped before its end; `rerun=true` starts anew.
+
+    >>> may_resume(Path("nowhere"), rerun=False)
+    False
+    """
+    return not (rerun or is_finished(folder)) and (folder / "resume.ckpt").is_file()
 
 
 def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:

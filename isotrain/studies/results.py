@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.jobs.stored import PlanError
-from isotrain.runs.files import read_result
+from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, parse_key
 from isotrain.studies.plan import Job
 
@@ -36,6 +36,7 @@ class Run(NamedTuple):
     sizes: Mapping[str, int] = {}  # rows of each split
     select: str = ""  # last | best | holdout: which weights the scores are of
     n_candidates: int = 0  # that the weights were selected from
+    limited: str = ""  # the examples that were scored, where those are not all of a split
 
     @property
     def monitor(self) -> str:
@@ -153,6 +154,19 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         sizes=sizes,
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
+        limited=limited_text(result),
+    )
+
+
+def limited_text(result: Mapping[str, Any]) -> str:
+    """Which examples were scored, where those are not all of a split.
+
+    >>> limited_text({"limited_evaluation": {"test": {"scored": 500, "of": 1400}}})
+    '500 of the 1,400 examples of test'
+    """
+    limits = (result.get("limited_evaluation") or {}).items()
+    return ", ".join(
+        f"{n['scored']:,} of the {n['of']:,} examples of {split}" for split, n in limits
     )
 
 
@@ -172,6 +186,8 @@ def damaged(error: Exception) -> str:
     >>> damaged(KeyError("scores"))
     "damaged: result.json (KeyError: 'scores')"
     """
+    if isinstance(error, DamagedError):
+        return f"damaged: result.json ({error.reason})"
     reason = error.strerror if isinstance(error, OSError) else error
     return f"damaged: result.json ({type(error).__name__}: {reason})"
 

@@ -80,7 +80,7 @@ def run_search(
     plan: Plan,
     n_jobs: int = 1,
     backend: Backend = local,
-    report: Callable[[Plan, Sequence[FrozenTrial], optuna.Study], None] = lambda *_: None,
+    report: Callable[[Plan, Sequence[FrozenTrial], optuna.Study], object] = lambda *_: None,
 ) -> int:
     """0 when every trial has ended, 1 when one of this call failed, 128 + signal when stopped.
 

@@ -95,12 +95,13 @@ def counted(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def n_to_come(study: optuna.Study, plan: Plan) -> int:
-    """How many trials are still to be made or are queued."""
-    trials = trials_of(study)
+    """How many trials are still to be made or are queued, at most those that are asked for now."""
+    trials, n_asked = trials_of(study), plan.search.n_trials
     n_queued = sum(trial.state == TrialState.WAITING for trial in trials)
-    return (
-        n_queued if plan.is_grid else max(n_queued, plan.search.n_trials - len(trials) + n_queued)
-    )
+    if not plan.is_grid:
+        return max(n_queued, n_asked - len(trials) + n_queued)
+    n_failed = sum(trial.state == TrialState.FAIL for trial in trials)
+    return max(0, min(n_queued, n_asked - (len(trials) - n_queued - n_failed)))
 
 
 def ending(trial: FrozenTrial) -> str:

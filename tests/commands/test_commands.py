@@ -85,3 +85,50 @@ def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp
 def test_the_name_of_a_job_is_no_path(arm):
     with pytest.raises(ValueError, match="arm names a folder"):
         parse_job(json.dumps({"arm": arm, "config": {}}))
+
+
+@pytest.mark.parametrize("text", ["", '{"status": "fini', "[1]"])
+@pytest.mark.parametrize("command", ["status", "report", "evaluate"])
+def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, text):
+    (tmp_path / "result.json").write_text(text)
+    assert main([command, str(tmp_path)]) == 2
+    assert f"{tmp_path / 'result.json'} is damaged (" in capsys.readouterr().err
+
+
+def test_a_run_names_the_damaged_record_in_its_folder(tmp_path):
+    cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path}"])
+    file = folder_of(cfg, "none") / "result.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"status": "fini')
+    with pytest.raises(ValueError, match=r"result\.json is damaged"):
+        run(cfg, "none", OVERRIDES)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "smoke", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["run", "smoke", "--list", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["report", "smoke", "--trials", "3"], "smoke is a study, which takes no --trials"),
+        (["status", "RUN", "seed=1"], "is a run, which takes no key=value"),
+        (["status", "RUN", "--name", "x", "--trials", "3"], "which takes no --name, --trials"),
+        (["report", "RUN", "--config-dir", "x"], "is a run, which takes no --config-dir"),
+        (["status", "RUN", "--jobs", "2"], "--jobs is of a plan"),
+        (["status", "FOLDER", "--jobs", "2"], "--jobs is of a plan"),
+        (["status", "FOLDER", "--watch", "--json"], "give one of them"),
+        (["cancel", "PLAN", "--name", "x"], "is a plan's folder, which takes no --name"),
+        (["status", "PLAN", "--trials", "3"], "is a plan's folder, which takes no --trials"),
+        (["run", "job.json", "--name", "x"], "give its file alone"),
+        (["run", "job.json", "--config-dir", "x"], "give its file alone"),
+        (["run", "job.json", "--trials", "3"], "give its file alone"),
+        (["evaluate", "task=rte", "--json"], "--json is of a run"),
+        (["evaluate", "task=rte", "trainer.max_epochs=3"], "evaluate trains nothing"),
+    ],
+)
+def test_an_option_that_says_nothing_of_the_target_is_rejected(tmp_path, capsys, words, told):
+    for name, file in (("RUN", "result.json"), ("FOLDER", "x"), ("PLAN", "sweep.json")):
+        (tmp_path / name).mkdir()
+        content = {"status": "failed", "overrides": [], "config_dir": None}
+        (tmp_path / name / file).write_text(json.dumps(content))
+    assert main([str(tmp_path / word) if word.isupper() else word for word in words]) == 2
+    assert told in capsys.readouterr().err

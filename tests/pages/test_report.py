@@ -186,6 +186,11 @@ def test_a_run_that_stopped_goes_on_where_it_has_a_checkpoint(tmp_path):
     (folder / "resume.ckpt").touch()
     page = Page(write_report(folder).read_text(encoding="utf-8"))
     assert "The same command goes on from the last checkpoint." in page.text
+    result = json.loads((folder / "result.json").read_text())
+    result["config"]["rerun"] = True
+    (folder / "result.json").write_text(json.dumps(result))
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "The same command starts it from the beginning." in page.text
 
 
 def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):

@@ -19,6 +19,7 @@ from isotrain.reporting.frame import (
     csv_text,
     frame,
     parquet_bytes,
+    reference,
     runs_frame,
     scores_frame,
     study_rows,
@@ -52,6 +53,20 @@ def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
         for seed, value in enumerate(values)
         if value is not None
     ]
+
+
+def test_the_largest_class_is_that_of_the_record(tmp_path):
+    assert reference(tmp_path, "test/accuracy") is None
+    (tmp_path / "result.json").write_text('{"label_majority": {"test": 0.75}}')
+    assert reference(tmp_path, "test/accuracy") == (MAJORITY, 0.75)
+
+
+def test_scores_of_other_numbers_of_examples_are_not_compared():
+    found = [r._replace(shown={"val/accuracy": 64}) if r.seed else r for r in runs()[:4]]
+    _, one = methods(STUDY, [*found, *runs()[4:]])
+    assert (one.n, one.pairs, one.p) == (4, 1, None)
+    _, none = methods(STUDY, [*found[1:], *runs()[4:]])
+    assert (none.n, none.pairs, none.difference) == (4, None, None)
 
 
 def test_the_numbers_are_those_of_scipy():

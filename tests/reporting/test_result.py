@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isotrain.reporting.frame import study_rows
+from isotrain.reporting.markdown import mixed
 from isotrain.reporting.result import cautions
 from isotrain.studies.results import Run
 from tests.reporting.small_tables import STUDY, lost, result, runs, tex, text
@@ -31,6 +32,16 @@ def test_cautions_count_by_task_method_and_reason():
         "Changed since the first run started: seeds 8-9 were added",
     ]
     assert cautions(result(runs())) == []
+
+
+def test_scores_of_a_part_of_the_examples_say_so_in_every_table():
+    some = [run._replace(limited="64 of the 277 examples of dev") for run in runs()[:4]]
+    found = [*some, *runs()[4:]]
+    told = "64 of the 277 examples of dev: rte none 0–3"
+    assert cautions(result(found)) == [f"Scores of a fixed random subset: {told}"]
+    assert told in " ".join(text(found).split())
+    assert told.replace("–", "--") in " ".join(tex(found).split())
+    assert told in " ".join(" ".join(mixed(some)).split())
 
 
 def test_scores_that_selected_their_weights_say_so():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import optuna
 import pytest
@@ -118,6 +119,18 @@ def test_a_grid_is_gone_through_in_order(fake):
         {"isotropy": "clip", "isotropy.n_components": 1},
         {"isotropy": "clip", "isotropy.n_components": 3},
     ]
+
+
+def test_a_grid_does_no_more_of_what_a_stopped_call_queued_than_is_asked_for(fake):
+    fake.says(space="{optimizer.lr: [0.1, 0.2, 0.3, 0.4]}", sampler="grid", n_trials=4)
+    with opened(plan := fake.plan()) as study:
+        enqueue_points(study, plan)
+        study.tell(study.ask(), 0.5)
+        assert n_to_come(study, plan) == 3
+        for n_trials, n_left in ((2, 1), (1, 0)):
+            fewer = plan._replace(search=replace(plan.search, n_trials=n_trials))
+            enqueue_points(study, fewer)
+            assert n_to_come(study, fewer) == n_left
 
 
 @pytest.mark.parametrize("killed", ["before it is replaced", "after it", "after both"])

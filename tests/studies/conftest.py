@@ -122,7 +122,7 @@ class FakeStudy(NamedTuple):
     def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
         """`run_study` in a process of its own."""
         code = (
-            "import sys, isotrain.reporting.report as report; report._draw = lambda *_: None; "
+            "import sys, isotrain.reporting.report as report; report._draw = lambda *_: []; "
             "from isotrain.commands.plans import run_study; "
             "from isotrain.jobs.process import fresh; "
             f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
@@ -135,7 +135,7 @@ class FakeStudy(NamedTuple):
 @pytest.fixture(autouse=True)
 def without_page(monkeypatch):
     """Reports without their page, which takes seconds to draw; a module that wants it says so."""
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: None)
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from socket import gethostname
 
 import pytest
@@ -110,7 +111,10 @@ def test_a_report_beside_a_call_at_work_tabulates_what_is_finished(
     assert main(["report", str(fake.folder)]) == 0, "its folder says what it is"
     assert "6 of 6 runs finished" in capsys.readouterr().out
     assert main(["report", str(fake.folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["what"] == "study"
+    told = json.loads(capsys.readouterr().out)
+    assert told["what"] == "study"
+    assert str(fake.folder / "table.tex") in told["files"]
+    assert all(Path(file).is_file() for file in told["files"])
     assert main(["status", str(fake.folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["finished"] == 6
 
