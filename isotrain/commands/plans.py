@@ -40,6 +40,7 @@ from isotrain.studies.status import show
 COPY = "study.yaml"  # of the file of a study, in its folder
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 CANCEL_S = 0.2  # between two looks at what still runs
+UNSIGNED_S = 60.0  # until a process that has begun has signed its lock
 
 
 def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any) -> int:
@@ -158,9 +159,14 @@ def cancel(**given: Any) -> int:
         raise PlanError(
             f"{found.folder} is no run, study, search or sweep; give a folder of one below it"
         )
-    told = set[Owner]()
+    told, began_at = set[Owner](), time.monotonic()
     while at_work := _at_work(found):
-        for one in sorted({one for one in at_work if one is not None} - told):
+        if set(at_work.values()) == {None} and time.monotonic() > began_at + UNSIGNED_S:
+            raise PlanError(
+                f"processes are at work and have not told who they are: {', '.join(at_work)}; "
+                "look for them on the machine that this plan was started on"
+            )
+        for one in sorted({one for one in at_work.values() if one is not None} - told):
             if one.host != gethostname():
                 raise PlanError(
                     f"process {one.pid} of machine {one.host} is at work at {found.folder}; "
@@ -246,15 +252,16 @@ def _search(named: Named, needs_optuna: bool = True) -> Plan:
         return plan_search(search, named.overrides, named.config_dir, named.target)
 
 
-def _at_work(given: Given) -> set[Owner | None]:
-    """Who is to stop: the call at work, else the runs that one has left.
+def _at_work(given: Given) -> dict[str, Owner | None]:
+    """Who is to stop, and where: the call at work, else the runs that one has left.
 
     None is a run whose process has not signed its lock yet.
     """
     if call := call_at_work(given.folder):
-        return {Owner(call.pid, call.host)}
+        return {str(given.folder): Owner(call.pid, call.host)}
     if given.kind == "run":
-        return {owner(given.folder / ".lock")} if is_owned(given.folder) else set()
+        own = given.folder
+        return {str(own): owner(own / ".lock")} if is_owned(own) else {}
     jobs: Sequence[Any] = given.jobs
     if given.search is not None:
         from isotrain.studies.search_status import jobs_left
@@ -263,7 +270,7 @@ def _at_work(given: Given) -> set[Owner | None]:
             jobs = jobs_left(given.search, trials)
     logs = given.folder / "logs"
     return {
-        owner(job.folder / ".lock")
+        str(logs / f"{job.name}.log"): owner(job.folder / ".lock")
         for job in located(jobs, Archive(given.folder))
         if is_owned(job.folder) or is_locked(logs / f"{job.name}.log")
     }
