@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
@@ -30,7 +31,7 @@ from isotrain.runs.files import replace_text
 from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
-from isotrain.studies.identity import check_identity, write_identity
+from isotrain.studies.identity import check_identity, of_earlier_keys, write_identity
 from isotrain.studies.origin import SEARCH, STUDY, SWEEP, read_origin
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
@@ -206,6 +207,7 @@ def resolved(named: Named) -> Given:
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     path = Path(named.target)
     if path.is_dir():
+        path = path.resolve()  # its name and what is above it, also of "." and of "a/../b"
         for name in (STUDY, SEARCH, SWEEP):
             if (content := read_origin(path / name)) is not None:
                 return _of_folder(named, path, content)
@@ -226,7 +228,10 @@ def _planned(named: Named, folder: Path | None = None) -> Given:
     jobs = plan_jobs(study, named.overrides, named.config_dir)
     folder = folder or study_folder(study, jobs)
     check_identity(study, jobs, folder, named.overrides)
-    return Given("study", folder, named, study, jobs)
+    found, told = of_earlier_keys(jobs, folder)
+    if told:
+        print(told, file=sys.stderr)
+    return Given("study", folder, named, study, found)
 
 
 def _of_folder(named: Named, folder: Path, content: dict[str, Any]) -> Given:

@@ -20,6 +20,8 @@ class Record(NamedTuple):
     is_finished: bool
     when: tuple[str, int]  # it finished, and was written last
     data: str  # revision of what it read
+    seed: int
+    search: str  # that it is a trial of; else empty
 
 
 class Archive:
@@ -55,6 +57,11 @@ class Archive:
             key=lambda one: (is_owned(one.folder), one.is_finished, one.when),
             reverse=True,
         )
+
+    @property
+    def records(self) -> list[Record]:
+        """All of them."""
+        return [one for own in self._records.values() for one in own]
 
     def state(self, arm: str, content: str) -> str:
         """Whether a run of this method and content has `finished` or `begun`; else empty."""
@@ -98,9 +105,9 @@ def located(jobs: Sequence[AnyPlanned], archive: Archive) -> list[AnyPlanned]:
     return [in_folder(job, own[0].folder) if own else job for job, own in kept]
 
 
-def in_folder(job: AnyPlanned, folder: Path) -> AnyPlanned:
-    """The job with the folder of its run."""
-    return job._replace(folder=folder)  # type: ignore[attr-defined, no-any-return]
+def in_folder(job: AnyPlanned, folder: Path, data: str = "") -> AnyPlanned:
+    """The job with the folder of its run, and the revision that it is planned on."""
+    return job._replace(folder=folder, data=data)  # type: ignore[attr-defined, no-any-return]
 
 
 @cache
@@ -115,4 +122,5 @@ def _read(path: Path, written_ns: int) -> Record | str | None:
         return None
     when = str(result.get("finished_at", "")), written_ns
     data, is_finished = str(result.get("data")), result["status"] == "finished"
-    return Record(own, path.parent, is_finished, when, data)
+    seed, search = int(result["config"].get("seed", 0)), str(result.get("search") or "")
+    return Record(own, path.parent, is_finished, when, data, seed, search)

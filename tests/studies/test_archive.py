@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,11 @@ def test_an_archive_gives_the_same_tables_wherever_it_is_and_without_its_data(
     capsys.readouterr()
     assert main(["status", "three"]) == 0
     assert "6 runs, 6 finished" in capsys.readouterr().out
+    monkeypatch.chdir(folder / "logs")
+    assert main(["status", "../../../studies/three/logs/.."]) == 0
+    monkeypatch.chdir(folder)
+    assert main(["status", "."]) == 0
+    assert capsys.readouterr().out.count("study three: 6 runs, 6 finished") == 2
 
 
 def test_moved_data_are_the_same_runs_and_changed_data_are_others(fake, data, monkeypatch, capsys):
@@ -127,3 +134,25 @@ def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):
     with held(fake.folder / "logs" / "rte-none-seed0.log"):
         assert main(["cancel", str(fake.folder)]) == 2
     assert "rte-none-seed0.log; look for them" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsys):
+    """The records of the main study lack keys that were made since."""
+    shipped = Path(__file__).parents[2] / "docs" / "does_isotropy_help"
+    with tarfile.open(shipped / "finished_runs.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert main(["report", "does_isotropy_help", f"output_dir={tmp_path}"]) == 0
+    assert "have other keys than the study has now: encoder._target_" in capsys.readouterr().err
+    table = tmp_path / "studies" / "does_isotropy_help" / "table.csv"
+    assert table.read_bytes() == (shipped / "table.csv").read_bytes()
+
+
+def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):
+    other = ["--name", "other", "optimizer.lr=0.5", "source=local", *fake.overrides]
+    assert main(["status", str(fake.file), *other]) == 0
+    assert "6 runs, 0 finished, 6 waiting" in capsys.readouterr().out
+    (fake.folder / "study.json").unlink()
+    assert main(["status", str(fake.file), *other]) == 0
+    told = capsys.readouterr()
+    assert "6 runs, 6 finished" in told.out
+    assert told.err == "these runs have other keys than the study has now: optimizer.lr\n"
