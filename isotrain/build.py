@@ -17,7 +17,6 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
-from isotrain.config.compose import content_hash
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
@@ -86,7 +85,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
 
-    data = _data(cfg, task, changes, encoder)
+    data = _data(cfg, task, changes, encoder, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
@@ -177,8 +176,8 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
         return encoder, made(cfg.peft, encoder=encoder)
 
 
-def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> TaskData:
-    """The examples of the task, read and tokenised."""
+def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder, name: str) -> TaskData:
+    """The examples of the task, read and tokenised; `name` is of the run."""
     data = TaskData(
         task,
         made(cfg.source),
@@ -189,7 +188,7 @@ def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder) -> Ta
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
         changes,
-        content_hash(cfg),
+        name,
         {"dev": cfg.data.n_dev, "test": cfg.data.n_test},
     )
     data.setup()

@@ -41,6 +41,7 @@ def run(
     arm: str,
     overrides: Sequence[str] = (),
     search: str = "",
+    data: str = "",
     show: Show = lambda folder, loggers: None,
     is_checked: bool = False,
 ) -> dict[str, float]:
@@ -55,6 +56,7 @@ def run(
         arm: first part of the folder's name.
         overrides: that gave `cfg`, for the record.
         search: name of the search that the run is a trial of, for the record.
+        data: revision of what it reads, where it was planned with one.
         show: called on rank 0 once the record is written, also that of a failed run, before the
             loggers are closed. `isotrain.pages.show.show_run` is what the command gives: it draws
             the page (`cfg.report`) and prints the summary. By default nothing is shown.
@@ -75,7 +77,13 @@ def run(
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = start_file(cfg.init_from, cfg.encoder)
         init_from = start and {"path": cfg.init_from, "sha256": sha256_of(start)}
-        folder = RunFolder(cfg, arm, revision(cfg), overrides, search, process_rank() == 0)
+        found = revision(cfg)
+        if data and found != data:
+            raise ValueError(
+                f"the run was planned on {data}, and there is {found} now; give the command of its "
+                "study, search or sweep again, which plans it anew"
+            )
+        folder = RunFolder(cfg, arm, found, overrides, search, process_rank() == 0)
         if folder.is_finished():
             return _stored(folder, show)
         quiet()

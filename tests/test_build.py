@@ -40,6 +40,10 @@ def test_parts_are_those_of_the_configuration(built):
     assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())
 
 
+def test_processes_compare_what_names_the_run_by_content_and_data(built, tmp_path):
+    assert built().data.name == tmp_path.name
+
+
 def test_the_weights_of_objectives_count(built):
     """They train, so that a share of what trains can be no more than the whole."""
     experiment = built("task=rte", "metric=[]", "objective=[simcse]", PROJECTION)

@@ -36,8 +36,8 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
         return reject(f"{folder} is no folder of a finished run with its last.ckpt")
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
-    own = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
-    config_dir = config_dir or (own[-1] if own else None)
+    dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
+    config_dir = config_dir or (dirs[-1] if dirs else None)
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
     again = check_jobs(of_run, config_dir)[0][0].cfg
@@ -47,7 +47,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
             f"the overrides that {folder} records no longer give its configuration; evaluate it "
             "with the version of isotrain and the --config-dir that it was made with"
         )
-    overrides = [*of_run, *overrides, "logger=[]"]
+    own, overrides = overrides, [*of_run, *overrides, "logger=[]"]
     runs, _, mistakes = check_sweep(overrides, config_dir)
     if mistakes:
         return reject(mistakes)
@@ -57,12 +57,21 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
 
         from isotrain.build import build
         from isotrain.run import quiet
+        from isotrain.training.requirements import revision
     cfg = runs[0].cfg
+    cfg.init_from = None
+    known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
+    others = {"source", "task"} & {key_of(text).partition(".")[0] for text in own}
+    if not others and (now := revision(cfg)) != "; ".join(known):
+        return reject(
+            f"{folder} was scored on {'; '.join(known)}, and there is {now} now; put the data "
+            "back, or give source=... to score it on others"
+        )
     quiet()
     torch.set_num_threads(cfg.threads)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     with TemporaryDirectory() as place:
-        cfg.output_dir, cfg.init_from, cfg.cache_dir = place, None, None
+        cfg.output_dir, cfg.cache_dir = place, None
         try:
             experiment = build(cfg, Path(place), None)
             weights = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)

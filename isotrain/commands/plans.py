@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
@@ -30,7 +31,7 @@ from isotrain.runs.files import read_result, replace_text
 from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
-from isotrain.studies.identity import check_identity, write_identity
+from isotrain.studies.identity import check_identity, of_earlier_keys, write_identity
 from isotrain.studies.origin import SEARCH, STUDY, SWEEP, read_origin
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
@@ -44,6 +45,7 @@ OPTIONS = {  # of `Named`, as they are given
     **{"name": "--name", "trials": "--trials"},
 }
 CANCEL_S = 0.2  # between two looks at what still runs
+UNSIGNED_S = 60.0  # until a process that has begun has signed its lock
 
 
 def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any) -> int:
@@ -167,9 +169,14 @@ def cancel(**given: Any) -> int:
         raise PlanError(
             f"{found.folder} is no run, study, search or sweep; give a folder of one below it"
         )
-    told = set[Owner]()
+    told, began_at = set[Owner](), time.monotonic()
     while at_work := _at_work(found):
-        for one in sorted({one for one in at_work if one is not None} - told):
+        if set(at_work.values()) == {None} and time.monotonic() > began_at + UNSIGNED_S:
+            raise PlanError(
+                f"processes are at work and have not told who they are: {', '.join(at_work)}; "
+                "look for them on the machine that this plan was started on"
+            )
+        for one in sorted({one for one in at_work.values() if one is not None} - told):
             if one.host != gethostname():
                 raise PlanError(
                     f"process {one.pid} of machine {one.host} is at work at {found.folder}; "
@@ -224,6 +231,7 @@ def resolved(named: Named) -> Given:
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     path = Path(named.target)
     if path.is_dir():
+        path = path.resolve()  # its name and what is above it, also of "." and of "a/../b"
         for name in (STUDY, SEARCH, SWEEP):
             if (content := read_origin(path / name)) is not None:
                 _reject(named, "plan's folder", "name", "trials")
@@ -247,7 +255,10 @@ def _planned(named: Named, folder: Path | None = None) -> Given:
     jobs = plan_jobs(study, named.overrides, named.config_dir)
     folder = folder or study_folder(study, jobs)
     check_identity(study, jobs, folder, named.overrides)
-    return Given("study", folder, named, study, jobs)
+    found, told = of_earlier_keys(jobs, folder)
+    if told:
+        print(told, file=sys.stderr)
+    return Given("study", folder, named, study, found)
 
 
 def _of_folder(named: Named, folder: Path, content: dict[str, Any]) -> Given:
@@ -273,15 +284,16 @@ def _search(named: Named, needs_optuna: bool = True) -> Plan:
         return plan_search(search, named.overrides, named.config_dir, named.target)
 
 
-def _at_work(given: Given) -> set[Owner | None]:
-    """Who is to stop: the call at work, else the runs that one has left.
+def _at_work(given: Given) -> dict[str, Owner | None]:
+    """Who is to stop, and where: the call at work, else the runs that one has left.
 
     None is a run whose process has not signed its lock yet.
     """
     if call := call_at_work(given.folder):
-        return {Owner(call.pid, call.host)}
+        return {str(given.folder): Owner(call.pid, call.host)}
     if given.kind == "run":
-        return {owner(given.folder / ".lock")} if is_owned(given.folder) else set()
+        own = given.folder
+        return {str(own): owner(own / ".lock")} if is_owned(own) else {}
     jobs: Sequence[Any] = given.jobs
     if given.search is not None:
         from isotrain.studies.search_status import jobs_left
@@ -290,7 +302,7 @@ def _at_work(given: Given) -> set[Owner | None]:
             jobs = jobs_left(given.search, trials)
     logs = given.folder / "logs"
     return {
-        owner(job.folder / ".lock")
+        str(logs / f"{job.name}.log"): owner(job.folder / ".lock")
         for job in located(jobs, Archive(given.folder))
         if is_owned(job.folder) or is_locked(logs / f"{job.name}.log")
     }

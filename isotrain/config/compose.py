@@ -135,6 +135,7 @@ class RunJob(NamedTuple):
     arm: str
     overrides: Sequence[str] = ()  # of `isotrain train` that give this configuration, if known
     search: str = ""  # that the run is a trial of: it is chosen by its score, and no result
+    data: str = ""  # revision of what it reads, as planned: the run refuses another; "" = any
 
 
 def write_job(job: RunJob, path: Path) -> None:
@@ -146,7 +147,7 @@ def job_text(job: RunJob) -> str:
     """A job as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     content = {"arm": job.arm, "config": keys, "overrides": list(job.overrides)}
-    return json.dumps(content | {"search": job.search}, indent=2)
+    return json.dumps(content | {"search": job.search, "planned_data": job.data}, indent=2)
 
 
 def read_job(path: Path) -> RunJob:
@@ -171,7 +172,8 @@ def parse_job(text: str) -> RunJob:
         raise ValueError(f"arm names a folder: letters, digits and _.+=-, got {arm!r}")
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
-    return RunJob(cfg, arm, job.get("overrides") or (), job.get("search") or "")
+    more = (job.get(key) or "" for key in ("search", "planned_data"))
+    return RunJob(cfg, arm, job.get("overrides") or (), *more)
 
 
 def key_of(override: str) -> str:

@@ -176,7 +176,7 @@ NOT_CONTENT = (  # keys that change no number and no row of a run: they do not n
 # Keys that may say only where data or weights are: for which target, and how they begin then.
 LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {
     "source.root": ("isotrain.tasks.data.sources.LocalSource", ""),
-    "encoder.name": ("isotrain.encoders.huggingface.load_encoder", ("/", "./", "../", "~")),
+    "encoder.name": ("isotrain.encoders.huggingface.load_encoder", ("/", "./", "../")),
     "init_from": (None, ""),
 }
 READS = ("task", "source", "encoder", "init_from")  # keys that decide which files a run reads

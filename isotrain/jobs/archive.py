@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from isotrain.config.compose import RunId, RunJob, run_id
+from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import stored
 
 
@@ -19,6 +20,8 @@ class Record(NamedTuple):
     is_finished: bool
     when: tuple[str, int]  # it finished, and was written last
     data: str  # revision of what it read
+    seed: int
+    search: str  # that it is a trial of; else empty
 
 
 class Archive:
@@ -42,14 +45,23 @@ class Archive:
                 self._records.setdefault((found.id.arm, found.id.content), []).append(found)
 
     def of(self, run: RunId) -> list[Record]:
-        """The records of a run, finished ones first, then the newest.
+        """The records of a run: those at work first, then finished ones, then the newest.
 
         There are several where its data have changed. If any was read where the run would read
         now, the others are another's: runs may differ in that alone.
         """
         found = self._records.get((run.arm, run.content), [])
         found = [one for one in found if one.id.reads == run.reads] or found
-        return sorted(found, key=lambda one: (one.is_finished, one.when), reverse=True)
+        return sorted(
+            found,
+            key=lambda one: (is_owned(one.folder), one.is_finished, one.when),
+            reverse=True,
+        )
+
+    @property
+    def records(self) -> list[Record]:
+        """All of them."""
+        return [one for own in self._records.values() for one in own]
 
     def state(self, arm: str, content: str) -> str:
         """Whether a run of this method and content has `finished` or `begun`; else empty."""
@@ -76,14 +88,26 @@ AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
 
 
 def located(jobs: Sequence[AnyPlanned], archive: Archive) -> list[AnyPlanned]:
-    """The jobs with the folders of their records, where there are some."""
-    found = ((job, archive.of(job.id)) for job in jobs)
-    return [in_folder(job, own[0].folder) if own else job for job, own in found]
+    """The jobs with the folders of their records, where there are some.
+
+    Records that were read elsewhere count as long as no job has one of where it would read now;
+    then only those of the same revisions do, and of no job of the plan: data may have moved.
+    """
+    found = [(job, archive.of(job.id)) for job in jobs]
+    reads = {job.id.reads for job in jobs}
+    known = {one.data for job, own in found for one in own if one.id.reads == job.id.reads}
+
+    def is_own(record: Record, job: AnyPlanned) -> bool:
+        has_moved = record.id.reads not in reads and record.data in known
+        return not known or record.id.reads == job.id.reads or has_moved
+
+    kept = [(job, [one for one in own if is_own(one, job)]) for job, own in found]
+    return [in_folder(job, own[0].folder) if own else job for job, own in kept]
 
 
-def in_folder(job: AnyPlanned, folder: Path) -> AnyPlanned:
-    """The job with the folder of its run."""
-    return job._replace(folder=folder)  # type: ignore[attr-defined, no-any-return]
+def in_folder(job: AnyPlanned, folder: Path, data: str = "") -> AnyPlanned:
+    """The job with the folder of its run, and the revision that it is planned on."""
+    return job._replace(folder=folder, data=data)  # type: ignore[attr-defined, no-any-return]
 
 
 @cache
@@ -98,4 +122,5 @@ def _read(path: Path, written_ns: int) -> Record | str | None:
         return None
     when = str(result.get("finished_at", "")), written_ns
     data, is_finished = str(result.get("data")), result["status"] == "finished"
-    return Record(own, path.parent, is_finished, when, data)
+    seed, search = int(result["config"].get("seed", 0)), str(result.get("search") or "")
+    return Record(own, path.parent, is_finished, when, data, seed, search)

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import recorded, without_locations
-from isotrain.jobs.archive import Archive
-from isotrain.jobs.stored import PlanError
+from isotrain.jobs.archive import Archive, Record
+from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study
@@ -79,6 +79,44 @@ def check_identity(
             "themselves lie elsewhere and stay)"
         )
         raise PlanError("\n".join(lines))
+
+
+def of_earlier_keys(jobs: Sequence[Job], folder: Path) -> tuple[Sequence[Job], str]:
+    """The runs with the ids of records that have other keys, such as those of an earlier version.
+
+    Where nothing is on record that computes what any of them would, and each has one finished run
+    of its task, method and seed which no other study and no search has.
+
+    Returns:
+        The runs, and a line that says which keys differ; empty where their own ids hold.
+    """
+    archive = Archive(folder)
+    if any(archive.of(job.id) for job in jobs):
+        return jobs, ""
+    others = [path.parent for path in folder.absolute().parent.glob(f"*/{STUDY}")]
+    taken = {
+        content
+        for other in others
+        if other != folder.absolute()
+        for run in _read(other).runs.values()
+        for content in run["seeds"].values()
+    }
+    found: dict[tuple[str, str, int], list[Record]] = {}
+    for record in archive.records:
+        if record.is_finished and not record.search and record.id.content not in taken:
+            key = record.id.task, record.id.arm, record.seed
+            found.setdefault(key, []).append(record)
+    own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
+    if any(len(records) != 1 for records in own):
+        return jobs, ""
+    keys = dict[str, None]()
+    for job, (record,) in zip(jobs, own, strict=True):
+        old = without_locations(stored(record.folder).result["config"])
+        new = without_locations(recorded(job.cfg))
+        differ = (k for k in [*old, *new] if old.get(k, ABSENT) != new.get(k, ABSENT))
+        keys |= dict.fromkeys(differ)
+    told = f"these runs have other keys than the study has now: {', '.join(keys)}"
+    return [job._replace(id=one.id) for job, (one,) in zip(jobs, own, strict=True)], told
 
 
 def write_identity(

@@ -32,6 +32,7 @@ class Job(NamedTuple):
     folder: Path  # `<output_dir>/<task>/<arm>` until `check_parts` names it or `located` finds it
     overrides: Sequence[str]
     rerun: bool = False
+    data: str = ""  # revision of what it reads, once `check_parts` has seen it
 
     @property
     def cfg(self) -> DictConfig:
@@ -50,7 +51,7 @@ class Job(NamedTuple):
 
     def as_run(self) -> RunJob:
         """What a process of its own is given."""
-        return RunJob(self.cfg, self.arm, self.overrides)
+        return RunJob(self.cfg, self.arm, self.overrides, data=self.data)
 
     @property
     def name(self) -> str:
@@ -149,7 +150,7 @@ def judged(
 
 def with_folder(job: AnyPlanned, data: str) -> AnyPlanned:
     """A run of a plan with the folder that it has for a revision of its data."""
-    return in_folder(job, job.folder.parents[1] / job.id.folder(data))
+    return in_folder(job, job.folder.parents[1] / job.id.folder(data), data)
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:

@@ -89,6 +89,7 @@ def plan_search(
         "objective": objective,
         "direction": direction,
         "configuration": content_hash(cfg),
+        "data": [one.data for one in late],  # at every end of the space
     }
     return Plan(
         search,

@@ -57,6 +57,7 @@ class TrialJob(NamedTuple):
     folder: Path
     run: RunJob
     rerun: bool = False
+    data: str = ""
 
     @property
     def id(self) -> RunId:
@@ -65,7 +66,7 @@ class TrialJob(NamedTuple):
 
     def as_run(self) -> RunJob:
         """What its process is given."""
-        return self.run
+        return self.run._replace(data=self.data)
 
 
 class FailedError(Exception):

@@ -37,6 +37,7 @@ class SweepJob(NamedTuple):
     id: RunId
     folder: Path
     row: tuple[str, ...] = ()
+    data: str = ""
 
     @property
     def rerun(self) -> bool:
@@ -45,7 +46,7 @@ class SweepJob(NamedTuple):
 
     def as_run(self) -> RunJob:
         """What its process is given."""
-        return RunJob(self.of_pair, self.arm, self.overrides)
+        return RunJob(self.of_pair, self.arm, self.overrides, data=self.data)
 
 
 def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[SweepJob]:

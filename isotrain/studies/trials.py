@@ -158,6 +158,9 @@ def _refuse_another(study: optuna.Study, plan: Plan) -> None:
     if known is None:
         study.set_user_attr(IDENTITY, identity)
     elif changed := [key for key in identity if known.get(key) != identity[key]]:
+        if changed == ["data"]:
+            was, now = (", ".join(dict.fromkeys(own["data"])) for own in (known, identity))
+            changed = [f"what its runs read, {was}, and what they would read now, {now},"]
         raise PlanError(
             f"{plan.folder} holds {len(trials_of(study))} trials of another search "
             f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "

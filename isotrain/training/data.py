@@ -170,7 +170,7 @@ class TaskData(pl.LightningDataModule):
         seed: of the order of training examples, and of their changes.
         cache: folder of tokenised data sets; None = none is kept.
         changes: of the training examples; a split `holdout` is evaluated beside dev.
-        config_hash: of the run; processes with another one are refused.
+        name: of the run's folder, by content and data; processes with another one are refused.
         n_scored: examples of dev and of test that are scored at most, see `subset`; None = all.
 
     Raises:
@@ -188,14 +188,14 @@ class TaskData(pl.LightningDataModule):
         seed: int,
         cache: Path | None = None,
         changes: Changes = NOTHING,
-        config_hash: str = "",
+        name: str = "",
         n_scored: Mapping[str, int | None] = NO_LIMIT,
     ) -> None:
         super().__init__()
         self.task, self.source, self.tokenizer = task, source, tokenizer
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
-        self.changes, self.config_hash, self.n_scored = changes, config_hash, n_scored
+        self.changes, self.name, self.n_scored = changes, name, n_scored
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
         self.limited: dict[str, dict[str, int]] = {}  # splits that are scored in part
         self._start = (0, 0)  # (epoch, batches done) that training goes on from
@@ -209,14 +209,14 @@ class TaskData(pl.LightningDataModule):
         checkpoint would wait for one another forever.
 
         Raises:
-            RuntimeError: the processes have several hashes, or are at several stages.
+            RuntimeError: the processes have several names, or are at several stages.
         """
-        known = of_all_processes((self.config_hash, stage))
+        known = of_all_processes((self.name, stage))
         if len(set(known)) > 1:
             raise RuntimeError(
-                "the processes of a job must share one configuration and one resume.ckpt, and they "
-                f"are at {', '.join(map(' '.join, known))}; start every rank with the same "
-                "overrides and output folder"
+                "the processes of a job must share one configuration, its data and one "
+                f"resume.ckpt, and they are at {', '.join(map(' '.join, known))}; start every rank "
+                "with the same overrides, data and output folder"
             )
         if self.examples:
             return

@@ -15,7 +15,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.check import mistakes_in, part_mistakes
-from isotrain.config.compose import is_location
 from isotrain.config.environment import is_on
 from isotrain.config.signatures import constant, load
 from isotrain.config.targets import OF_HYDRA
@@ -77,8 +76,8 @@ def revision(cfg: DictConfig) -> str:
     found = data_revision(cfg)
     if start := start_file(cfg.init_from, cfg.encoder):
         found += f"; init_from {sha256_of(start)[:12]}"
-    if is_location("encoder.name", cfg.encoder.get("name"), cfg):
-        found += f"; encoder {digest_of_folder(Path(cfg.encoder.name))[:12]}"
+    if (folder := Path(str(cfg.encoder.get("name")))).is_dir():
+        found += f"; encoder {digest_of_folder(folder)[:12]}"
     return found
 
 

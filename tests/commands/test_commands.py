@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from isotrain.cli import main
-from isotrain.config.compose import compose_run, parse_job
+from isotrain.config.compose import RunJob, compose_run, parse_job, write_job
 from isotrain.run import folder_of, run
 from isotrain.runs.record import owned
 
@@ -37,9 +37,22 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     assert {key: found[key] for key in of_task} == pytest.approx(of_task, rel=1e-6)
 
     result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"data": "RTE (older)"}))
+    assert main(["evaluate", str(folder)]) == 2
+    assert "was scored on RTE (older), and there is" in capsys.readouterr().err
+    assert main(["evaluate", str(folder), "source=demo"]) == 0
     (folder / "result.json").write_text(json.dumps(result | {"overrides": []}))
     assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err
+
+
+def test_a_job_whose_data_have_changed_since_it_was_planned_is_rejected(tmp_path, capsys):
+    cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path / 'runs'}"])
+    write_job(RunJob(cfg, "none", data="RTE (planned)"), tmp_path / "job.json")
+    assert main(["run", str(tmp_path / "job.json")]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "was planned on RTE (planned), and there is" in told
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("more", [["rerun=true"], ["--list"], ["--jobs", "4"]])

@@ -59,7 +59,7 @@ def test_a_job_says_which_search_it_is_a_trial_of(tmp_path):
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_the_same_run(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
-    found, arm, known, search = read_job(path)
+    found, arm, known, search, _ = read_job(path)
     assert (arm, search) == ("some-arm", "")
     assert list(known) == list(overrides)
     assert plain(found) == plain(cfg)
@@ -136,7 +136,7 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
         write_job(RunJob(cfg, "a", search=text), path)
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
-    found, _, _, search = read_job(path)
+    found, _, _, search, _ = read_job(path)
     assert (found.output_dir, search) == (text, text)
     assert plain(found) == plain(cfg)
 
@@ -261,5 +261,5 @@ def test_the_record_of_a_run_is_a_job(tmp_path):
     cfg = compose_run(BASE)
     record = {"arm": "none", "config": plain(cfg), "status": "finished"}
     (tmp_path / "result.json").write_text(json.dumps(record))
-    found, arm, known, _ = read_job(tmp_path / "result.json")
+    found, arm, known, *_ = read_job(tmp_path / "result.json")
     assert (plain(found), arm, list(known)) == (plain(cfg), "none", [])

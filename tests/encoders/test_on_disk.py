@@ -13,6 +13,7 @@ import pytest
 from isotrain.encoders import on_disk
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
+from isotrain.training.requirements import revision
 
 NAME, COMMIT = "someone/some-model", "0123456789abcdef0123456789abcdef01234567"
 
@@ -100,3 +101,16 @@ def test_asking_imports_nothing_heavy():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_the_weights_of_any_folder_are_part_of_what_a_run_reads(composed, tmp_path, monkeypatch):
+    """Also of a relative one that a name of the hub might be."""
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    cfg = composed("source=demo", "encoder=huggingface", "encoder.name=models/mine")
+    found = []
+    for text in ("one", "two"):
+        (tmp_path / "models" / "mine" / "model.safetensors").write_text(text)
+        found.append(revision(cfg))
+    assert "; encoder " in found[0]
+    assert found[0] != found[1]

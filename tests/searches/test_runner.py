@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 import isotrain.studies.search_plan
 from isotrain.jobs.devices import device_for
 from isotrain.jobs.stored import PlanError
+from isotrain.studies.trials import opened
 
 DONE = [f"trial-{number}-seed0" for number in range(4)]
 TABLES = ("table.md", "trials.csv")
@@ -119,3 +120,21 @@ def test_a_damaged_storage_is_told(fake):
     (fake.folder / "study.db").write_text("no database" * 100)
     with pytest.raises(PlanError, match=r"study.db cannot be opened .*--name OTHER"):
         fake.run()
+
+
+def test_trials_on_other_data_are_refused(fake, tmp_path, write_fixture_data, monkeypatch):
+    root = tmp_path / "data"
+    write_fixture_data(root)
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(root))
+    fake.folder.mkdir(parents=True)
+    with opened(fake.plan("source=local")):
+        pass
+    moved = root.rename(tmp_path / "moved")
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(moved))
+    with opened(fake.plan("source=local")):
+        pass
+    with (moved / "rte" / "train.jsonl").open("a") as file:
+        file.write("\n")
+    told = r"runs read, .*sha256.*would read now, .*sha256"
+    with pytest.raises(PlanError, match=told), opened(fake.plan("source=local")):
+        pass

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import tarfile
+from pathlib import Path
 
 import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
+from isotrain.runs.locks import held
+from isotrain.runs.record import owned
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
 
+ARMS = ("none", "mean")
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
@@ -27,6 +33,10 @@ def data(fake, tmp_path, write_fixture_data, monkeypatch):
 
     assert start() == 0
     return root, start
+
+
+def seed_of(folder):
+    return json.loads((folder / "result.json").read_text())["seed"]
 
 
 def tables(folder):
@@ -56,6 +66,11 @@ def test_an_archive_gives_the_same_tables_wherever_it_is_and_without_its_data(
     capsys.readouterr()
     assert main(["status", "three"]) == 0
     assert "6 runs, 6 finished" in capsys.readouterr().out
+    monkeypatch.chdir(folder / "logs")
+    assert main(["status", "../../../studies/three/logs/.."]) == 0
+    monkeypatch.chdir(folder)
+    assert main(["status", "."]) == 0
+    assert capsys.readouterr().out.count("study three: 6 runs, 6 finished") == 2
 
 
 def test_moved_data_are_the_same_runs_and_changed_data_are_others(fake, data, monkeypatch, capsys):
@@ -78,3 +93,66 @@ def test_moved_data_are_the_same_runs_and_changed_data_are_others(fake, data, mo
     told = " ".join(capsys.readouterr().out.split())
     assert f"which is shown: rte none 0–2; rte mean 0–2 on {new}, not {old}" in told
     assert "6 of 6 runs finished" in told
+
+
+def test_no_plan_mixes_runs_on_several_folders_of_data(
+    fake, data, tmp_path, write_fixture_data, monkeypatch, capsys
+):
+    """Seed 0 alone has finished on another folder, whose data differ."""
+    other = tmp_path / "other"
+    write_fixture_data(other)
+    with (other / "rte" / "train.jsonl").open("a") as file:
+        file.write("\n")
+    overrides = [*fake.overrides, "source=local", f"source.root={other}"]
+    monkeypatch.setenv("DATA", LocalSource(str(other)).revision_of(RTE.data_set))
+    monkeypatch.setenv("FAIL", ",".join(f"rte-{arm}-seed{k}" for arm in ARMS for k in (1, 2)))
+    assert run_study(str(fake.file), overrides, 3, fake.backend) == 1
+    capsys.readouterr()
+    main(["status", str(fake.file), *overrides])
+    assert "6 runs, 2 finished, 4 failed" in capsys.readouterr().out
+
+
+def test_a_run_at_work_on_changed_data_is_shown_before_the_one_that_finished(
+    fake, data, monkeypatch, capsys
+):
+    with (data[0] / "rte" / "train.jsonl").open("a") as file:
+        file.write("\n")
+    (old,) = (path for path in fake.runs.glob("rte/none-*") if seed_of(path) == 0)
+    new = shutil.copytree(old, old.with_name("none-0123456789"))
+    record = json.loads((new / "result.json").read_text())
+    record |= {"status": "running", "finished_at": "", "data": "rte (changed)"}
+    (new / "result.json").write_text(json.dumps(record))
+    overrides = [*fake.overrides, "source=local"]
+    with owned(new):
+        capsys.readouterr()
+        assert main(["status", str(fake.file), *overrides]) == 0
+        assert "6 runs, 5 finished, 1 running" in capsys.readouterr().out
+
+
+def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):
+    monkeypatch.setattr("isotrain.commands.plans.UNSIGNED_S", 0.1)
+    with held(fake.folder / "logs" / "rte-none-seed0.log"):
+        assert main(["cancel", str(fake.folder)]) == 2
+    assert "rte-none-seed0.log; look for them" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsys):
+    """The records of the main study lack keys that were made since."""
+    shipped = Path(__file__).parents[2] / "docs" / "does_isotropy_help"
+    with tarfile.open(shipped / "finished_runs.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert main(["report", "does_isotropy_help", f"output_dir={tmp_path}"]) == 0
+    assert "have other keys than the study has now: encoder._target_" in capsys.readouterr().err
+    table = tmp_path / "studies" / "does_isotropy_help" / "table.csv"
+    assert table.read_bytes() == (shipped / "table.csv").read_bytes()
+
+
+def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):
+    other = ["--name", "other", "optimizer.lr=0.5", "source=local", *fake.overrides]
+    assert main(["status", str(fake.file), *other]) == 0
+    assert "6 runs, 0 finished, 6 waiting" in capsys.readouterr().out
+    (fake.folder / "study.json").unlink()
+    assert main(["status", str(fake.file), *other]) == 0
+    told = capsys.readouterr()
+    assert "6 runs, 6 finished" in told.out
+    assert told.err == "these runs have other keys than the study has now: optimizer.lr\n"

@@ -104,6 +104,6 @@ def test_processes_at_several_stages_stop(monkeypatch):
     """One resumes from a checkpoint, which the other found damaged."""
     stages = [("hash", "fit"), ("hash", "validate")]
     monkeypatch.setattr("isotrain.training.data.of_all_processes", lambda own: stages)
-    data = TaskData(None, None, None, 1, 1, "random", 0, config_hash="hash")
+    data = TaskData(None, None, None, 1, 1, "random", 0, name="hash")
     with pytest.raises(RuntimeError, match=r"one resume\.ckpt, and they are at hash fit, hash val"):
         data.setup("fit")
