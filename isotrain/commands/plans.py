@@ -243,10 +243,11 @@ def _of_folder(named: Named, folder: Path, content: dict[str, Any]) -> Given:
     if "file" not in content:
         jobs = sweep.plan_sweep(named.overrides, named.config_dir)
         return Given("sweep", folder, named, jobs=jobs)
-    copied = not Path(content["file"]).is_file() and (folder / COPY).is_file()  # another machine
-    target = str(folder / COPY) if copied else content["file"]
-    own = {"target": target, "name": content["name"], "trials": content.get("n_trials")}
-    return _planned(named._replace(**own), folder)
+    file, own = content["file"], {"name": content["name"], "trials": content.get("n_trials")}
+    is_gone = Path(file).suffix in (".yaml", ".yml") and not Path(file).is_file()
+    target = str(folder / COPY) if is_gone and (folder / COPY).is_file() else file
+    found = _planned(named._replace(target=target, **own), folder)
+    return found._replace(named=found.named._replace(target=file))  # as it stays on record
 
 
 def _search(named: Named, needs_optuna: bool = True) -> Plan:
