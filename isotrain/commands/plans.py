@@ -32,13 +32,12 @@ from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
 from isotrain.studies.identity import check_identity, of_earlier_keys, write_identity
-from isotrain.studies.origin import SEARCH, STUDY, SWEEP, read_origin
+from isotrain.studies.origin import COPY, SEARCH, STUDY, SWEEP, read_origin
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import Plan, plan_search
 from isotrain.studies.status import show
 
-COPY = "study.yaml"  # of the file of a study, in its folder
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 CANCEL_S = 0.2  # between two looks at what still runs
 UNSIGNED_S = 60.0  # until a process that has begun has signed its lock
