@@ -32,13 +32,12 @@ from isotrain.runs.locks import Owner, is_locked, owner
 from isotrain.studies import sweep
 from isotrain.studies.definition import load_study, question_of, study_text
 from isotrain.studies.identity import check_identity, of_earlier_keys, write_identity
-from isotrain.studies.origin import SEARCH, STUDY, SWEEP, read_origin
+from isotrain.studies.origin import COPY, SEARCH, STUDY, SWEEP, read_origin
 from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import Plan, plan_search
 from isotrain.studies.status import show
 
-COPY = "study.yaml"  # of the file of a study, in its folder
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 OPTIONS = {  # of `Named`, as they are given
     **{"overrides": "key=value", "config_dir": "--config-dir"},
@@ -270,10 +269,11 @@ def _of_folder(named: Named, folder: Path, content: dict[str, Any]) -> Given:
     if "file" not in content:
         jobs = sweep.plan_sweep(named.overrides, named.config_dir)
         return Given("sweep", folder, named, jobs=jobs)
-    copied = not Path(content["file"]).is_file() and (folder / COPY).is_file()  # another machine
-    target = str(folder / COPY) if copied else content["file"]
-    own = {"target": target, "name": content["name"], "trials": content.get("n_trials")}
-    return _planned(named._replace(**own), folder)
+    file, own = content["file"], {"name": content["name"], "trials": content.get("n_trials")}
+    is_gone = Path(file).suffix in (".yaml", ".yml") and not Path(file).is_file()
+    target = str(folder / COPY) if is_gone and (folder / COPY).is_file() else file
+    found = _planned(named._replace(target=target, **own), folder)
+    return found._replace(named=found.named._replace(target=file))  # as it stays on record
 
 
 def _search(named: Named, needs_optuna: bool = True) -> Plan:

@@ -8,6 +8,7 @@ from typing import Any
 from isotrain.jobs.stored import PlanError, read_json
 
 STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"
+COPY = "plan.yaml"  # of the file of a study or search, for when that is gone
 TYPES: dict[str, tuple[type, ...]] = {
     **{"file": (str,), "name": (str,), "overrides": (list,), "config_dir": (str, type(None))},
     **{"n_trials": (int,), "history": (list,), "shared": (dict,), "runs": (dict,)},

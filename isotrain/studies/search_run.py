@@ -23,13 +23,14 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.config.compose import RunId, RunJob, recorded, run_id
+from isotrain.config.sweep import text_of
 from isotrain.console import REJECTED, say
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import stored
-from isotrain.runs.files import write_json
+from isotrain.runs.files import replace_text, write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.origin import SEARCH
+from isotrain.studies.origin import COPY, SEARCH
 from isotrain.studies.plan import judged, with_folder
 from isotrain.studies.search_plan import Plan, runs_of
 from isotrain.studies.space import Value, overrides_of
@@ -98,6 +99,8 @@ def run_search(
             return pool.code(0)
         with opened(plan) as study:
             write_json(plan.folder / SEARCH, redacted(plan.given))
+            if file := plan.given["file"]:
+                replace_text(plan.folder / COPY, text_of("tune", file))
             study.set_user_attr(ASKED, plan.search.n_trials)
             queue_left(study)
             if plan.is_grid:

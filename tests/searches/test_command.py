@@ -128,6 +128,7 @@ def test_its_folder_says_what_it_is_and_cancel_finds_nothing_at_work(fake, tune,
     capsys.readouterr()
     assert main(["status", str(fake.folder), "--json"]) == 0
     assert '"complete": 1' in capsys.readouterr().out
+    fake.file.unlink()
     assert main(["report", str(fake.folder)]) == 0
     assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
     assert main(["cancel", str(fake.folder)]) == 0

@@ -61,6 +61,7 @@ def test_an_archive_gives_the_same_tables_wherever_it_is_and_without_its_data(
         (folder / name).unlink()
     assert main(["report", str(folder)]) == 0
     assert tables(folder) == before
+    assert json.loads((folder / "study.json").read_text())["file"] == str(fake.file)
     assert collected(moved) == of_all
     monkeypatch.chdir(folder.parent)
     capsys.readouterr()
