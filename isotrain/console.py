@@ -46,6 +46,15 @@ def reject(errors: str | Sequence[str]) -> int:
     return REJECTED
 
 
+def score_text(value: float) -> str:
+    """A score or loss as a command prints it.
+
+    >>> score_text(-0.61253)
+    '−0.6125'
+    """
+    return f"{value:z.4f}".replace("-", "−")
+
+
 @contextmanager
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import compose_run, key_of
-from isotrain.console import install, say
+from isotrain.console import install, say, score_text
 from isotrain.pages.summary import FILES, print_layers
 from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
@@ -75,7 +75,7 @@ def demo(overrides: Sequence[str]) -> None:
     print_layers(rows, read_result(folders[ARMS[0]]))
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:
-        found = [f"{k} {scores[arm][k]:.4f}" for k in SCORES if k in scores[arm]]
+        found = [f"{k} {score_text(scores[arm][k])}" for k in SCORES if k in scores[arm]]
         drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
         say(f"isotropy={arm}: {', '.join(found)}; page: {drawn}")
 

@@ -12,7 +12,7 @@ from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
 from isotrain.config.compose import content_hash, key_of, read_job
 from isotrain.config.sweep import check_sweep
-from isotrain.console import reject, say, spinner
+from isotrain.console import reject, say, score_text, spinner
 from isotrain.runs.files import read_result
 
 CONFIG_DIR = "--config-dir="
@@ -86,5 +86,8 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     if as_json:
         print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
     else:
-        say(f"{folder}: " + ", ".join(f"{key} {value:.4f}" for key, value in of_task.items()))
+        say(
+            f"{folder}: "
+            + ", ".join(f"{key} {score_text(value)}" for key, value in of_task.items())
+        )
     return 0

@@ -20,7 +20,7 @@ from socket import gethostname
 from typing import NamedTuple, Protocol
 
 from isotrain.config.compose import RunJob
-from isotrain.console import REJECTED, duration, is_watched, say, spinner
+from isotrain.console import REJECTED, duration, is_watched, say, score_text, spinner
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
     Backend,
@@ -252,7 +252,7 @@ class Pool:
         if state == "finished":
             scores, monitor = result.get("scores"), str(result.get("monitor"))
             score = scores.get(monitor) if isinstance(scores, dict) else None
-            line += f", {monitor} {score:.4f}" if score is not None else ""
+            line += f", {monitor} {score_text(score)}" if score is not None else ""
             say(f"done {line}" + (f", then exit code {end.code}; {end.log}" if end.code else ""))
         elif state == "stopped":
             say(f"stopped {line}")

@@ -10,7 +10,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from isotrain.console import say
+from isotrain.console import say, score_text
 from isotrain.pages.limitations import unlike_training, way_out
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
@@ -22,7 +22,6 @@ from isotrain.pages.rows import (
     headline,
     isotropy_series,
     measured,
-    minus,
     series,
 )
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
@@ -91,10 +90,10 @@ def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]
     key = result["monitor"]
     if values := series(rows, key):  # none in a debugging run without validation
         last = at(values, end)
-        lines.append([with_n(key, "dev"), _four(values[0][1]), _four(last)])
+        lines.append([with_n(key, "dev"), score_text(values[0][1]), score_text(last)])
     test = key.replace("val/", "test/")
     if test in found:
-        lines.append([with_n(test, "test"), "", _four(found[test])])
+        lines.append([with_n(test, "test"), "", score_text(found[test])])
     return lines
 
 
@@ -106,8 +105,8 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
         if values := series(rows, f"train/{name}"):
             (start, first), (end, last) = values[0], values[-1]
             at = f"steps {start} and {end}" if start < end else f"step {end}"
-            first_cell = _four(first) if start < end else ""
-            lines.append([f"train/{name} ({at})", first_cell, _four(last)])
+            first_cell = score_text(first) if start < end else ""
+            lines.append([f"train/{name} ({at})", first_cell, score_text(last)])
     return lines[:MOST_LOSSES]
 
 
@@ -144,15 +143,11 @@ def _isotropy_table(
                 continue
             ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
             cells.append(
-                " → ".join("–" if x != x else _four(x) for x in ends)
+                " → ".join("–" if x != x else score_text(x) for x in ends)
                 + (f" (null {null})" if null else "")
             )
         table.add_row(*cells)
     return table
-
-
-def _four(value: float) -> str:
-    return minus(f"{value:.4f}")
 
 
 def _remarks(result: Mapping[str, Any]) -> list[str]:
@@ -195,5 +190,7 @@ def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping
             table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
         for layer in layers:
             found = [by_arm[arm].get(CurveKey(metric, layer, view)) for view, arm in columns]
-            table.add_row(layer, *(_four(values[-1][1]) if values else "–" for values in found))
+            table.add_row(
+                layer, *(score_text(values[-1][1]) if values else "–" for values in found)
+            )
         say(table)

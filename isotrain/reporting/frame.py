@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 
 from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
-from isotrain.reporting.statistics import (
-    Summary,
-    compare_paired,
-    holm,
-    seeds_needed,
-    summarize,
-)
+from isotrain.reporting.statistics import Summary, compare_paired, holm, seeds_needed, summarize
 from isotrain.runs.files import nulls_as_nan, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
@@ -168,17 +162,13 @@ def _methods(
                 if score.startswith("val/")
                 else None,
             )
-            both = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
-            pairs = [pair for pair in both if not is_score(score) or _same_n(pair, score)]
+            pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
+            if is_score(score):  # of other examples it does not compare
+                pairs = [pair for pair in pairs if len({r.shown.get(score) for r in pair}) == 1]
             if arm != study.baseline and pairs:
                 row = _compared(row, pairs, None if row.collapsed else margin)
         rows.append(row)
     return rows
-
-
-def _same_n(pair: tuple[Run, Run], score: str) -> bool:
-    """Whether both scores are of as many examples: else they do not compare."""
-    return pair[0].shown.get(score) == pair[1].shown.get(score)
 
 
 def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:

@@ -15,7 +15,7 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.console import say
+from isotrain.console import say, score_text
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.report import replace_files
@@ -97,7 +97,7 @@ def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
     lines = [
         (
             str(trial.number),
-            f"{trial.values[0]:z.4f}" if _is_good(trial) else "",
+            score_text(trial.values[0]) if _is_good(trial) else "",
             ending(trial),
             *(_short(trial.params.get(key, "")) for key in keys),
             str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
@@ -138,7 +138,7 @@ def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation 
         return ["No trial is complete, so there is no best one."]
     text = (
         f"Trial {best.number} is the best of {sum(map(_is_good, trials))} on dev "
-        f"({best.values[0]:z.4f}) and was chosen for that: the best of several scores lies "
+        f"({score_text(best.values[0])}) and was chosen for that: the best of several scores lies "
         f"{'above' if plan.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.config.sweep import text_of
-from isotrain.console import REJECTED, say
+from isotrain.console import REJECTED, say, score_text
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import stored
@@ -209,7 +209,7 @@ class _Call:
         with self._choosing:
             self.n_good += state != TrialState.FAIL
             self.n_failed += state == TrialState.FAIL
-        value = f"{self._plan.objective} {told.value:.4f}" if told.value is not None else ""
+        value = f"{self._plan.objective} {score_text(told.value)}" if told.value is not None else ""
         say(f"{ending(told)} trial {number}: {value}{why}")
 
     def _score(self, trial: Trial, number: int) -> float:

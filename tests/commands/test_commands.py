@@ -145,3 +145,10 @@ def test_an_option_that_says_nothing_of_the_target_is_rejected(tmp_path, capsys,
         (tmp_path / name / file).write_text(json.dumps(content))
     assert main([str(tmp_path / word) if word.isupper() else word for word in words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_the_help_of_run_names_what_it_takes(capsys):
+    assert main(["run", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "study, search, yaml file, or job file (.json)" in told
+    assert "folder" not in told.partition("key=value")[0]
