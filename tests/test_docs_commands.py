@@ -128,7 +128,7 @@ def test_a_command_does_what_it_says(words, typed, folder):
     if "-m" in words:
         assert re.search(r"sweep .*: [12] runs, ", told)
     elif words[0] == "train" and "--keys" not in words:
-        assert len(made) == 1
+        assert made or "finished before" in told  # a page may say it with another folder of data
 
 
 def several(group):
