@@ -44,7 +44,7 @@ OPTIONS = {  # of `Named`, as they are given
     **{"name": "--name", "trials": "--trials"},
 }
 CANCEL_S = 0.2  # between two looks at what still runs
-UNSIGNED_S = 60.0  # until a process that has begun has signed its lock
+UNSIGNED_S = 60.0  # longest wait for a process to write its name into its lock
 
 
 def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any) -> int:

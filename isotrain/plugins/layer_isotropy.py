@@ -23,28 +23,28 @@ METRICS = ("isoscore_corrected", "mean_cosine")
 
 
 class LayerIsotropy:
-    """Measures `isotropy/<metric>/layer_LL/<view>` of a model as it is, at each call.
+    """Returns, at each call, the current `isotropy/<metric>/layer_LL/<view>` of a model.
 
-    Hidden states are those of the transformers model in `model`, in evaluation mode, promoted
-    before any metric. Pads are left out. The `max_rows` embeddings of a cloud are those whose
-    (text, position) hash lowest, the same ones at each call; `isotropy/n_rows/...` counts them.
-    Modes, random generators and hooks of the model are left as they were.
+    The hidden states of the transformers model in `model` are computed in evaluation mode, in
+    float32 at least, without padding tokens. Each layer and view is measured on at most `max_rows`
+    embeddings, those with the smallest hash of (text, position): the same ones at each call,
+    counted by `isotropy/n_rows/...`. The model's modes, hooks and random generators are restored.
 
-    Embeddings with a NaN are left out and counted; a metric that a cloud does not allow is left
-    out, and told once. Metrics that need `reference` compare with the first call.
+    Embeddings with a NaN are excluded and counted. A metric that is undefined on these embeddings
+    is skipped with one warning. Metrics that need `reference` compare with the first call.
 
     Args:
         model: a transformers model, or a module that holds one.
-        rows: texts, pairs of texts, or tokenised rows (see `examples_of`): a list, or a column.
-        tokenizer: of texts.
+        rows: texts, pairs of texts, or tokenised examples (see `examples_of`), as a list or column.
+        tokenizer: of the texts; not needed for tokenised examples.
         metrics: names of files in `isotrain.metrics` and functions `[N, D] -> scalar`, or functions
             by name.
         views: of each layer: cls, tokens, mean.
-        max_rows: embeddings of each cloud at most; max_rows·D·4 bytes for each layer and view.
+        max_rows: most embeddings per layer and view, max_rows·D·4 bytes each.
         labels: class or score of each text, for metrics that need them.
-        batch_size: texts of a forward pass.
-        max_length: tokens of a text at most.
-        autocast: gives the context that the model runs in.
+        batch_size: texts per forward pass.
+        max_length: most tokens per text.
+        autocast: returns the context manager of each forward pass.
 
     Raises:
         ValueError: no transformers model, an unknown metric or view, a metric that cannot have what
@@ -77,7 +77,7 @@ class LayerIsotropy:
         for name, function in functions.items():
             need = needs(function)
             if need == "positives" or (need == "labels" and labels is None):
-                fix = "pass labels=, one a row" if need == "labels" else "leave it out"
+                fix = "pass labels=, one per text" if need == "labels" else "leave it out"
                 raise ValueError(f"{name} needs {need}, which texts alone do not have; {fix}")
         backbone_of(model)  # or it is refused now
         self.model, self.views, self.max_rows = model, tuple(views), max_rows
@@ -87,7 +87,7 @@ class LayerIsotropy:
         self.reference: dict[str, Tensor] | None = None  # embeddings of each cloud
 
     def __call__(self) -> dict[str, float]:
-        """The values of now, by key."""
+        """The current values, by key."""
         clouds = list(self._rows().clouds())
         if self.reference is None:
             compares = self.measure.compares
@@ -99,7 +99,7 @@ class LayerIsotropy:
         return values
 
     def _rows(self) -> CloudSampler:
-        """The embeddings that are measured, of the model as it is now."""
+        """The sampled embeddings of the current model."""
         rows = CloudSampler(self.max_rows, self.views)
         backbone = backbone_of(self.model)
         device = next(backbone.parameters()).device
