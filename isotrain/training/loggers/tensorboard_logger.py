@@ -10,7 +10,19 @@ from isotrain.training.loggers.jsonl import ResumableLogger
 
 
 class TensorBoardRun(ResumableLogger, TensorBoardLogger):
-    """Lightning's logger; after a resume it gets every record again."""
+    """Lightning's logger; after a resume it gets every record again.
+
+    One file of events a process: Lightning closes it at the end of training and opens another to
+    test, and TensorBoard, which reads files by name, may then take the older one for a restart.
+    """
+
+    def finalize(self, status: str) -> None:
+        """Flush; `close` closes."""
+        self.save()
+
+    def close(self, failed: bool) -> None:
+        """Close the file."""
+        self.experiment.close()
 
 
 def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardRun:
