@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,15 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
-from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.tasks.data.perturbations import Changes
 from isotrain.training.callbacks.best_checkpoint import Selection
-from isotrain.training.callbacks.predictions import CollapseMonitor
+from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
 from isotrain.training.checks import check_experiment, check_parts, check_plan
 from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
-from isotrain.training.freezing import (
+from isotrain.training.freezing_schedule import (
     Freezing,
     ever_trained,
     freeze_above,
@@ -50,6 +50,8 @@ from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
+
+HOLDOUT = 0.1  # share of the training examples that `training.select=holdout` holds out by default
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,12 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         ValueError: parts that cannot be made or do not fit together; the keys to change are named.
     """
     task: Task = made(cfg.task)
-    changes = _changes(cfg, task)
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
 
-    data = _data(cfg, task, changes, encoder, folder.name)
+    data = _data(cfg, task, encoder, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
@@ -156,13 +157,6 @@ def isotropic_model(
     return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
 
 
-def _changes(cfg: DictConfig, task: Task) -> Changes:
-    """What is changed about the examples; some are held out only for a selection that asks."""
-    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
-    check_changes(changes, task)
-    return changes if cfg.training.select.value == "holdout" else replace(changes, holdout=0.0)
-
-
 def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:
     """The encoder with the weights that the run starts from, and the names of its adapters."""
     encoder: Encoder = made(cfg.encoder)
@@ -176,8 +170,11 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
         return encoder, made(cfg.peft, encoder=encoder)
 
 
-def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder, name: str) -> TaskData:
+def _data(cfg: DictConfig, task: Task, encoder: Encoder, name: str) -> TaskData:
     """The examples of the task, read and tokenised; `name` is of the run."""
+    changes = {field.name: cfg.data[field.name] for field in fields(Changes)}
+    selects = cfg.training.select.value == "holdout"
+    changes["holdout"] = (cfg.data.holdout or HOLDOUT) if selects else 0.0
     data = TaskData(
         task,
         made(cfg.source),
@@ -187,7 +184,7 @@ def _data(cfg: DictConfig, task: Task, changes: Changes, encoder: Encoder, name:
         cfg.data.batching.value,
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
-        changes,
+        Changes(**changes),
         name,
         {"dev": cfg.data.n_dev, "test": cfg.data.n_test},
     )
@@ -243,7 +240,7 @@ def _trainer(
         default_root_dir=str(folder),
         strategy="auto" if world_size == 1 else of_several,
         logger=False,
-        callbacks=[*callbacks, *([Progress(refresh_rate=1)] if watched else [])],
+        callbacks=[*callbacks, *([Progress(refresh_rate=4)] if watched else [])],
         enable_progress_bar=watched,
         enable_model_summary=False,
         enable_checkpointing=False,

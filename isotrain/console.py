@@ -1,4 +1,4 @@
-"""Everything a command prints: text, errors with their exit codes, a spinner for slow steps.
+"""Output of commands: text, errors with exit codes, a spinner for slow steps.
 
 Imports rich alone, so that a command can show the spinner while torch is being imported.
 """
@@ -59,13 +59,9 @@ def score_text(value: float) -> str:
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.
 
-    The line shows `what` and the time after `DELAY_S`, below everything that `say` prints
-    meanwhile, and is gone when the block ends. Anything else that writes to stdout or stderr, such
-    as the bar of a download, removes it: through rich's own redirection each update of such a bar
-    would be a line. A block within another changes the text of the outer line for its time.
-
-    Yields:
-        A function that changes the text.
+    Yields a function that changes the text. The line appears after `DELAY_S`, below all that `say`
+    prints, and is removed at the end. Any other output, such as the bar of a download, removes it
+    too. A block within another changes the text of the outer line.
 
     >>> with spinner("reading 5,428 rows") as now:
     ...     now("tokenising 5,428 rows")
@@ -117,7 +113,7 @@ def duration(seconds: float) -> str:
 
 
 def install(extra: str) -> str:
-    """What brings an extra of isotrain, which is on no package index.
+    """The command that installs an extra of isotrain, which is on no package index.
 
     >>> install("peft")
     "pip install -e '.[peft]' in the clone of isotrain"
@@ -126,17 +122,17 @@ def install(extra: str) -> str:
 
 
 def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
-    """One line: folder, trainable parameters, rows."""
+    """One line: folder, trainable parameters, examples."""
     share = n_parameters["trainable"] / n_parameters["total"]
     rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
     say(
         f"{folder}: training {n_parameters['trainable']:,} of {n_parameters['total']:,} "
-        f"parameters ({share:.0%}); rows: {rows}"
+        f"parameters ({share:.0%}); examples: {rows}"
     )
 
 
 def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str, int]) -> None:
-    """A line for each phase: what trains from which step, at which peak learning rates.
+    """A line for each stage: what trains from which step, at which peak learning rates.
 
     Nothing where everything trains from the start.
 
@@ -165,7 +161,7 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
     >>> print_changes({"rows": {"before": 3000, "after": 750}, "labels_replaced": 75,
     ...                "labels_changed": 70}, {"dev": {"scored": 64, "of": 500}})
     scored of dev: 64 of 500 examples, a fixed random subset (data.n_dev)
-    changed data: 750 of 3,000 training rows; 75 labels replaced, of which 70 differ
+    changed data: 750 of 3,000 training examples; 75 labels replaced, of which 70 differ
     """
     for split, n in limited.items():
         few = f"{n['scored']:,} of {n['of']:,} examples"
@@ -173,7 +169,7 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
     if not changes:
         return
     rows = changes["rows"]
-    line = f"changed data: {rows['after']:,} of {rows['before']:,} training rows"
+    line = f"changed data: {rows['after']:,} of {rows['before']:,} training examples"
     if classes := changes.get("classes"):
         counts = (f"{name} {n['kept']:,} of {n['before']:,}" for name, n in classes.items())
         line += f" ({', '.join(counts)})"
@@ -201,11 +197,11 @@ class _Line(Progress):
         self.start()
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Nothing at first."""
+        """Empty before `DELAY_S`."""
         return super().get_renderables() if time.monotonic() > self._shown_at else [""]
 
     def show(self, text: str) -> None:
-        """Change the text, and appear again in a while if something else was written."""
+        """Change the text; show the line again if other output removed it."""
         self.text = text
         self.update(self.task_ids[0], description=text)
         if not self.live.is_started:

@@ -25,11 +25,11 @@ from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
 from isotrain.runs.secrets import redacted
 from isotrain.training.callbacks.best_checkpoint import lost_selection
+from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
-from isotrain.training.callbacks.predictions import degenerate
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.data import process_rank
-from isotrain.training.freezing import describe
+from isotrain.training.freezing_schedule import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.requirements import check, revision
 
@@ -43,7 +43,6 @@ def run(
     search: str = "",
     data: str = "",
     show: Show = lambda folder, loggers: None,
-    is_checked: bool = False,
 ) -> dict[str, float]:
     """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
 
@@ -57,21 +56,19 @@ def run(
         overrides: that gave `cfg`, for the record.
         search: name of the search that the run is a trial of, for the record.
         data: revision of what it reads, where it was planned with one.
-        show: called on rank 0 once the record is written, also that of a failed run, before the
-            loggers are closed. `isotrain.pages.show.show_run` is what the command gives: it draws
-            the page (`cfg.report`) and prints the summary. By default nothing is shown.
-        is_checked: whether `isotrain.training.requirements.check` has passed `cfg` already.
+        show: called on rank 0 when the record is written, also of a failed run, and before the
+            loggers are closed. The command gives `isotrain.pages.show.show_run`, which draws the
+            page (`cfg.report`) and prints the summary.
 
     Raises:
-        CannotRunError: a ValueError: a configuration that cannot run, parts that do not fit, data
-            or weights that are not there; no run folder is written then.
+        CannotRunError: a ValueError: the configuration cannot run, parts do not fit, data or
+            weights are missing. No run folder is written.
         NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
         StorageError: the folder is full or read-only; the last checkpoint is intact.
     """
     started = time.perf_counter()
     try:
-        if not is_checked:
-            check(cfg)
+        check(cfg)
         cfg = with_threads(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
@@ -109,7 +106,7 @@ def run(
             if folder.is_first and isinstance(error, Exception):
                 show(folder, experiment.trainer.loggers)
             elif folder.is_first:  # a signal, which may leave seconds
-                again = "goes on" if folder.may_resume() else "starts again"
+                again = "resumes" if folder.may_resume() else "starts anew"
                 say(f"{folder.path}: stopped; the same command {again}")
             raise
         else:
@@ -145,12 +142,7 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
 
 
 def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
-    """Where an unfinished run stopped; None starts it anew.
-
-    Raises:
-        CannotRunError: the checkpoint cannot be opened, or records or weights that it knows of
-            are gone.
-    """
+    """Where an unfinished run stopped; None starts it anew."""
     path = folder.path / "resume.ckpt"
     if not folder.may_resume():
         return None
@@ -210,7 +202,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
 def _work(
     cfg: DictConfig, folder: RunFolder, experiment: Experiment, point: dict[str, Any] | None
 ) -> dict[str, float]:
-    """Evaluate at step 0, fit, evaluate at the end of fit, test; the seconds of each."""
+    """Evaluate at step 0, fit, evaluate, test; the seconds of each."""
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
     params = {**folder.record["config"], **experiment.n_parameters, "n_rows": data.n_rows}
     n_bytes = point["n_bytes"] if point else 0
@@ -250,7 +242,7 @@ def _work(
 def _outcome(
     folder: RunFolder, experiment: Experiment, timings_s: dict[str, float]
 ) -> dict[str, Any]:
-    """What a run came to, for its record."""
+    """Steps, scores and times of a finished run, for its record."""
     n_steps, scores = experiment.trainer.global_step, folder.scores()
     reason = degenerate(scores, folder.record["monitor"])
     return {

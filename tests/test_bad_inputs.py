@@ -77,7 +77,7 @@ CASES: tuple[Case, ...] = (
         (
             "no key optimzer.lr; did you mean optimizer.lr?",
             "task=sickr does not exist; there are nli_pairs, rte,",
-            "wic; options of your own are found with --config-dir DIR",
+            "wic; --config-dir DIR adds your own options",
         ),
     ),
     Case(
@@ -87,39 +87,24 @@ CASES: tuple[Case, ...] = (
             "isotropy.stats=queue",
         ),
     ),
-    Case(
-        ("isotropy=published", "data.batch_size=1"),
-        ("data.batch_size=1 over isotropy.n_clusters=", "use data.batch_size="),
-    ),
     # Names of keys and options
     Case(("sede=1",), ("no key sede; did you mean seed?",)),
-    Case(("+sede=1",), ("no key sede; did you mean seed?",)),
     Case(("data.bach_size=8",), ("no key data.bach_size; did you mean batch_size?",)),
-    Case(("+data.bach_size=8",), ("no key bach_size; did you mean batch_size?",)),
     Case(("learning_rate=1e-4",), ("no key learning_rate", "optimizer")),
     Case(("optimizer.learning_rate=1e-4",), ("no key optimizer.learning_rate", "it has lr")),
     Case(("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
-    Case(("task=mnli",), ("task=mnli does not exist; did you mean snli?",)),
     Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
     Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean n_clusters?",)),
     Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
     Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
-    Case(("trainer=null",), ("trainer",)),
     # Values
     Case(("seed=one",), ("seed=one", "could not be converted to Integer")),
-    Case(("data.batch_size=8.5",), ("data.batch_size=8.5", "Integer")),
     Case(("data.batch_size=0",), ("data.batch_size must be at least 1, got 0",)),
     Case(("trainer.max_steps=ten",), ("trainer.max_steps must be int, got 'ten'",)),
-    Case(("trainer.max_epochs=true",), ("trainer.max_epochs must be", "int", "got True")),
     Case(("optimizer.lr=fast",), ("optimizer.lr must be float", "got 'fast'")),
     Case(("optimizer.fused=1",), ("optimizer.fused must be bool", "got 1")),
     Case(("data.batching=sorted",), ("data.batching=sorted", "length, random")),
     Case(("task.form=pair",), ("task.form must be cross or bi, got 'pair'",)),
-    Case(("task.prompt=sentence",), ("task.prompt must be word or none, got 'sentence'",)),
-    Case(
-        ("isotropy=cluster_pca", "isotropy.stats=running"),
-        ("isotropy.stats must be batch or queue or start, got 'running'",),
-    ),
     Case(("site=pooled",), ("site is a list; write 'site=[pooled]'",)),
     Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),
     Case(("training.warmup_fraction=1.5",), ("training.warmup_fraction", "at most 1")),
@@ -130,12 +115,10 @@ CASES: tuple[Case, ...] = (
     Case(("seed=0,1",), ("several values; add -m", "seed=[...]")),
     Case(("-m", "seed=interval(0,1)"), ("a sweep needs values",)),
     Case(("-m", "task=rte,wicc", "seed=0,1"), ("task=wicc does not exist",)),
-    Case(("-m", "seed=0,x,2"), ("seed=x", "could not be converted to Integer")),
     Case(
         ("-m", "isotropy=published", "data.batch_size=4,64"),
         ("data.batch_size=4", "isotropy.removal.min_rows=4"),
     ),
-    Case(("~seed",), ("seed",)),
     # Several at once
     Case(
         ("sede=1", "task=wicc", "optimizer.lr=-1", "data.batch_size=0", "+modle=bert"),
@@ -144,51 +127,8 @@ CASES: tuple[Case, ...] = (
             *("data.batch_size must be at least 1", "a run has no key modle"),
         ),
     ),
-    Case(
-        ("site=[pooled,pooled]", "rows=none", "monitor.headline=[isoscor]", "threads=0"),
-        (
-            *("site must name each place once", "expected one of [all, no_special]"),
-            *("monitor.headline=isoscor is not measured", "threads must be at least 1"),
-        ),
-    ),
     # Parts that do not go together
-    Case(
-        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=16"),
-        ("data.batch_size=16 over isotropy.n_clusters=8 leaves 2 rows a cluster", "queue"),
-    ),
-    Case(
-        ("isotropy=cluster_pca", "isotropy.stats=batch", "data.batch_size=32"),
-        ("floor(0.25·3) = 0 directions", "use data.batch_size=40 or more"),
-    ),
-    Case(
-        ("task=rte", "pooling=spans"),
-        ("pooling=spans needs target words, and task RTE",),
-    ),
-    Case(("rows=no_special",), ("site=['pooled'] has none; add tokens or layer_k",)),
-    Case(("rows=no_special", "site=[tokens]"), ("leaves CLS untouched", "pooling=mean")),
-    Case(
-        ("metric=[partition]", "monitor.headline=[isoscore]"),
-        ("monitor.headline=isoscore is not measured; choose among partition",),
-    ),
-    Case(("monitor.headline=isoscore",), ("a list; write 'monitor.headline=[isoscore]'",)),
-    Case(("monitor.views=[cls,words]",), ("monitor.views", "words", "cls, tokens, mean")),
     Case(("monitor.every_steps=-1",), ("monitor.every_steps must be at least 0, got -1",)),
-    Case(
-        ("metric=[self_similarity]", "monitor.views=[cls,mean]"),
-        ("metric=self_similarity needs groups of tokens", "add tokens to monitor.views"),
-    ),
-    Case(
-        ("metric=[alignment]",),
-        ("metric=alignment does not exist; there are alpha_req",),
-    ),
-    Case(
-        ("metric=[isoscore]", "+metric.isoscore.groups=words"),
-        ("metric.isoscore.groups: a metric has one key, function",),
-    ),
-    Case(("trainer.precision=16-mixed",), ("fused optimizer; add optimizer.fused=false",)),
-    Case(("trainer.precision=bf16-true",), ("would round labels", "use bf16-mixed")),
-    Case(("+trainer.overfit_batches=2",), ("overfit_batches is set by isotrain itself",)),
-    Case(("+trainer.strategy=fsdp",), ("trainer.strategy",)),
     Case(("site=[layer_9]",), ("layer_1 to layer_2 for this encoder, got 'layer_9'",)),
     Case(
         ("freezing=first_n", "freezing.n_blocks=9"),
@@ -203,18 +143,6 @@ CASES: tuple[Case, ...] = (
     Case(
         ("objective=[simcse]", "objective.simcse.reads=[layer_99/cls]"),
         ("objective=simcse: reads=layer_99/cls", "layer_0 (embeddings) to layer_2"),
-    ),
-    Case(
-        ("objective=[istar]", "objective.istar.reads=[pooled]", "objective.istar.shrinkage=1.5"),
-        ("objective.istar.shrinkage must be at most 1, got 1.5",),
-    ),
-    Case(
-        ("objective=[istar]", "objective.istar.weight=nan"),
-        ("objective.istar.weight must be a finite number, got nan",),
-    ),
-    Case(
-        ("task=text", "objective=[istar]", "objective.istar.weight=0"),
-        ("task=text has nothing to learn from without an objective of a weight other than 0",),
     ),
     Case(
         ("task=stsb", "objective=[supcon]"),
@@ -243,16 +171,8 @@ CASES: tuple[Case, ...] = (
         (*("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),),
         ("training.reinit_blocks=2", "optimizer steps freezing leaves", "block 1 untrained"),
     ),
-    Case(
-        ("peft=lora", "freezing=bitfit"),
-        ("peft trains its adapters", "leave freezing=none, or use peft=none"),
-    ),
     Case(("training.layer_decay=0",), ("training.layer_decay must be above 0, got 0",)),
     # Selection, and changes of the training rows
-    Case(
-        ("training.select=best", "+trainer.limit_val_batches=0"),
-        ("training.select=best goes by evaluations", "trainer.limit_val_batches=0 makes none"),
-    ),
     Case(
         ("+trainer.limit_val_batches=2", "+trainer.limit_test_batches=0.5"),
         (
@@ -262,14 +182,6 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        ("data.n_train=100", "data.fraction=0.5"),
-        ("data.fraction=0.5 and data.n_train=100 both say", "give one of them"),
-    ),
-    Case(
-        ("task=snli", "data.label_skew=maybe"),
-        ("data.label_skew=maybe", "could not be converted to Float"),
-    ),
-    Case(
         ("task=stsb", "data.label_skew=0.5"),
         ("data.label_skew keeps less of some classes", "task=stsb has none", "data.fraction"),
     ),
@@ -277,13 +189,8 @@ CASES: tuple[Case, ...] = (
     Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu")),
     Case(("trainer.precision=18",), ("precision", "18")),
     Case(("schedule.name=linaer",), ("schedule.name", "linaer", "linear")),
-    Case(("optimizer.lr=-1",), ("optimizer.lr", "-1")),
     # What must never run
     Case(("encoder._target_=os.system",), ("encoder._target_=os.system is not allowed",)),
-    Case(
-        ("encoder._target_=isotrain.run.subprocess.run",),
-        ("encoder._target_=isotrain.run.subprocess.run is not allowed",),
-    ),
     from_file(
         "pooling/mine",
         "_target_: subprocess.getoutput\ncmd: touch taken\n",
@@ -295,7 +202,6 @@ CASES: tuple[Case, ...] = (
         "hydra.callbacks",
     ),
     from_file("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "did you mean form?"),
-    from_file("experiment/mine", GLOBAL + "sede: 3\n", "sede", "did you mean seed?"),
     from_file("experiment/mine", GLOBAL + "site: [pooled\n", "experiment/mine", "line"),
     Case(("--config-dir", "{files}/none"), ("/none is not a folder",)),
     # What a run reads
@@ -304,12 +210,6 @@ CASES: tuple[Case, ...] = (
         ("source=local",),
         ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
         {"ISOTRAIN_DATA_DIR": "{files}"},
-    ),
-    Case(
-        ("source=local", "task=rte"),
-        ("looked for {files}/rte/dev.jsonl", "rte/dev.jsonl"),
-        {"ISOTRAIN_DATA_DIR": "{files}"},
-        {"rte/train.jsonl": "{}\n"},
     ),
     Case(
         ("source=hub", "task=stsb"),
@@ -340,25 +240,9 @@ CASES: tuple[Case, ...] = (
         train=rows(2, '{"word": "bank", '),
     ),
     local(
-        "no start2",
-        *("{files}/wic/train.jsonl:2: lacks start2",),
-        train=rows(1, {"start2": None}),
-    ),
-    local(
-        "span behind the end",
-        *("{files}/wic/train.jsonl:2: start1 and end1", "got 4 and 80"),
-        train=rows(1, {"end1": 80}),
-    ),
-    local(
         "wrong label",
         *("{files}/wic/train.jsonl:4: label must be one of False, True", "got 'maybe'"),
         train=rows(3, {"label": "maybe"}),
-    ),
-    local(
-        "tabs in a jsonl file",
-        *("{files}/wic/dev.jsonl:1: not JSON",),
-        train=rows(2),
-        dev="word\tlabel\n",
     ),
     local("no rows", "wic/train has no rows", train=""),
     local("bytes", "{files}/wic/train.jsonl:1: not UTF-8", train=b"\xff\xfe\n"),

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 
 from isotrain.transforms.cluster_pca import ClusterPCA
-from isotrain.transforms.identity import Identity
-from tests.dev_rows import monitor_of
 
 PROJECTION = "objective.simcse.projection=mlp"
 
@@ -38,19 +35,6 @@ def test_parts_are_those_of_the_configuration(built):
     assert experiment.data.n_rows == {"train": 96, "dev": 32, "test": 32}
     assert experiment.source_id.startswith("tiny random BERT")
     assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())
-
-
-def test_processes_compare_what_names_the_run_by_content_and_data(built, tmp_path):
-    assert built().data.name == tmp_path.name
-
-
-def test_the_weights_of_objectives_count(built):
-    """They train, so that a share of what trains can be no more than the whole."""
-    experiment = built("task=rte", "metric=[]", "objective=[simcse]", PROJECTION)
-    plain = built("task=rte", "metric=[]", "objective=[simcse]").n_parameters
-    n_weights = 16 * 16 + 16
-    assert experiment.n_parameters == {name: n + n_weights for name, n in plain.items()}
-    assert experiment.n_parameters["trainable"] == experiment.n_parameters["total"]
 
 
 OBJECTIVE, BLOCK = ("objective=[simcse]", PROJECTION), "model.encoder.model.encoder.layer."
@@ -94,42 +78,6 @@ def test_own_draws_follow_the_seed_and_the_name(built):
     assert not one[0].equal(one[1])
 
 
-def test_no_layer_is_the_identity_everywhere(built):
-    model = built("task=rte", "site=[tokens,pooled]").module.model
-    assert all(isinstance(layer, Identity) for layer in model.transforms.values())
-
-
-def test_no_metric_means_no_monitor(built):
-    experiment = built("task=rte", "metric=[]")
-    names = [type(c).__name__ for c in experiment.trainer.callbacks]
-    assert "IsotropyMonitor" not in names
-
-
-def test_cross_wic_with_spans_is_two_vectors(built):
-    experiment = built("task=wic", "pooling=spans")
-    assert experiment.module.model.head.n_vectors == 2
-
-
-def test_cosine_needs_two_vectors(built):
-    experiment = built("task=stsb", "task.form=bi")
-    assert list(experiment.module.model.head.parameters()) == []
-
-
-def test_a_site_the_encoder_does_not_have(built):
-    with pytest.raises(ValueError, match="layer_1 to layer_2 for this encoder, got 'layer_3'"):
-        built("task=rte", "site=[layer_3]")
-
-
-def test_a_block_the_encoder_does_not_have(built):
-    with pytest.raises(ValueError, match=r"freezing\.n_blocks must be at most 2"):
-        built("task=rte", "freezing=first_n", "freezing.n_blocks=3")
-
-
-def test_a_wrong_number_names_its_key(built):
-    with pytest.raises((ValueError, InstantiationException), match="n_clusters must be at least 1"):
-        built("task=rte", "isotropy=cluster_pca", "isotropy.n_clusters=0")
-
-
 @pytest.mark.parametrize("group", ["task", "source", "freezing", "isotropy", "objective.cosreg"])
 def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
     with pytest.raises(ValueError, match=rf"^{group} cannot be made: .*'formm'.* that isotrain\."):
@@ -151,12 +99,6 @@ def test_shipped_optimizer_and_clipping_work_at_each_precision(built, precision)
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert experiment.trainer.global_step == 2
     assert {p.dtype for p in experiment.module.parameters()} == {torch.float32}
-
-
-def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
-    experiment = built("task=rte", "isotropy=cluster_pca")
-    assert experiment.trainer.global_step == 0
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -181,23 +123,6 @@ def test_building_trains_nothing_and_writes_nothing(built, tmp_path):
 def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, message):
     with pytest.raises(ValueError, match=message):
         built("task=rte", *overrides)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["metric=[self_similarity]", "metric.self_similarity.function.min_count=100"],
-        ["metric=[max_explainable_variance]"],
-        [
-            "metric=[max_explainable_variance]",
-            "metric.max_explainable_variance.function.n_per_group=100",
-        ],
-        ["metric=[s_inter,s_intra,intra_sentence_similarity,linear_cka,cosine_drift]"],
-    ],
-)
-def test_a_metric_that_common_words_suffice_for_is_not_refused(built, overrides):
-    """A word of running text, or a long sentence, may have a hundred rows among 1,024."""
-    assert monitor_of(built("task=rte", *overrides)).measure.metrics
 
 
 @pytest.mark.parametrize(

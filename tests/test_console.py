@@ -13,7 +13,7 @@ import termios
 
 import pytest
 
-from isotrain.console import duration, is_watched, launched, spinner
+from isotrain.console import launched
 
 WIDTH = 70
 HEAD = (
@@ -117,12 +117,6 @@ def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
     assert all("a first line" in frame for frame in below)
 
 
-def test_what_is_done_at_once_shows_nothing():
-    screen = on_terminal("with spinner('reading rows'): pass\nprint('the end')")
-    assert shown(screen, "reading") == 0
-    assert screen.lines == ["the end", ""]
-
-
 def test_a_block_within_a_block_has_its_line_for_its_time():
     screen = on_terminal(
         "with spinner('the run'):\n"
@@ -171,23 +165,6 @@ def test_a_process_that_is_not_the_first_shows_nothing():
     code = "with spinner('reading rows'): time.sleep(0.8)"
     assert shown(on_terminal(code, LOCAL_RANK="1"), "reading") == 0
     assert shown(on_terminal(code, RANK="0", LOCAL_RANK="1"), "reading") == 1
-
-
-def test_nothing_is_written_where_there_is_no_terminal(capsys, monkeypatch):
-    assert not is_watched()
-    before = sys.stdout
-    monkeypatch.setattr("isotrain.console.DELAY_S", 0)
-    with spinner("reading rows") as now:
-        now("token ids")
-        assert sys.stdout is before
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (0.4, "0:00"), (61, "1:01"), (3599.7, "1:00:00")]
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -139,23 +139,6 @@ def own_package(tmp_path):
     return tmp_path
 
 
-@pytest.mark.campaign
-def test_own_parts_beside_an_installed_isotrain(own_package, small):
-    found = train(
-        str(ROOT / "train.py"),
-        "--config-dir",
-        "conf",
-        *small,
-        *CHOICES,
-        "output_dir=runs",
-        cwd=own_package,
-        PYTHONPATH=str(own_package),
-        ISOTRAIN_ALLOW="own_parts",
-    )
-    assert found.returncode == 0, found.stderr
-    assert_all_parts_took_part(own_package / "runs")
-
-
 def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
     found = train(
         str(ROOT / "train.py"),
@@ -200,20 +183,6 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
     stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
     assert (stored["n_clusters"], stored["n_components"]) == (2, 3)
-
-
-def test_a_mistyped_key_of_an_own_part_that_inherits_is_told_at_once(own_package, small):
-    found = train(
-        *(str(ROOT / "train.py"), "--config-dir", "conf", *small, *CHOICES),
-        *("+task.max_lenght=32", "output_dir=runs"),
-        cwd=own_package,
-        PYTHONPATH=str(own_package),
-        ISOTRAIN_ALLOW="own_parts",
-    )
-    assert found.returncode == 2
-    told = "task.max_lenght is no argument of own_parts.Reversed; did you mean max_length?"
-    assert told in found.stderr
-    assert not (own_package / "runs").exists()
 
 
 @pytest.mark.campaign

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import signal
 
 import pytest
@@ -184,16 +182,6 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
     assert len([row for row in rows if "test/accuracy" in row]) == 1
 
 
-def test_training_is_logged(finished):
-    rows = read_records(finished[2] / "metrics.jsonl")
-    train = [row for row in rows if "train/loss" in row]
-    assert len(train) == 2
-    for row in train:
-        assert row["train/loss"] == row["train/task_loss"] > 0
-        assert "train/pooled/rows_borrowed" in row
-        assert "train/tokens/clusters_empty" in row
-
-
 @pytest.mark.parametrize(
     ("max_steps", "interval", "steps"),
     [(12, "1.0", [0, 12]), (24, "1.0", [0, 12, 24]), (4, "1.0", [0, 4]), (6, "3", [0, 3, 6])],
@@ -211,20 +199,6 @@ def test_every_evaluation_comes_once(composed, small, tmp_path, max_steps, inter
     run(cfg, "none")
     rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == steps
-
-
-def test_accumulated_batches_are_one_step(composed, small, tmp_path):
-    cfg = composed(
-        *small,
-        "task=rte",
-        "trainer.accumulate_grad_batches=4",
-        f"output_dir={tmp_path}",
-        "metric=[isoscore]",
-        "trainer.log_every_n_steps=1",
-    )
-    run(cfg, "none")
-    rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
-    assert [row["step"] for row in rows if "val/accuracy" in row] == [0, 3]
 
 
 def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
@@ -330,20 +304,6 @@ def test_a_run_gives_the_signal_handlers_back(composed, small, tmp_path, monkeyp
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("bad", ["task._target_=os.getcwd", "site=[]"])
-def test_a_refused_configuration_writes_nothing(composed, small, tmp_path, bad):
-    with pytest.raises(ValueError, match=r"_target_|site"):
-        run(composed(*small, f"output_dir={tmp_path / 'runs'}", bad), "none")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_parts_that_do_not_fit_write_nothing(composed, small, tmp_path):
-    cfg = composed(*small, f"output_dir={tmp_path / 'runs'}", "task=rte", "pooling=spans")
-    with pytest.raises(ValueError, match="pooling=spans"):
-        run(cfg, "none")
-    assert not (tmp_path / "runs").exists()
-
-
 def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
     cfg = composed(
         *small,
@@ -365,22 +325,6 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
     assert set(scores) == {"val/accuracy", "val/loss", "val/predicted_majority_share", "val/n_rows"}
 
 
-def test_the_folder_is_named_by_what_is_computed(composed, small):
-    base = folder_of(composed(*small), "none")
-    assert folder_of(composed(*small, "logger=[wandb]"), "none") == base
-    assert folder_of(composed(*small, "output_dir=/other"), "none").name == base.name
-    assert folder_of(composed(*small, "seed=1"), "none").name != base.name
-    n = torch.get_num_threads()
-    assert folder_of(composed(*small, f"threads={n}"), "none") == base
-    assert folder_of(composed(*small, f"threads={n + 1}"), "none").name != base.name
-
-
-def test_naming_a_folder_does_not_change_the_process(composed, small):
-    before = torch.get_num_threads()
-    folder_of(composed(*small, f"threads={before + 1}"), "none")
-    assert torch.get_num_threads() == before
-
-
 @pytest.mark.parametrize("form", ["cross", "bi"])
 def test_a_graded_task(composed, small, tmp_path, form):
     cfg = composed(
@@ -395,85 +339,6 @@ def test_a_graded_task(composed, small, tmp_path, form):
     scores = run(cfg, "mean")
     for key in ("val/spearman", "val/pearson", "test/spearman"):
         assert -1 <= scores[key] <= 1
-
-
-def test_tensorboard(composed, small, tmp_path):
-    cfg = composed(
-        *small,
-        "task=rte",
-        "logger=[tensorboard]",
-        "trainer.max_steps=2",
-        f"output_dir={tmp_path}",
-    )
-    run(cfg, "none")
-    assert list(folder_of(cfg, "none").rglob("events.out.tfevents.*"))
-
-
-def test_wandb_offline(composed, small, tmp_path, monkeypatch):
-    from tests import wandb_record
-
-    for name in ("WANDB_API_KEY", "WANDB_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    for seed in (0, 1):
-        cfg = composed(
-            *small,
-            "task=rte",
-            "logger=[wandb]",
-            "trainer.max_steps=2",
-            f"output_dir={tmp_path}",
-            f"seed={seed}",
-            "metric=[isoscore]",
-        )
-        run(cfg, "none")
-        folder = folder_of(cfg, "none")
-        runs = list(folder.glob("wandb/offline-run-*"))
-        assert len(runs) == 1, sorted(tmp_path.rglob("offline-run-*"))
-        assert list(runs[0].glob("*.wandb"))
-        assert wandb_record.exit_codes(wandb_record.newest(folder)) == [0]
-        text = " ".join(p.read_text(errors="ignore") for p in runs[0].rglob("*") if p.is_file())
-        assert os.environ.get("WANDB_API_KEY", "no key") not in text
-
-
-def test_a_logger_that_cannot_be_opened_is_told_once_and_costs_no_run(
-    composed, small, tmp_path, monkeypatch, capsys
-):
-    cfg = composed(
-        *small,
-        *("task=rte", "logger=[wandb,tensorboard]", "trainer.max_steps=2", "metric=[]"),
-        f"output_dir={tmp_path}",
-    )
-
-    def refuse(**_):
-        raise PermissionError("quota is used up")
-
-    monkeypatch.setattr("wandb.init", refuse)
-    scores = run(cfg, "none")
-    printed = capsys.readouterr().out
-    assert printed.count("logger.wandb failed and is left out") == 1
-    assert "PermissionError: quota is used up" in printed
-    folder = folder_of(cfg, "none")
-    assert json.loads((folder / "result.json").read_text())["scores"] == scores
-    assert read_records(folder / "metrics.jsonl")
-    assert list(folder.rglob("events.out.tfevents.*")), "the other logger has its rows"
-
-
-def test_a_part_that_cannot_be_built_leaves_no_run_of_a_logger_behind(
-    composed, small, tmp_path, monkeypatch
-):
-    import wandb
-
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    cfg = composed(
-        *small, "task=rte", "logger=[wandb]", "+trainer.bogus=1", f"output_dir={tmp_path / 'runs'}"
-    )
-    with pytest.raises(Exception, match="bogus"):
-        run(cfg, "none")
-    left = wandb.run
-    wandb.finish()
-    assert left is None
-    assert not (tmp_path / "runs").exists()
 
 
 def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
@@ -499,59 +364,6 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
 
 def _printed(capsys):
     return " ".join(capsys.readouterr().out.split())
-
-
-def test_values_that_are_not_finite_are_stored_as_json_and_shown(
-    composed, small, tmp_path, monkeypatch, capsys
-):
-    cfg = composed(
-        *small, "task=rte", "metric=[isoscore]", "trainer.max_steps=1", f"output_dir={tmp_path}"
-    )
-
-    def isoscore(x, precision):
-        return x.sum().double() * math.nan
-
-    isoscore.__module__ = "isotrain.metrics.isoscore"  # where the check finds it
-    monkeypatch.setattr("isotrain.metrics.isoscore.isoscore", isoscore)
-    first = run(cfg, "none")
-    folder = folder_of(cfg, "none")
-    for text in [
-        (folder / "result.json").read_text(),
-        *(folder / "metrics.jsonl").read_text().splitlines(),
-    ]:
-        json.loads(text, parse_constant=pytest.fail)
-    again = run(cfg, "none", show=show_run)  # as it is read back
-    assert "finished before" in _printed(capsys)
-    for scores in (first, again):
-        assert scores["val/accuracy"] == first["val/accuracy"]
-        assert math.isnan(scores["isotropy/isoscore/pooled/after"])
-
-
-def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):
-    from isotrain.training.module import FineTuning
-
-    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
-    run(composed(*base), "none")
-    cfg = composed(*base, "rerun=true")
-
-    def explode(*_):
-        raise RuntimeError("in the first evaluation")
-
-    monkeypatch.setattr(FineTuning, "validation_step", explode)
-    with pytest.raises(RuntimeError, match="first evaluation"):
-        run(cfg, "none")
-    folder = folder_of(cfg, "none")
-    assert json.loads((folder / "result.json").read_text())["status"] == "failed"
-    stale = {path.name for path in folder.iterdir()} - {"config.yaml", "result.json", ".lock"}
-    assert stale == set()
-
-
-@pytest.mark.parametrize("option", ["+trainer.fast_dev_run=true", "+trainer.limit_val_batches=0"])
-def test_options_of_the_trainer_for_a_quick_look(composed, small, tmp_path, option):
-    cfg = composed(*small, "task=rte", "trainer.max_steps=1", f"output_dir={tmp_path}", option)
-    run(cfg, "none")
-    result = json.loads((folder_of(cfg, "none") / "result.json").read_text())
-    assert result["status"] == "finished"
 
 
 def test_changed_data_are_another_run_and_moved_data_are_not(

@@ -19,7 +19,6 @@ from isotrain.training.checks import (
     check_labels,
     check_memories,
     check_views,
-    trained_levels,
 )
 from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.types import Example
@@ -112,10 +111,9 @@ def reading(*places):
 
 def refusal(objectives, plan, encoder, transforms=None, has_loss=True):
     model = SimpleNamespace(encoder=encoder, transforms=transforms or {})
-    stages = trained_levels(plan, model)
     task = SimpleNamespace(name="mine", has_loss=has_loss)
     try:
-        check_gradients(objectives, stages, encoder.n_blocks, task)
+        check_gradients(objectives, plan, model, task)
     except ValueError as error:
         return str(error)
     return None

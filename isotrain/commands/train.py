@@ -16,7 +16,6 @@ from isotrain.config.schema import n_processes
 from isotrain.config.sweep import check_sweep, names
 from isotrain.console import launched, reject
 from isotrain.jobs.process import COMMAND, JOB, own_environment
-from isotrain.training.requirements import file_mistakes
 
 GROUPS = (*TRAINING, "encoder", "source")  # of a run, as --keys lists them
 
@@ -31,14 +30,14 @@ def train(
     """The exit code of `isotrain train`.
 
     A command line that cannot run is rejected before anything starts, with every mistake that its
-    keys show at once. What only imported parts show is told by the run; of a sweep before any job.
+    keys show at once. Missing files and mistakes of imported parts are reported by the run, or of a
+    sweep before any job.
     """
     runs, overrides, mistakes = check_sweep(overrides, config_dir, multirun)
     if keys and not mistakes:
         print(*(f"{group}: {', '.join(names(group))}" for group in sorted(GROUPS)), sep="\n")
         print("", OmegaConf.to_yaml(runs[0].cfg), sep="\n", end="")
         return 0
-    mistakes += dict.fromkeys(text for one in runs for text in file_mistakes(one.cfg))
     if jobs is not None and not multirun:
         mistakes.append(f"--jobs {jobs} is the number of runs at a time of -m")
     if multirun and launched():

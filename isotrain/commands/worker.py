@@ -41,7 +41,7 @@ def run_job(job: RunJob) -> int:
     with errors_printed(codes):
         with spinner(LOADING):
             from isotrain.run import run
-        run(*job, show=show_run, is_checked=True)
+        run(*job, show=show_run)
     return max(codes, default=0)
 
 

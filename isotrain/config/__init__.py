@@ -1,5 +1,5 @@
-"""What a configuration may say, judged before anything is loaded. No torch.
+"""Configurations: composed, validated and hashed before anything is loaded. No torch.
 
-`schema.py` types, `compose.py` composes and hashes, `rules.py` judges facts across keys,
-`command.py` and `sweep.py` judge a command line.
+`schema.py` types, `compose.py` composes and hashes, `rules.py` has the rules across keys,
+`command.py` and `sweep.py` read a command line.
 """

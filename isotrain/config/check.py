@@ -22,10 +22,7 @@ from isotrain.config.validate import (
 
 
 def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
-    """What the keys of a run (or an analysis) show, all at once; nothing is imported.
-
-    A mistake states the rule, what was given, and the fix.
-    """
+    """Every mistake in the keys of a run (or an analysis); nothing is imported."""
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = resolved(cfg)
@@ -42,10 +39,7 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 
 def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
-    """What the classes of the parts show; only after `mistakes_in`, for they are imported.
-
-    Those that import Lightning, which takes seconds, come last: only where the others are sound.
-    """
+    """Mistakes of the imported parts, after `mistakes_in`; those that import Lightning last."""
     content, _ = resolved(cfg)
     quick = {p: node for p, node in targets(content) if not _is_slow(node["_target_"])}
     mistakes = [sentence for p, node in quick.items() for sentence in argument_mistakes(p, node)]

@@ -1,4 +1,4 @@
-"""The overrides of a command line, judged one by one and then together."""
+"""The overrides of a command line, validated one by one and then together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from isotrain.config.signatures import SUPPLIED, nearest
 from isotrain.config.targets import foreign_code
 from isotrain.config.validate import missing_keys
 
-MOST_JUDGED = 64  # runs of a sweep whose keys are judged together; each value is read in any case
+MOST_JUDGED = 64  # runs of a sweep that are validated as a whole; each value is read in any case
 OTHERS = {  # groups whose files are no part of one run, and their use
     "study": "isotrain run {}",
     "tune": "isotrain run {}",
@@ -90,10 +90,10 @@ def check_jobs(
     multirun: bool = False,
     root: Root = TRAIN,
 ) -> tuple[list[Composed], list[str]]:
-    """The runs that compose, and every mistake that the keys show; nothing is imported.
+    """The runs that compose, and every mistake in keys; nothing is imported.
 
-    With `multirun` the runs of a sweep, the last key of several values first to change. A group
-    whose option does not exist is None in every configuration.
+    With `multirun` the runs of a sweep; the last key of several values changes first. A group whose
+    option does not exist is None in every configuration.
 
     >>> [job.overrides for job in check_jobs(["seed=0,1", "task=rte"], multirun=True)[0]]
     [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
@@ -131,9 +131,13 @@ def check_jobs(
         values_of_job = [o for o in job if not _is_composed(loader, o)]
         found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
         mistakes += found
-        is_told = found and missing_keys(cfg)  # the misspelt key may be the missing one
-        if not is_told and len(jobs) < MOST_JUDGED:
-            mistakes += _judged(cfg, root)
+        is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
+        if not is_missing and len(jobs) < MOST_JUDGED:
+            try:
+                mistakes += mistakes_in(cfg, root.schema)
+            except Exception as error:  # a value of a kind that no rule has thought of
+                problem = f"{type(error).__name__}: {_first_line(error)}"
+                mistakes.append(f"this configuration cannot be read: {problem}")
         extra = [str(name) for name in cfg.get("objective") or ()]
         arm = "-".join([layer] * (layer != "none" or not extra) + extra)
         jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
@@ -143,15 +147,8 @@ def check_jobs(
     return jobs, list(dict.fromkeys(mistakes))
 
 
-def _judged(cfg: DictConfig, root: Root) -> list[str]:
-    try:
-        return mistakes_in(cfg, root.schema)
-    except Exception as error:  # a value of a kind that no rule has thought of
-        return [f"this configuration cannot be read: {type(error).__name__}: {_first_line(error)}"]
-
-
 class _Loader(ConfigLoaderImpl):
-    """Hydra's loader, which looks into a group once: it is asked for every override."""
+    """Hydra's loader with cached options of groups."""
 
     def __init__(self, path: ConfigSearchPathImpl) -> None:
         super().__init__(path)
@@ -171,7 +168,7 @@ def _loader(config_dir: str | None) -> ConfigLoaderImpl:
 
 
 def _newest(config_dir: str | None) -> int:
-    """When a configuration file was last changed, in ns; a study judges many command lines."""
+    """When a configuration file was last changed, in ns."""
     folders = [Path(name) for name in (conf_folder(), config_dir) if name]
     files = [file for folder in folders for file in (folder, *folder.rglob("*")) if file.exists()]
     return max((file.stat().st_mtime_ns for file in files), default=0)
@@ -181,10 +178,7 @@ def _newest(config_dir: str | None) -> int:
 def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
-    """The loader of config groups, and compositions of them, each made once and then copied.
-
-    A composition comes with the name of its isotropy layer.
-    """
+    """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
     loader = _loader(config_dir)
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
@@ -240,23 +234,16 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     if None in chosen:
         return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
     return [
-        f"{group}={name} does not exist; {_nearest_option(str(name), options)}"
+        f"{group}={name} does not exist; {hint}"
+        + ("" if hint.startswith("did") else "; --config-dir DIR adds your own options")
         for name in chosen
         if str(name) not in options
+        for hint in [nearest(str(name), options, "there are")]
     ]
 
 
-def _nearest_option(name: str, options: Sequence[str]) -> str:
-    hint = nearest(name, options, "there are")
-    own = f"{hint}; options of your own are found with --config-dir DIR"
-    return hint if hint.startswith("did") else own
-
-
 def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None:
-    """Apply an override in place; the mistake if it does not apply.
-
-    Keys of a group whose option is unknown cannot be judged.
-    """
+    """Apply an override in place; the mistake if it does not apply (known groups only)."""
     key = override.key_or_group
     if key.partition(".")[0] in unknown:
         return None
@@ -276,7 +263,7 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None
 
 
 def _no_key(key: str, cfg: DictConfig) -> str:
-    """The first part of a dotted key that is not there, and what is there or one node deeper."""
+    """The message for a dotted key that does not exist, with the nearest one."""
     node: Any = cfg
     path = key.split(".")
     for depth, part in enumerate(path):
@@ -308,7 +295,7 @@ def _is_there(path: Sequence[str], cfg: DictConfig) -> bool:
 
 
 def _reasons(error: Exception, root: Root) -> str:
-    """What a composition says, in one line without its empty headings."""
+    """The error of a composition in one line, without empty headings."""
     lines = [line.strip().rstrip(":") for line in str(error).splitlines() if line.strip()]
     if unknown := re.search(r"Key '(\w+)' not in '\w+'", str(error)):
         known = [field.name for schema in root.schema.sections.values() for field in fields(schema)]

@@ -1,4 +1,4 @@
-"""A run's configuration: composed, made plain, hashed, given a folder, written as text."""
+"""The configuration of a run: composed, made plain, hashed, named by a folder, written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless 
 
 
 def conf_folder() -> str:
-    """Where the config tree is: beside the package in a checkout, inside it when installed."""
+    """The config tree: beside the package in a checkout, inside it when installed."""
     sibling = Path(__file__).resolve().parents[2] / "conf"
     return str(sibling) if (sibling / "train.yaml").is_file() else "pkg://isotrain.conf"
 
@@ -54,7 +54,7 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
 
 
 def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """What a recorded configuration computes: its dotted keys, without those of `NOT_CONTENT`.
+    """The dotted keys of a recorded configuration that change a result (not `NOT_CONTENT`).
 
     >>> content({"task": {"form": "bi"}, "site": ["pooled"], "seed": 0, "logger": {"wandb": {}}})
     {'task.form': 'bi', 'site': ['pooled'], 'seed': 0}
@@ -77,7 +77,7 @@ def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_location(key: str, value: Any, config: Mapping[str, Any]) -> bool:
-    """Whether a key says only where data or weights are.
+    """Whether a key only locates data or weights.
 
     >>> is_location("init_from", "runs/wic/none-0123456789", {})
     True
@@ -90,7 +90,7 @@ def is_location(key: str, value: Any, config: Mapping[str, Any]) -> bool:
 
 
 class RunId(NamedTuple):
-    """Which run it is: what a plan knows, and the record of the run tells again."""
+    """Names a run, from a plan or from its record."""
 
     task: str  # module of the task: `wic` of `isotrain.tasks.wic.WiC`
     arm: str
@@ -115,10 +115,9 @@ def content_hash(cfg: DictConfig) -> str:
 
 
 def run_folder(cfg: DictConfig, arm: str, data: str) -> Path:
-    """`<output_dir>/<task>/<arm>-<hash>`, whether it exists or not.
+    """`<output_dir>/<task>/<arm>-<hash>`, a hash of configuration and data (`revision`).
 
-    The hash is of what the run computes and of `data`, the revision of what it reads
-    (`isotrain.training.requirements.revision`). `threads` must be a number: results depend on it.
+    `threads` must be a number: results depend on it.
     """
     assert cfg.threads is not None
     return Path(str(cfg.output_dir)) / run_id(recorded(cfg), arm).folder(data)

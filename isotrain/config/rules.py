@@ -1,6 +1,6 @@
-"""Facts across the keys of a run: one function a fact, which yields a sentence where it is broken.
+"""Rules across the keys of a run: a function for each, which yields a message where it is broken.
 
-A sentence states the rule, what was given, and the fix. `FACTS` need the keys alone,
+A message states the rule, what was given, and the fix. `FACTS` need the keys alone,
 `FACTS_OF_PARTS` the imported classes of the parts too.
 """
 
@@ -36,7 +36,7 @@ def one_size(content: Content) -> Iterator[str]:
     if data["n_train"] is not None and data["fraction"] != 1:
         yield (
             f"data.fraction={data['fraction']} and data.n_train={data['n_train']} both say how "
-            "many rows are kept; give one of them"
+            "many examples are kept; give one of them"
         )
 
 
@@ -51,6 +51,11 @@ def evaluations(content: Content) -> Iterator[str]:
         for key in (key for key, is_asked in asked.items() if is_asked):
             rule = f"{key} goes by evaluations, and trainer.limit_val_batches=0 makes none"
             yield f"{rule}; leave one out"
+    if (holdout := content["data"]["holdout"]) is not None and select != "holdout":
+        yield (
+            f"data.holdout={holdout} holds examples out for training.select=holdout, and "
+            f"training.select={select} does not score them; leave it out"
+        )
 
 
 def whole_evaluations(content: Content) -> Iterator[str]:
@@ -70,7 +75,7 @@ def sites(content: Content) -> Iterator[str]:
     """The sites of isotropy layers exist, each once."""
     site = content["site"]
     if not site or len(set(map(str, site))) != len(site):
-        yield f"site must name each place once and at least one, got {site}"
+        yield f"site must name at least one place, each once, got {site}"
     if odd := [str(s) for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", str(s))]:
         yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
 
@@ -79,7 +84,7 @@ def rows_of_a_site(content: Content) -> Iterator[str]:
     """Tokens are chosen at a site of tokens."""
     if content["rows"] == "no_special" and set(content["site"]) <= {"pooled"}:
         yield (
-            f"rows=no_special chooses the rows of a token site, and site={content['site']} has "
+            f"rows=no_special chooses tokens of a token site, and site={content['site']} has "
             "none; add tokens or layer_k, or use rows=all"
         )
 
@@ -89,10 +94,7 @@ def read_points(content: Content) -> Iterator[str]:
     for name, node in _nodes(content, "objective"):
         reads = node.get("reads", ["pooled"])
         if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
-            yield (
-                f"objective.{name}.reads must be a list that names each read point once and at "
-                f"least one, got {reads}"
-            )
+            yield (f"objective.{name}.reads must be a list of read points, each once, got {reads}")
             continue
         for text in reads:
             try:
@@ -111,9 +113,8 @@ def pairs_to_read(content: Content) -> Iterator[str]:
     positives = {node.get("positives") for _, node in _nodes(content, "objective")}
     if content["task"].get("hard_negatives") and positives == {"dropout"}:
         yield (
-            "task.hard_negatives=true gives pairs a negative of their own, and with "
-            "positives=dropout no objective looks at pairs; use objective.<name>.positives=pair, "
-            "or task.hard_negatives=false"
+            "task.hard_negatives=true is read by objectives of pairs, and positives=dropout reads "
+            "none; use objective.<name>.positives=pair, or task.hard_negatives=false"
         )
 
 
@@ -179,9 +180,8 @@ def untouched_tokens(content: Content, parts: Parts) -> Iterator[str]:
     reads = constant(parts["pooling"], "reads")
     if content["rows"] == "no_special" and only_tokens and reads in ("first", "last"):
         yield (
-            "rows=no_special leaves CLS untouched, and the token that ends a sentence, so with "
-            "pooling=cls or last a layer at tokens would do nothing; use pooling=mean or "
-            "spans, or rows=all"
+            "rows=no_special leaves CLS and SEP untouched, so with pooling=cls or last a layer at "
+            "tokens would do nothing; use pooling=mean or spans, or rows=all"
         )
 
 
@@ -189,7 +189,7 @@ def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
     """Labels are protected where an example has one embedding, which owns its label."""
     if not _protects_labels(content):
         return
-    several = {  # what gives several rows to an example, and the way out
+    several = {  # what gives several embeddings to an example, and the way out
         f"site={content['site']}": ([*content["site"]] != ["pooled"], "site=[pooled]"),
         "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
         "pooling=spans": (_reads_spans(parts), "pooling=cls or mean"),
@@ -197,8 +197,8 @@ def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
     for given, (is_several, way_out) in several.items():
         if is_several:
             yield (
-                "isotropy.protect.labels=true needs one row an example, which owns its label, "
-                f"and {given} gives several; use {way_out}, or isotropy.protect.labels=false"
+                "isotropy.protect.labels=true needs one embedding of each example, and "
+                f"{given} gives several; use {way_out}, or isotropy.protect.labels=false"
             )
 
 
@@ -241,11 +241,11 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
         if content["data"].get(key):
             asked[f"data.{key} changes labels or pairs"] = "leave it out"
     if content["training"]["select"] == "holdout":
-        asked["training.select=holdout scores training rows"] = "use training.select=best"
+        asked["training.select=holdout scores training examples"] = "use training.select=best"
     for given, way_out in asked.items():
         yield (
-            f"{given}, and the training rows of {_task(parts)} have no labels; {way_out}, or use a "
-            "task with labels"
+            f"{given}, and those of {_task(parts)} have no labels; {way_out}, or use a task with "
+            "labels"
         )
 
 
@@ -261,44 +261,36 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
             yield f"metric={name} needs groups of tokens; {way_out}"
         if takes == "positives":
             yield (
-                f"metric.{name} takes positives, and a run has embeddings, labels, groups, "
-                "reference; leave it out, and call it on clouds of yours (isotrain.metrics.suite)"
+                f"metric.{name} takes positives, which a run does not have; leave it out, and call "
+                "it on your own clouds (isotrain.metrics.suite)"
             )
 
 
 def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
-    """Statistics of the batch alone need two embeddings in it; of clusters, see below."""
-    defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
-    stats = content["isotropy"].get("stats", defaults.get("stats"))
-    if stats != "batch" or "pooled" not in content["site"] or set(defaults) >= OF_CLUSTERS:
-        return
-    per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
-    shares = 1 if content["sync"] else n_processes(content["trainer"])
-    if content["data"]["batch_size"] // shares * per_example < 2:
-        yield (
-            f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
-            "embedding a step, and isotropy.stats=batch has no others to estimate from: it would "
-            "do nothing; use a larger data.batch_size, or isotropy.stats=queue"
-        )
-
-
-def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
-    """A batch gives each cluster embeddings enough for statistics of the batch."""
+    """Statistics of the batch have embeddings enough: two, or enough for each cluster."""
     layer_class = parts["isotropy"]
     defaults = {name: p.default for name, p in parameters_of(layer_class).items()}
-    lineage = [f"{c.__module__}.{c.__qualname__}" for c in getattr(layer_class, "__mro__", ())]
-    if CLUSTER_PCA not in lineage or not set(defaults) >= OF_CLUSTERS:
-        return
     layer = {**defaults, **content["isotropy"]}
-    if layer["stats"] != "batch" or "pooled" not in content["site"]:
+    if layer.get("stats") != "batch" or "pooled" not in content["site"]:
         return
     per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
-    batch, k = content["data"]["batch_size"], layer["n_clusters"]
     shares = 1 if content["sync"] else n_processes(content["trainer"])
-    batch //= shares
+    batch = content["data"]["batch_size"] // shares
+    if not set(defaults) >= OF_CLUSTERS:
+        if batch * per_example < 2:
+            yield (
+                f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
+                "embedding a step, and isotropy.stats=batch estimates from several; use a larger "
+                "data.batch_size, or isotropy.stats=queue"
+            )
+        return
+    lineage = [f"{c.__module__}.{c.__qualname__}" for c in getattr(layer_class, "__mro__", ())]
+    if CLUSTER_PCA not in lineage:
+        return
     removal = {name: p.default for name, p in parameters_of(load(REMOVAL)).items()}
     removal |= layer["removal"] if isinstance(layer["removal"], Mapping) else {}
-    rho, components, needed = removal["rho"], layer["n_components"], removal["min_rows"]
+    k, components = layer["n_clusters"], layer["n_components"]
+    rho, needed = removal["rho"], removal["min_rows"]
     rows = batch * per_example / k
     removed = math.floor(rho * (rows - 1) + 1e-9)
     least = max(needed, 1 / rho + 1 if components > 0 else 0)
@@ -306,12 +298,12 @@ def embeddings_of_a_cluster(content: Content, parts: Parts) -> Iterator[str]:
     sizes = f"data.batch_size={batch * shares}"
     sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
     sizes += f" × {per_example} vectors" if per_example > 1 else ""
-    shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} rows a cluster"
+    shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} embeddings a cluster"
     ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
     if rows < needed:
         yield (
-            f"{shared}, fewer than isotropy.removal.min_rows={needed}: clusters would borrow the "
-            f"statistics of all rows; {ways}"
+            f"{shared}, fewer than isotropy.removal.min_rows={needed}: clusters would fall back to "
+            f"global statistics; {ways}"
         )
     elif components > 0 and removed < 1:
         yield (
@@ -327,12 +319,12 @@ FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),
-    *(what_metrics_take, embeddings_of_a_batch, embeddings_of_a_cluster),
+    *(what_metrics_take, embeddings_of_a_batch),
 )
 
 
 def _nodes(content: Content, group: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of a group that has several; one of another shape is told elsewhere."""
+    """The entries of a group that has several; other rules reject entries of another shape."""
     return ((name, node) for name, node in content[group].items() if isinstance(node, dict))
 
 

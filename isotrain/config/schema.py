@@ -14,21 +14,21 @@ from isotrain.arguments import Bounds
 
 
 class TokenRows(StrEnum):
-    """Rows of a token site."""
+    """Tokens of a token site."""
 
     all = "all"
     no_special = "no_special"
 
 
 class Batching(StrEnum):
-    """How training rows are grouped."""
+    """How training examples are grouped."""
 
     length = "length"
     random = "random"
 
 
 class View(StrEnum):
-    """Rows of a layer that the monitor measures."""
+    """Embeddings of a layer that the monitor measures."""
 
     cls = "cls"
     tokens = "tokens"
@@ -57,12 +57,12 @@ class DataConfig:
     label_skew: float = 0.0
     label_noise: float = 0.0
     hypothesis_only: bool = False
-    holdout: float = 0.1
+    holdout: float | None = None
 
 
 @dataclass
 class TrainingConfig:
-    """What the training module takes beside the optimizer."""
+    """Options of training."""
 
     warmup_fraction: float = 0.1
     head_lr_factor: float = 1.0
@@ -78,7 +78,7 @@ class TrainingConfig:
 
 @dataclass
 class MonitorConfig:
-    """What the isotropy monitor takes."""
+    """Options of the isotropy monitor."""
 
     max_rows: int = 1024
     views: list[View] = field(default_factory=lambda: list(View))
@@ -89,7 +89,7 @@ class MonitorConfig:
 
 @dataclass
 class CheckpointConfig:
-    """What is kept on disk while a run trains, and after it."""
+    """Options of checkpoints."""
 
     every_steps: int = 200
     final: bool = True
@@ -143,7 +143,7 @@ BOUNDS_OF_CHANGES = {  # of the training data
     "data.label_skew": Bounds(0, below=1),  # the last class needs examples
     "data.label_noise": Bounds(0, 1),
 }
-BOUNDS = {  # of numbers; those of a part stand in its annotations
+BOUNDS = {  # of numbers; those of a part are in its annotations
     **BOUNDS_OF_ANY,
     **BOUNDS_OF_CHANGES,
     "data.batch_size": Bounds(1),
@@ -169,10 +169,10 @@ BOUNDS = {  # of numbers; those of a part stand in its annotations
     "trainer.log_every_n_steps": Bounds(1),
     "trainer.val_check_interval": Bounds(above=0),
 }
-NOT_CONTENT = (  # keys that change no number and no row of a run: they do not name it
+NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
     *("cache_dir", "logger", "output_dir", "report", "rerun"),
     *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
-)  # trainer.log_every_n_steps is content: it says which rows metrics.jsonl has
+)  # trainer.log_every_n_steps is content: it says which records metrics.jsonl has
 # Keys that may say only where data or weights are: for which target, and how they begin then.
 LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {
     "source.root": ("isotrain.tasks.data.sources.LocalSource", ""),

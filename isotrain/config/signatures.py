@@ -87,10 +87,7 @@ def load(target: str) -> Any:
 
 
 def raised_at(error: Exception) -> str:
-    """` (file:line)` of an error below the function that caught it; empty where it has none.
-
-    Of several it is the innermost line that is no library's: the one that its author can change.
-    """
+    """` (file:line)` of an error: the innermost line that is no library's, or empty."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}:{error.lineno})"
     below = [
@@ -107,7 +104,7 @@ def _is_part(x: Any, module: str) -> bool:
 
 
 def constant(part: Any, name: str) -> Any:
-    """What a class itself says under a name; None where only its instances do."""
+    """A constant of a class; None where only its instances have the value."""
     value = getattr(part, name, None)
     return value if isinstance(value, bool | int | str | tuple) else None
 
@@ -125,7 +122,7 @@ def parameters_of(part: Any) -> dict[str, Parameter]:
 
 
 def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
-    """What a node gives its target that the target does not take.
+    """Arguments of a node that its target does not take, and those that it lacks.
 
     >>> argument_mistakes("objective.x", {"_target_": "isotrain.objectives.cosreg.CosReg",
     ...                                   "wait": 1.0})
@@ -164,7 +161,7 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
 
 
 def _wrong_part(hint: Any, value: Any) -> str | None:
-    """Why a node in the place of a class of isotrain makes none of that class; or None."""
+    """Why a node makes no part of the annotated class of isotrain; or None."""
     options = get_args(hint) or (hint,)
     classes = tuple(c for c in options if isclass(c) and c.__module__.startswith("isotrain."))
     if not classes or not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Several runs: the yaml files that ask for them, and the sweeps of a command line.
+"""Several runs: the yaml files of studies, searches and sweeps, and `sweep=NAME`.
 
 A file is `conf/<group>/<name>.yaml`; `sweep=NAME` on a command line gives keys the several values
 of one of `conf/sweep`.
@@ -36,7 +36,7 @@ OF_HYDRA = r"[+~]*hydra[./]"  # overrides of what starts jobs in Hydra
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
 ) -> tuple[list[Composed], list[str], list[str]]:
-    """As `check_jobs`, and between its two the overrides with each `sweep=NAME` spelled out."""
+    """Runs, overrides with each `sweep=NAME` expanded, and mistakes: see `check_jobs`."""
     mistakes = [
         f"{text}: isotrain starts the jobs of -m itself, without Hydra's launchers and sweepers; "
         "use --jobs N for several at a time, output_dir=... for another folder"
@@ -58,9 +58,8 @@ def with_sweeps(
 ) -> list[str]:
     """The overrides with every `sweep=NAME` replaced by `key=value,value` of its file.
 
-    `sweep=[layers,seeds]` crosses two files. A key that the command line gives too keeps what it
-    says there; where two files give one, the later file counts. Jobs of the sweep have plain
-    overrides then, so that each can be run again alone. Files of `config_dir` come first.
+    `sweep=[layers,seeds]` crosses two files. The command line comes before a file, a later file
+    before an earlier one, a file of `config_dir` before one of the package.
 
     Raises:
         ValueError: an unknown name, a file of another form, or a sweep without `-m`.
@@ -191,7 +190,7 @@ def content_of(text: str, name: str) -> Any:
 
 
 def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
-    """What is wrong in such a file with the overrides and the seeds, which hold for every run."""
+    """Mistakes in the overrides and seeds of a file, which hold for every run."""
     mistakes, seeds = [], content.get("seeds", [0])
     if not are_overrides(content.get("overrides", [])):
         mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
@@ -207,7 +206,7 @@ def are_overrides(value: Any) -> bool:
 
 
 def mistakes_of_one_of_several(cfg: DictConfig, what: str) -> list[str]:
-    """What a run may not have that a study or a search (`what`) starts: its own seed, `rerun`."""
+    """Keys that a run of a study or search (`what`) may not have: its own seed, `rerun`."""
     mistakes = []
     if cfg.threads is None:
         mistakes.append(f"threads must be a number in a {what}: scores depend on it; use threads=1")

@@ -1,4 +1,4 @@
-"""What a configuration may name as `_target_`, judged by the name alone: nothing is imported.
+"""The names that a configuration may give as `_target_`; nothing is imported.
 
 `isotrain.config.signatures.load` imports what passes, and looks whether it is defined there.
 """
@@ -72,7 +72,7 @@ def is_of_library(target: str) -> bool:
 
 
 def allowance(config: Mapping[str, Any]) -> list[str]:
-    """What a command line begins with to allow the packages of a user that a configuration names.
+    """The variable in front of a command that allows the user packages of a configuration.
 
     >>> allowance({"task": {"_target_": "mine.tasks.Mine"}, "metric": {}})
     ['ISOTRAIN_ALLOW=mine']

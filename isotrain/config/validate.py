@@ -1,4 +1,4 @@
-"""Keys, shapes and values of a composed configuration, whatever its root: nothing is imported."""
+"""Keys, shapes and values of a composed configuration; nothing is imported."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
 
 
 def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
-    """Keys that `+key=value` slipped past the schema, and those that `~key` took away."""
+    """Keys that `+key=value` added to the schema, and those that `~key` deleted."""
     found = []
     for section, keys in schema.sections.items():
         if section and section not in content:
-            continue  # told of the whole
+            continue  # reported for the whole
         node = content[section] if section else content
         legal = [f.name for f in fields(keys)]
         if not isinstance(node, dict):
@@ -154,7 +154,7 @@ def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
 
 
 def secret_mistakes(cfg: DictConfig) -> list[str]:
-    """Secrets that stand in the configuration itself."""
+    """Secrets in the configuration itself."""
     return [
         f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
         f"reference to the environment: '{key}=${{oc.env:NAME}}'"
@@ -167,13 +167,13 @@ def target_mistakes(content: dict[str, Any]) -> list[str]:
     return [
         f"{path}.{not_allowed(node['_target_'], group_of(path))}"
         for path, node in targets(content)
-        if (node["_target_"] or not group_of(path))  # else it is told as no part
+        if (node["_target_"] or not group_of(path))  # else it is rejected as no part
         and not is_allowed(str(node["_target_"]), group_of(path))
     ]
 
 
 def number_mistakes(content: Mapping[str, Any], bounds: Mapping[str, Bounds]) -> list[str]:
-    """Numbers outside of their bounds, by dotted key; another type is told by the schema."""
+    """Numbers outside of their bounds, by dotted key; the schema rejects other types."""
     mistakes = []
     for key, interval in bounds.items():
         section, _, leaf = key.rpartition(".")

@@ -20,9 +20,9 @@ LARGE = 2**20  # bytes of a file whose digest is kept
 def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
     """Write `path` atomically: an open file that replaces it when the block ends.
 
-    Until then it is beside `path`, under a name of its own that ends in `.part`; a block that fails
-    removes it. Of several processes that write one file, the last one's stays, whole. With `by_one`
-    (a single writer) the name is fixed, so that the next write reuses what a kill left behind.
+    Until then it is in the same folder, under another name that ends in `.part`; a block that fails
+    removes it. Of several processes that write one file, the last one wins. With `by_one` (a single
+    writer) the name is fixed, so that the next write replaces what a kill left behind.
 
     Raises:
         OSError: the folder is not there, or has no room.
@@ -128,12 +128,9 @@ def is_finished(folder: Path) -> bool:
 
 
 class RecordFile:
-    """Appends records `{"step": ..., "time_s": ..., key: value, ...}`, each flushed.
+    """Append records `{"step": ..., "time_s": ..., key: value, ...}`; null for NaN or infinity.
 
-    A NaN or infinity is null, as JSON has no number for it.
-
-    Args:
-        path: the file; the first record replaces an old one, unless `cut` keeps some of it.
+    The first record replaces an old file, unless `cut` keeps some of it.
     """
 
     def __init__(self, path: str | Path) -> None:

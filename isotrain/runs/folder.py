@@ -29,13 +29,8 @@ EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 class RunFolder:
     """`<output_dir>/<task>/<arm>-<hash>`: named here, created by `begin`.
 
-    Args:
-        cfg: of the run; `threads` is a number.
-        arm: first part of the name.
-        revision: of what the run reads (`isotrain.training.requirements.revision`).
-        overrides: of `isotrain train` that gave `cfg`, for the record.
-        search: name of the search that the run is a trial of, for the record; else empty.
-        is_first: whether this process is rank 0; any other writes nothing.
+    Arguments are those of `isotrain.run.run`. `revision` is that of the data; `is_first` is rank 0,
+    the only one that writes.
     """
 
     def __init__(
@@ -62,7 +57,7 @@ class RunFolder:
         return owned(self.path) if self.is_first else nullcontext()
 
     def is_finished(self) -> bool:
-        """Whether the run finished before and shall not run again; `record` and `note` are its."""
+        """Whether the run has finished and `rerun` is off; sets `record` and `note`."""
         result = read_result(self.path)
         if result.get("status") != "finished" or self.cfg.rerun:
             return False
@@ -72,7 +67,7 @@ class RunFolder:
         return True
 
     def _headline(self, scores: dict[str, float]) -> list[str]:
-        """The headline that is asked for now, of what the stored run measured."""
+        """The headline of this command, of the metrics that the stored run measured."""
         curves = (curve for key in scores if (curve := parse_key(key)))
         values = dict.fromkeys(curve.metric for curve in curves)
         names = {
@@ -82,7 +77,7 @@ class RunFolder:
         return headline_of(names, self.cfg.monitor.headline)
 
     def _note(self, result: dict[str, Any]) -> str:
-        """What of this command a stored result does not have."""
+        """What this command asks for that a stored result does not have."""
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
@@ -97,11 +92,7 @@ class RunFolder:
         return may_resume(self.path, self.cfg.rerun)
 
     def check_records(self, n_bytes: int) -> None:
-        """Reject a `metrics.jsonl` that lost records which the checkpoint knows of.
-
-        Raises:
-            CannotRunError: it has fewer than `n_bytes`.
-        """
+        """Raise a CannotRunError if `metrics.jsonl` lost some of the `n_bytes` of a checkpoint."""
         file = self.path / "metrics.jsonl"
         found = file.stat().st_size if file.is_file() else 0
         if found < n_bytes:
@@ -112,14 +103,9 @@ class RunFolder:
             )
 
     def begin(self, facts: dict[str, Any], resumed_after: int | None) -> str:
-        """Write the record as `running`, into a folder cleared of an earlier attempt.
+        """Write the record, with `facts` of the parts, as `running`; delete an earlier attempt.
 
-        Args:
-            facts: what the parts of the run say of themselves.
-            resumed_after: the step that it resumes after; None = from the start.
-
-        Returns:
-            A note where other code made the steps so far; else empty.
+        Returns a note if the run resumes after a step that other code made; else empty.
         """
         earlier = {} if resumed_after is None else read_result(self.path)
         self.record = {
@@ -145,30 +131,17 @@ class RunFolder:
         return code_changes(earlier, self.now) if earlier else ""
 
     def finished(self, facts: dict[str, Any]) -> None:
-        """Write the record as `finished`; the run cannot be resumed any more.
-
-        Args:
-            facts: its steps, scores, timings, which weights the scores are of, and the like.
-        """
+        """Write the record, with `facts` such as scores and timings, as `finished`."""
         self.record |= facts
         self.record["status"] = "finished"
         self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
         if self.is_first:
             self._write()
-            for name in (
-                "resume.ckpt",
-                "resume.json",
-                "best.ckpt",
-            ):  # last.ckpt has the selected weights
+            for name in ("resume.ckpt", "resume.json", "best.ckpt"):  # last.ckpt has the best ones
                 (self.path / name).unlink(missing_ok=True)
 
     def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:
-        """Write the record as `failed`, or as `interrupted` by a signal.
-
-        Args:
-            error: that ended the run.
-            report: about it, for `fault.json`.
-        """
+        """Write the record as `failed`, or `interrupted` by a signal; `report` to `fault.json`."""
         stopped = isinstance(error, SystemExit | KeyboardInterrupt)
         self.record |= {
             "status": "interrupted" if stopped else "failed",

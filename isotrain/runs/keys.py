@@ -13,12 +13,7 @@ DEV, TRAINING = "isotropy", "train_isotropy"  # of which examples
 VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad token, their mean
 SIDES = ("before", "after")  # of a site: input and output of its isotropy layer
 COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
-EXTRAS = (
-    "labels",
-    "groups",
-    "reference",
-    "positives",
-)  # what a metric may take beside the embeddings
+EXTRAS = ("labels", "groups", "reference", "positives")  # further arguments of a metric
 
 
 class CurveKey(NamedTuple):

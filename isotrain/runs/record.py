@@ -52,12 +52,7 @@ def code_state() -> dict[str, str | None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Reject a folder that cannot be written to, before anything is read.
-
-    Raises:
-        PermissionError: the closest folder that exists is read-only; or a file is in the
-            way.
-    """
+    """Raise a PermissionError if a folder is read-only, or a file is in its place."""
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise PermissionError(

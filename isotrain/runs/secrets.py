@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-HIDDEN = "<redacted>"  # stands for a secret in whatever is recorded
+HIDDEN = "<redacted>"  # in place of a secret
 WORDS = r"(pass(word|wd|phrase)?|pwd|secrets?|credentials?|auth|authorization)"
 KEYS = r"(api|access|private|secret|wandb|ssh)_?keys?"
 OF_TEXT = r"(?<!pad_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!unk_)(?<!bos_)(?<!eos_)"  # pad_token, ...

@@ -43,10 +43,10 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
         if is_aside(curve.metric):
             continue
 
-        def beside(metric: str, step: int = step, curve: CurveKey = curve) -> float:
+        def value_of(metric: str, step: int = step, curve: CurveKey = curve) -> float:
             return merged.get((step, curve._replace(metric=metric)), math.nan)
 
-        n_rows = beside("n_rows")
+        n_rows = value_of("n_rows")
         lines.append(
             Measured(
                 step,
@@ -56,8 +56,8 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
                 curve.metric,
                 value,
                 0 if math.isnan(n_rows) else int(n_rows),
-                beside(f"{curve.metric}_null_low"),
-                beside(f"{curve.metric}_null_high"),
+                value_of(f"{curve.metric}_null_low"),
+                value_of(f"{curve.metric}_null_high"),
             )
         )
     return sorted(lines, key=lambda line: line[:5])

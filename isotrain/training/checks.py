@@ -1,7 +1,4 @@
-"""Facts that only weights and data can tell, checked once each by `build`.
-
-`check_parts` needs no data and comes before any is read, `check_experiment` is the end of `build`.
-"""
+"""Checks that need weights (`check_parts`) or data too (`check_experiment`), called by `build`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import NEEDS
-from isotrain.training.freezing import (
+from isotrain.training.freezing_schedule import (
     ever_trained,
     highest_level_read,
     level_of_read,
@@ -34,19 +31,15 @@ from isotrain.training.parts import calls_of, check_call
 
 
 def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
-    """Refuse parts that do not fit together, whatever the data.
-
-    Raises:
-        ValueError: with the keys to change.
-    """
+    """Raise a ValueError for parts that do not fit together, whatever the data."""
     encoder, pooling = model.encoder, model.pooling
     for part, members in calls_of(model, task, objectives).items():
         for member, arguments in members:
             check_call(part, member, arguments)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
-            "this pooling takes the first token, and in a causal encoder that has seen nothing of "
-            "the sentence; use pooling=last or pooling=mean"
+            "this pooling takes the first token, which has seen nothing of the sentence in a "
+            "causal encoder; use pooling=last or pooling=mean"
         )
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     check_reads(objectives, encoder, n_vectors, task.n_sequences)
@@ -62,19 +55,9 @@ def check_experiment(
     n_steps: float,
     n_processes: int,
 ) -> None:
-    """Refuse parts that do not fit data or schedule, and warn of options without effect.
+    """Raise a ValueError for parts that do not fit data or plan; warn of options without effect.
 
-    Args:
-        cfg: of the run.
-        module: whose parameters that train in any stage can train.
-        data: with its examples.
-        plan: the freezing schedule, within `n_steps`.
-        trained_by: freezing | peft, the key that the plan follows from.
-        n_steps: optimizer steps of the whole training.
-        n_processes: how many share a batch.
-
-    Raises:
-        ValueError: with the keys to change.
+    `plan` is the freezing schedule within `n_steps`, set by the key `trained_by` (freezing | peft).
     """
     model, task, objectives = module.model, module.task, module.extra.objectives
     encoder, n_blocks = model.encoder, model.encoder.n_blocks
@@ -85,7 +68,7 @@ def check_experiment(
             trained_by += f", with objectives that read nothing above layer_{level},"
         within = f"within {n_steps} optimizer steps {trained_by}"
         check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, within)
-    check_gradients(objectives, trained_levels(plan, model), n_blocks, task)
+    check_gradients(objectives, plan, model, task)
     check_optimizer(module)
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
@@ -100,9 +83,9 @@ def check_reads(
     n_vectors: int,
     n_sequences: int,
 ) -> None:
-    """Refuse objectives whose read points are not there or do not hold what they need.
+    """Read points exist and hold what objectives need.
 
-    A block gives one vector of each of the `n_sequences` of an example, and pooling `n_vectors`.
+    A block gives one vector for each of the `n_sequences` of an example, pooling `n_vectors`.
     """
     for name, objective in objectives.items():
         needs = objective.needs
@@ -134,11 +117,7 @@ def check_reads(
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
-    """Refuse a freezing schedule without a stage of step 0, or with parameters of no encoder.
-
-    Raises:
-        ValueError: no dict of sets, no step 0, a step before it, or a name that the encoder lacks.
-    """
+    """A freezing schedule has a stage of step 0, and names parameters of the encoder."""
     if not isinstance(plan, dict) or not all(isinstance(names, Set) for names in plan.values()):
         raise ValueError(
             "a freezing gives a dict of steps, each with a frozenset of parameter names, got "
@@ -154,7 +133,7 @@ def check_plan(plan: Plan, encoder: Encoder) -> None:
 
 
 def check_trainable(plan: Plan, module: FineTuning) -> None:
-    """Refuse a stage in which no parameter of the model trains."""
+    """Something trains in every stage."""
     model, task = module.model, module.task
     of_encoder = {id(parameter) for parameter in model.encoder.parameters()}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in of_encoder]
@@ -167,7 +146,7 @@ def check_trainable(plan: Plan, module: FineTuning) -> None:
 
 
 def check_optimizer(module: FineTuning) -> None:
-    """Refuse values that the optimizer or the schedule does not take."""
+    """Optimizer and schedule take their values."""
     name = "optimizer"
     try:
         trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
@@ -180,7 +159,7 @@ def check_optimizer(module: FineTuning) -> None:
 def check_sizes(
     cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:
-    """Refuse sequences, batches, splits or intervals of the wrong size."""
+    """Sequences fit the encoder, batches and splits the processes, intervals the epoch."""
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
     if max_positions is not None and longest > max_positions:
@@ -209,7 +188,7 @@ def check_sizes(
 
 
 def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
-    """Refuse objectives of classes on scores, and intervals of labels that hold none."""
+    """Objectives of classes have classes, and intervals of labels hold some."""
     trained = [example.label for example in data.examples["train"]]
     for name, objective in objectives.items():
         interval = _interval(objective)
@@ -229,7 +208,7 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
 
 
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
-    """Refuse memories that reach back a whole epoch."""
+    """A memory is shorter than an epoch."""
     for name, objective in objectives.items():
         if objective.memory is None:
             continue
@@ -256,10 +235,7 @@ def _interval(objective: Objective) -> Sequence[float] | None:
 
 
 def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
-    """Refuse second views of a batch where no dropout makes them differ from the first.
-
-    Dropout is a module, or a number of a module (ModernBERT's attention).
-    """
+    """Two views of a batch differ, by dropout: a module, or a number of one (ModernBERT)."""
     drops = any(
         isinstance(p, float) and p > 0
         for module in encoder.modules()
@@ -275,10 +251,12 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
             )
 
 
-def trained_levels(plan: Plan, model: IsotropicModel) -> list[set[int]]:
-    """The levels of what trains, stage by stage: 0 = embeddings, k = block k of L.
+def check_gradients(
+    objectives: Mapping[str, Objective], plan: Plan, model: IsotropicModel, task: Task
+) -> None:
+    """Objectives have a gradient: something trains below what they read, also isotropy layers.
 
-    Isotropy layers with parameters count too.
+    A task without a loss needs one in every stage.
     """
     level_of, n_blocks = levels(model.encoder), model.encoder.n_blocks
     of_layers = {
@@ -286,21 +264,12 @@ def trained_levels(plan: Plan, model: IsotropicModel) -> list[set[int]]:
         for site, layer in model.transforms.items()
         if any(p.requires_grad for p in layer.parameters())
     }
-    return [{level_of[name] for name in names} | of_layers for _, names in sorted(plan.items())]
-
-
-def check_gradients(
-    objectives: Mapping[str, Objective], stages: Sequence[Set[int]], n_blocks: int, task: Task
-) -> None:
-    """Refuse objectives that read below everything that ever trains: they have no gradient.
-
-    `stages` are the `trained_levels`. A task without a loss needs a gradient in each of them.
-    """
     level_read = {
         name: max(level_of_read(text, n_blocks) for text in objective.reads)
         for name, objective in objectives.items()
         if objective.weight != 0
     }
+    stages = [{level_of[name] for name in names} | of_layers for names in plan.values()]
     lowest = [min(stage, default=math.inf) for stage in stages]
     for name, highest in level_read.items():
         if min(lowest) > highest:
@@ -317,10 +286,7 @@ def check_gradients(
 
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
-    """Refuse re-initialised blocks, the `n_blocks` from the top, with a matrix that never trains.
-
-    `within` says what the plan follows from, for the message.
-    """
+    """Every matrix of the `n_blocks` re-initialised blocks trains; `within` is for the message."""
     trained, level_of = ever_trained(plan), levels(encoder)
     lowest = encoder.n_blocks - n_blocks + 1
     never = {
@@ -341,8 +307,7 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
 def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:
     """Warn of learning rates of what does not train: below the last block, or of a head.
 
-    No error: studies and sweeps give one command to several tasks and methods. The head's rate is
-    also that of an isotropy layer or an objective that has parameters.
+    No error: studies and sweeps give one command to several tasks and methods.
     """
     level_of, decay, factor = levels(encoder), module.layer_decay, module.head_lr_factor
     lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
@@ -355,21 +320,18 @@ def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:
     if factor != 1 and not any(group["is_head"] for group in groups):
         given = f"task={module.task.name} form={module.task.form}"
         rank_zero_warn(
-            f"training.head_lr_factor={factor} changes nothing: it sets the rate of what trains "
-            f"beside the encoder, and with {given} nothing does; leave it out"
+            f"training.head_lr_factor={factor} changes nothing: with {given} only the encoder "
+            "trains; leave it out"
         )
 
 
 def warn_of_dropout(plan: Plan, encoder: Encoder, level: int, frozen_dropout: bool) -> None:
-    """Warn of dropout to be rested where embeddings and every block train in all stages.
-
-    `level` is the highest that a loss depends on.
-    """
+    """Warn of `frozen_dropout` where all up to `level`, the highest read, trains in all stages."""
     level_of = levels(encoder)
     parts = set(range(min(level, encoder.n_blocks) + 1))
     is_frozen = [parts - {level_of[name] for name in names} for names in plan.values()]
     if not frozen_dropout and not any(is_frozen):
         rank_zero_warn(
-            "training.frozen_dropout=false changes nothing: it acts in embeddings and blocks of "
-            "which nothing trains, and here something trains in each; leave it out"
+            "training.frozen_dropout=false changes nothing: no block and no embedding layer is "
+            "frozen as a whole; leave it out"
         )

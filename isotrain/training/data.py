@@ -75,16 +75,7 @@ class EpochBatches(Sampler[list[int]]):
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
     so that little is padded; `random` only shuffles. Every example occurs once per epoch. Rank r
     takes every world-th example of a batch from the r-th on, and a last batch with fewer examples
-    than processes joins another one.
-
-    Args:
-        lengths: of the examples, what they cost in padding.
-        batch_size: examples of a batch, over all processes.
-        batching: length | random.
-        seed: of the order.
-        rank: number of this process.
-        world: number of processes.
-        start: (epoch, batches of it that are done): where a resumed run goes on.
+    than processes joins another one. A resumed run starts at (epoch, batches of it that are done).
     """
 
     def __init__(
@@ -136,10 +127,9 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class SortedBatches(Sampler[list[int]]):
-    """Example numbers of evaluation batches of like lengths; every example once, none repeated.
+    """Example numbers of evaluation batches of similar lengths, in a fixed shuffled order.
 
-    The batches come in a fixed shuffled order, so that a part of them is not all long examples.
-    Several processes take whole batches in turn; each gets one at least.
+    Every example occurs once. Several processes take whole batches in turn, at least one each.
     """
 
     def __init__(
@@ -162,19 +152,16 @@ class TaskData(pl.LightningDataModule):
 
     Args:
         task: gives examples and their encoding.
-        source: where they come from.
+        source: of the data sets.
         tokenizer: of the encoder.
-        batch_size: examples per training step, of all processes together.
-        eval_batch_size: examples per evaluation step.
+        batch_size: examples of a training step, over all processes.
+        eval_batch_size: examples of an evaluation step.
         batching: length | random, see `EpochBatches`.
         seed: of the order of training examples, and of their changes.
-        cache: folder of tokenised data sets; None = none is kept.
-        changes: of the training examples; a split `holdout` is evaluated beside dev.
-        name: of the run's folder, by content and data; processes with another one are refused.
+        cache: folder of tokenised data sets; None = no cache.
+        changes: of the training examples; a split `holdout` is evaluated as dev is.
+        name: of the run's folder, the same in every process.
         n_scored: examples of dev and of test that are scored at most, see `subset`; None = all.
-
-    Raises:
-        ValueError: `setup`: what `apply_changes` refuses.
     """
 
     def __init__(
@@ -202,14 +189,11 @@ class TaskData(pl.LightningDataModule):
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise, at the first call; refuse processes that are not at one job.
-
-        Those that a launcher started with different overrides would otherwise train one job with
-        several sets of hyper-parameters, silently; those of which only some resume from a
-        checkpoint would wait for one another forever.
+        """Read and tokenise, at the first call.
 
         Raises:
-            RuntimeError: the processes have several names, or are at several stages.
+            RuntimeError: a launcher gave the processes different overrides, or only some of them
+                resume from a checkpoint.
         """
         known = of_all_processes((self.name, stage))
         if len(set(known)) > 1:
@@ -220,7 +204,7 @@ class TaskData(pl.LightningDataModule):
             )
         if self.examples:
             return
-        with spinner(f"reading the rows of {self.task.name}") as now:
+        with spinner(f"reading the examples of {self.task.name}") as now:
             rows = self.task.load(self.source)
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
             for split, n in self.n_scored.items():
@@ -228,7 +212,7 @@ class TaskData(pl.LightningDataModule):
                     numbers[split] = subset(n_rows, n, split)
                     rows[split] = [rows[split][number] for number in numbers[split]]
                     self.limited[split] = {"scored": n, "of": n_rows}
-            now(f"token ids of {sum(map(len, rows.values())):,} rows")
+            now(f"tokenising {sum(map(len, rows.values())):,} examples")
             self.examples = {
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
@@ -238,7 +222,7 @@ class TaskData(pl.LightningDataModule):
                 self.examples[split] = examples
 
     def resume(self, epoch: int, n_batches: int) -> None:
-        """Let training go on behind the first `n_batches` of an epoch."""
+        """Resume training after the first `n_batches` of an epoch."""
         self._start = (epoch, n_batches)
 
     @property

@@ -1,4 +1,4 @@
-"""The objectives of a run: what they read, their weighted sum, what they remember.
+"""The objectives of a run: their read points, weighted sum and memories.
 
 A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 """
@@ -49,16 +49,10 @@ NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, an
 
 
 class ExtraLosses(nn.Module):
-    """The weighted sum of objectives, each on what it reads.
-
-    Those with parameters or buffers are parts of this module, so that they move, train and are
-    saved with it.
-
-    Args:
-        objectives: by the name under which each is logged.
+    """The weighted sum of objectives, each on its read points, by the name of its logged loss.
 
     Raises:
-        ValueError: one that does not inherit from `Objective`.
+        ValueError: one does not inherit from `Objective`.
     """
 
     def __init__(self, objectives: Mapping[str, Objective]) -> None:
@@ -116,11 +110,11 @@ class ExtraLosses(nn.Module):
 
     @torch.no_grad()
     def asks_for_pass(self, epoch: int) -> bool:
-        """Whether an objective is shown training examples at the start of this epoch."""
+        """Whether an objective needs training examples at the start of this epoch."""
         return any(objective.asks_for_pass(epoch) for objective in self.objectives.values())
 
     def prepare(self, epoch: int, passes: Passes) -> None:
-        """At the start of an epoch: show training examples to the objectives that ask for it."""
+        """At the start of an epoch: pass training examples to the objectives that ask for it."""
         for objective in self.objectives.values():
             if objective.asks_for_pass(epoch):
                 reads = objective.reads
@@ -150,30 +144,24 @@ def scalar(loss: Any, whose: str) -> Tensor:
 def read_points(
     output: ModelOutput, batch: Batch, reads: Sequence[str], gather: Gather | None = None
 ) -> list[Tensor]:
-    """What a forward pass has at each read point, in float32 at least.
+    """Embeddings at the read points of a forward pass, in float32 at least.
 
     `[B, P, D]` for pooled, before, cls and mean (P vectors of an example), `[N, D]` for tokens
-    (pads left out); `all/…` gives one for each block.
-
-    Args:
-        output: of the forward pass, and
-        batch: what it was given.
-        reads: names of read points.
-        gather: embeddings at a read point to those of all processes; None = they stay this one's.
+    (pads left out); `all/…` gives one for each block. `gather` makes them those of all processes.
 
     Raises:
         ValueError: a block that the encoder does not have.
     """
-    found: list[tuple[str, Tensor]] = []
+    embeddings: list[tuple[str, Tensor]] = []
     for name, view in map(read_point, reads):
         if view is None:
             x = output.site_embeddings["pooled"].before if name == "before" else output.pooled
-            found.append((name, x.reshape(*output.pooled.shape[:2], -1)))
+            embeddings.append((name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
         for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
             hidden_ATD = output.hidden_states[block]
-            found.append((f"layer_{block}/{view}", _of_block(hidden_ATD, batch, view)))
-    return [wide(gather(key, x) if gather else x) for key, x in found]
+            embeddings.append((f"layer_{block}/{view}", _of_block(hidden_ATD, batch, view)))
+    return [wide(gather(key, x) if gather else x) for key, x in embeddings]
 
 
 def _of_block(hidden_ATD: Tensor, batch: Batch, view: str) -> Tensor:
@@ -208,7 +196,7 @@ class StepGather:
         return self._whole(order_keys(*shape)[mask_AT])
 
     def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
-        """What all processes have at read point `key` of a view, as one process would hold it."""
+        """The embeddings of all processes at read point `key` of a view, in the order of one."""
         whole = self.tokens if key.endswith("/tokens") else self.examples
         if (view, key) not in self._gathered:
             self._gathered[view, key] = whole.gather(x.detach())

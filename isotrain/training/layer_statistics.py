@@ -1,4 +1,4 @@
-"""Freezing the statistics of isotropy layers before an evaluation. N embeddings of a site."""
+"""Freeze the statistics of isotropy layers before an evaluation. N embeddings of a site."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ class FineTuning(pl.LightningModule):
         head_lr_factor: learning rate of the head, and of all else that is not the encoder, over
             that of the encoder's last block.
         layer_decay: learning rate of each block over that of the block above.
-        prefill_batches: training batches that fill the queues of the isotropy layers, in
-            evaluation mode, before the evaluation at step 0.
+        prefill_batches: training batches that fill the layers' queues before step 0.
         refit_rows: training embeddings, at most, for a layer with `eval_stats="refit"`.
         output_every_steps: every so many optimizer steps, callbacks get the output; 0 = never.
     """
@@ -72,7 +71,7 @@ class FineTuning(pl.LightningModule):
         return self.model(batch)
 
     def setup(self, stage: str) -> None:
-        """Have the weights in the run's precision before a checkpoint is loaded into them."""
+        """Convert the weights to the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
@@ -81,8 +80,7 @@ class FineTuning(pl.LightningModule):
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
 
         With several processes the task loss is weighted by this one's share of the examples, and
-        objectives read the embeddings of all. Callbacks get the output of the first pass where
-        this optimizer step is due for it.
+        objectives read the embeddings of all. Callbacks get the first output where it is due.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
         loss, parts = self.extra(views, batch)
@@ -132,17 +130,17 @@ class FineTuning(pl.LightningModule):
             self.model.observe()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on after the step of the checkpoint."""
+        """Continue after the step of the checkpoint."""
         self._observed_step = int(checkpoint["global_step"])
         self.evaluated_step = checkpoint[KEY]["evaluated_step"]
 
     def on_train_start(self) -> None:
-        """Fit layers that train behind one fixed map, where no evaluation has."""
+        """Fit layers that train on fixed statistics, unless an evaluation has."""
         if any(layer.stats == "start" for layer in self.model.transforms.values()):
             self._fit_layers()
 
     def on_train_epoch_start(self) -> None:
-        """Show training examples to objectives that ask for a pass, through frozen statistics."""
+        """Pass training examples to objectives that ask for it, through frozen statistics."""
         epoch = self.trainer.current_epoch
         if self.extra.asks_for_pass(epoch) and not self.trainer.enable_validation:
             self._fit_layers()  # no evaluation has
@@ -232,7 +230,7 @@ class FineTuning(pl.LightningModule):
             scores.reset()
 
     def _counters(self, stage: str) -> dict[str, Tensor]:
-        """What the layers counted, on the device: NCCL sends nothing from the CPU."""
+        """Counters of the layers, on the device: NCCL sends nothing from the CPU."""
         return {
             f"{stage}/{site}/{name}": value.to(self.device)
             for site, transform in self.model.transforms.items()
@@ -245,7 +243,7 @@ class FineTuning(pl.LightningModule):
         return self.trainer.global_step if self.selected_step is None else self.selected_step
 
     def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
-        """Go on with the weights of an earlier step, their frozen statistics and their number."""
+        """Load the weights and frozen statistics of an earlier step."""
         self.load_state_dict(state_dict)
         self.selected_step = step
 
@@ -261,7 +259,7 @@ class FineTuning(pl.LightningModule):
         return (output for _, output in self._passes(n_batches))
 
     def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
-        """Those batches, and the output on each, in the mode that the model is in."""
+        """Training batches and the output on each, in the current mode of the model."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for batch in data.first_batches(n_batches):
             batch = batch.to(self.device)

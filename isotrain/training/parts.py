@@ -52,23 +52,24 @@ def made(node: DictConfig, **arguments: Any) -> Any:
 def calls_of(
     model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
 ) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """How training calls the members that a part of one's own may define, by key of the part."""
+    """How training calls the members that a part may define, by key of the part.
+
+    `Objective` itself looks at `forward` and `observe`.
+    """
     calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
         "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
     }
     for name, objective in objectives.items():
         calls[f"objective={name}"] = [
-            *((member, "views, labels") for member in (objective.forward, objective.observe)),
             *((member, "n_vectors") for member in (objective.check, objective.n_remembered)),
             *((objective.asks_for_pass, "epoch"), (objective.prepare, "epoch, reads")),
         ]
-    for site, layer in model.transforms.items():
+    layers: Any = model.transforms
+    for site, layer in layers.items():
         labels = ", labels_N" if layer.reads_labels else ""
-        members: Any = (layer.forward, layer.observe, layer.fit)
-        of_queue: Any = (layer.fit, "")  # before an evaluation
         calls[f"isotropy at {site}"] = [
-            *((member, f"x_ND{labels}") for member in members),
-            of_queue,
+            *((member, f"x_ND{labels}") for member in (layer.forward, layer.observe, layer.fit)),
+            (layer.fit, ""),  # on the queue
         ]
         if isinstance(layer, FittedTransform):
             n_own = ", n_own=" if layer.of_clusters else ""

@@ -1,4 +1,4 @@
-"""What a run needs before it starts: sound keys, sound parts, and data, weights and packages."""
+"""Requirements of a run: valid keys and parts, and data, weights and packages that are here."""
 
 from __future__ import annotations
 
@@ -42,13 +42,9 @@ PACKAGES = {  # that a logger needs, one of them, and what installs it
 
 
 def check(cfg: DictConfig) -> None:
-    """Refuse a run that cannot start here, before torch is asked for anything.
+    """Raise a ValueError, with a line for each mistake, if a run cannot start here.
 
-    Keys, weights and packages first, all at once, which takes no import; then the classes of its
-    parts, which are imported; then its data.
-
-    Raises:
-        ValueError: the mistakes, one a line.
+    Keys first, then weights and packages, without an import; then parts, imported; then data.
     """
     mistakes = mistakes_in(cfg) or file_mistakes(cfg) or late_mistakes(cfg)
     if mistakes:
@@ -56,15 +52,12 @@ def check(cfg: DictConfig) -> None:
 
 
 def late_mistakes(cfg: DictConfig) -> list[str]:
-    """What only imported parts show: keys and values that they do not take, data that is not here.
-
-    Imports torch, and Lightning where the rest is sound; `late_mistakes_apart` does it elsewhere.
-    """
+    """Mistakes that need an import: keys and values that parts do not take, missing data."""
     return part_mistakes(cfg) or data_mistakes(cfg)
 
 
 def data_revision(cfg: DictConfig) -> str:
-    """What the source holds of the task's data sets now; reads no example."""
+    """Revision of the task's data sets in the source; no example is read."""
     source, task = (
         instantiate(node, _partial_=True, _convert_="all")() for node in (cfg.source, cfg.task)
     )
@@ -72,7 +65,7 @@ def data_revision(cfg: DictConfig) -> str:
 
 
 def revision(cfg: DictConfig) -> str:
-    """The version of what a run reads, which names it: data sets, `init_from`, encoder's folder."""
+    """Revision of all that a run reads: data sets, `init_from`, the folder of the encoder."""
     found = data_revision(cfg)
     if start := start_file(cfg.init_from, cfg.encoder):
         found += f"; init_from {sha256_of(start)[:12]}"
@@ -82,19 +75,16 @@ def revision(cfg: DictConfig) -> str:
 
 
 class Late(NamedTuple):
-    """What the imported parts of a configuration show."""
+    """Mistakes and facts of the imported parts of a configuration."""
 
     mistakes: list[str]
-    monitor: str | None  # of its task: the score, without its stage; None = it does not tell
+    monitor: str | None  # of its task: the score, without its stage; None = not known
     mode: str | None  # of its task: max | min
     data: str = ""  # `revision`
 
 
 def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
-    """`late_mistakes` of several configurations, found in one process of its own.
-
-    So that what starts runs has no torch in it. A process that has it already looks itself.
-    """
+    """`late_mistakes` of several configurations, found in another process unless torch is here."""
     texts = [
         OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # as a job is written
         for cfg in configs
@@ -122,10 +112,9 @@ def _late(content: Any) -> Late:
 
 
 def file_mistakes(cfg: DictConfig) -> list[str]:
-    """Weights and packages that a configuration needs and that are not here, with ways out.
+    """Missing weights and packages, with ways out; nothing is imported and no network is used.
 
-    A folder is looked for in any case; the hub's cache only where the hub is switched off
-    (`HF_HUB_OFFLINE=1`). Nothing is imported and no network is asked.
+    The hub's cache is searched only where the hub is switched off (`HF_HUB_OFFLINE=1`).
     """
     mistakes = [*encoder_mistakes(cfg), *_peft_mistakes(cfg), *_logger_mistakes(cfg)]
     try:
@@ -136,7 +125,7 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def data_mistakes(cfg: DictConfig) -> list[str]:
-    """Data sets of the task that the source has not; nothing is read."""
+    """Data sets of the task that the source does not have; nothing is read."""
     task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
     if not (isclass(source) and issubclass(source, Source)):
         base = f"{Source.__module__}.{Source.__name__}"
@@ -200,7 +189,7 @@ def _target(cfg: DictConfig, group: str) -> str:
 
 
 def _resolved(cfg: DictConfig, key: str) -> Any:
-    """A value; None where it is absent or a reference leads nowhere, which other rules tell."""
+    """A value; None where it is absent or a reference cannot be resolved."""
     return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import itertools
@@ -18,7 +17,6 @@ import isotrain
 from isotrain.config.compose import plain
 from isotrain.config.schema import RunConfig
 from isotrain.config.targets import is_allowed, targets
-from isotrain.metrics.suite import needs
 from tests.judge import check
 from tests.parts import WITHOUT_LOSS
 
@@ -172,17 +170,6 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
     assert bool(node.get("_partial_")) == (bool(supplied) and group != "objective")
 
 
-def test_presets_are_files_that_exist():
-    assert set(PRESETS) <= set(OPTIONS)
-
-
-@pytest.mark.parametrize("name", options("metric"))
-def test_a_metric_takes_what_a_run_has(with_option, name):
-    node = with_option(name).metric[name.split("/")[1]]
-    assert set(node) == {"function"}
-    assert needs(get_object(node.function._target_)) != "positives"
-
-
 def public_components():
     """`module.Name` of every layer and objective of the package."""
     root = Path(isotrain.__file__).parent
@@ -275,21 +262,6 @@ def test_the_comments_of_the_main_file_list_the_options():
             assert listed <= {name.split("/")[1] for name in options(match[1])}, match[1]
             seen += 1
     assert seen >= 8
-
-
-def test_build_calls_what_the_files_leave_open():
-    """The supplied keys of this test are those that build.py and loggers.py give, by their text."""
-    package = CONF.parent / "isotrain"
-    files = [package / "build.py", package / "training" / "loggers" / "jsonl.py"]
-    texts = [file.read_text(encoding="utf-8") for file in files]
-    tree = ast.parse("\n".join(text.replace("from __future__", "from future") for text in texts))
-    given = {
-        keyword.arg
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call)
-        for keyword in call.keywords
-    }
-    assert {"width", "save_dir", "name"} <= given
 
 
 def arms_of(command):

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from isotrain.config.command import check_command
 from isotrain.config.compose import (
     RunJob,
     compose_run,
-    conf_folder,
     content_hash,
     plain,
     read_job,
@@ -50,12 +48,6 @@ def with_job(tmp_path, *overrides, arm="some-arm"):
     return cfg, path
 
 
-def test_a_job_says_which_search_it_is_a_trial_of(tmp_path):
-    path = tmp_path / "job.json"
-    write_job(RunJob(compose_run(BASE), "few", search="few"), path)
-    assert read_job(path).search == "few"
-
-
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_the_same_run(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
@@ -82,13 +74,6 @@ def test_a_job_file_is_typed_like_what_it_was_written_from(tmp_path, overrides):
         OmegaConf.update(found, "sede", 1)
 
 
-def test_a_job_of_a_job_is_the_same_file(tmp_path):
-    _cfg, path = with_job(tmp_path, *RUNS[1])
-    again = tmp_path / "again.json"
-    write_job(read_job(path), again)
-    assert again.read_bytes() == path.read_bytes()
-
-
 def test_references_stay_references_and_no_secret_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET_TOKEN", "the-secret-value")
     cfg, path = with_job(
@@ -107,21 +92,6 @@ def test_references_stay_references_and_no_secret_is_written(tmp_path, monkeypat
     monkeypatch.setenv("A_SECRET_TOKEN", "another-value")
     found = read_job(path).cfg
     assert found.encoder.name == "org/another-value"
-
-
-def test_a_job_can_be_written_before_its_variables_are_set(tmp_path, monkeypatch):
-    monkeypatch.delenv("ISOTRAIN_DATA_DIR")
-    _cfg, path = with_job(tmp_path, "source=local")
-    found = read_job(path).cfg
-    monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/later")
-    assert found.source.root == "/later"
-
-
-def test_writing_a_job_leaves_the_configuration_alone(tmp_path):
-    cfg, path = with_job(tmp_path)
-    before = OmegaConf.to_container(cfg, resolve=False)
-    write_job(RunJob(cfg, "a"), path)
-    assert OmegaConf.to_container(cfg, resolve=False) == before
 
 
 @given(st.text(max_size=20))
@@ -152,28 +122,6 @@ def test_a_job_names_a_folder_of_its_own(tmp_path, arm):
 COMPOSED = compose_run(BASE)
 
 
-@pytest.mark.parametrize("overrides", RUNS)
-def test_python_and_the_command_line_compose_the_same(overrides):
-    found, mistakes = check_command([*BASE, *overrides])
-    assert mistakes == []
-    assert plain(found) == plain(compose_run([*BASE, *overrides]))
-
-
-def test_the_folder_of_the_config_tree_has_its_main_file():
-    from pathlib import Path
-
-    assert (Path(conf_folder()) / "train.yaml").is_file()
-
-
-def test_plain_content_is_json_and_has_no_references():
-    content = plain(compose_run([*BASE, "source=local", "isotropy=mean", "seed=5"]))
-    assert json.loads(json.dumps(content)) == content
-    assert "${" not in json.dumps(content)
-    assert content["source"]["root"] == "/data"
-    assert content["cache_dir"] == "runs/.cache"
-    assert content["isotropy"]["seed"] == 5
-
-
 def test_every_key_changes_the_hash_but_those_of_logging_and_place():
     """Each leaf in turn; a leaf is left out of the hash exactly where the schema says so."""
     cfg = compose_run([*BASE, "objective=[cosreg]", "isotropy=cluster_pca"])
@@ -200,15 +148,6 @@ def test_every_key_changes_the_hash_but_those_of_logging_and_place():
     assert content_hash(other) == start
 
 
-def test_the_hash_sees_what_a_reference_leads_to():
-    cfg = compose_run([*BASE, "isotropy=cluster_pca"])
-    one = content_hash(cfg)
-    cfg.isotropy.seed = 1
-    assert content_hash(cfg) != one
-    cfg.isotropy.seed = "${seed}"
-    assert content_hash(cfg) == one
-
-
 @pytest.mark.parametrize(
     ("base", "key", "is_named"),
     [
@@ -227,24 +166,12 @@ def test_a_location_is_told_apart_and_named_by_its_digest(base, key, is_named):
     assert first.folder("v1") != first.folder("v2")
 
 
-def test_the_hash_leaves_the_configuration_alone():
-    cfg = compose_run(BASE)
-    before = plain(cfg)
-    content_hash(cfg)
-    assert plain(cfg) == before
-
-
 @pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
 def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
     cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine"])
     folder = run_folder(cfg, "an_arm", "v1")
     assert re.fullmatch(f"/place/of mine/{name}/an_arm-[0-9a-f]{{10}}", folder.as_posix())
     assert not folder.exists()
-
-
-def test_the_folder_of_a_run_needs_a_number_of_threads():
-    with pytest.raises(AssertionError):
-        run_folder(compose_run([*BASE, "threads=null"]), "arm", "v1")
 
 
 @pytest.mark.parametrize("content", [None, "", "no json", "[]", "{}", '{"arm": "a"}'])

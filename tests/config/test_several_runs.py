@@ -8,7 +8,7 @@ import pytest
 
 from isotrain.config.sweep import NAME, names, read, shipped
 from isotrain.jobs.stored import PlanError
-from isotrain.studies.definition import load_study, study_text
+from isotrain.studies.definition import load_study
 from isotrain.studies.search import load_search
 
 LOAD = {"study": (load_study, PlanError), "tune": (load_search, PlanError)}
@@ -55,11 +55,3 @@ def test_a_path_that_leads_nowhere_is_told_as_such_without_the_shipped_files(tmp
     (tmp_path / "mine.yaml").write_text("a: 1")
     with pytest.raises(ValueError, match=r"no file mien.yaml; did you mean mine.yaml\?"):
         read("study", "mien.yaml")
-
-
-def test_the_text_of_a_study_is_that_of_its_file(tmp_path):
-    file = tmp_path / "mine.yml"
-    file.write_text("# Question: ü?\n", encoding="utf-8")
-    assert study_text(str(file)) == "# Question: ü?\n"
-    with pytest.raises(PlanError, match="there is no study"):
-        study_text("mine")

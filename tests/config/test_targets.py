@@ -21,10 +21,6 @@ ROOT = Path(isotrain.__file__).parents[1]
 SHIPPED = shipped_targets()
 
 
-def test_there_are_targets():
-    assert len(SHIPPED) >= 25
-
-
 def test_what_is_shipped_is_allowed():
     assert [target for target in SHIPPED if not is_allowed(target)] == []
 
@@ -95,27 +91,6 @@ def test_nothing_else_is_allowed(target):
     assert not is_allowed(target)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "isotrain.jobs.process.start_job",
-        "isotrain.commands.plans.run_study",
-        "isotrain.cli.main",
-        "isotrain.commands.train._become",
-        "isotrain.demo.demo",
-        "isotrain.run.run",
-        "isotrain.build.build",
-        "isotrain.runs.files.write_json",
-        "isotrain.config.compose.compose_run",
-        "isotrain.config.compose.read_job",
-        "isotrain.config.compose.write_job",
-        "isotrain.training.callbacks.resume.load_resume_point",
-    ],
-)
-def test_what_is_no_part_of_a_run_is_not_allowed(target):
-    assert not is_allowed(target)
-
-
 def test_a_users_package_is_neither_allowed_nor_imported_without_the_variable(package):
     module = package("class Part:\n    pass\n", init="raise RuntimeError('imported')\n")
     assert not is_allowed(f"{module}.Part")
@@ -136,14 +111,6 @@ def test_the_variable_allows_whole_names_of_packages_alone(package, monkeypatch,
     module = package("def part():\n    pass\n")
     monkeypatch.setenv("ISOTRAIN_ALLOW", allow.format(module.partition(".")[0]))
     assert not is_allowed(f"{module}.part")
-
-
-def test_allowing_a_package_allows_no_other(package, monkeypatch):
-    one, two = package("def part():\n    pass\n"), package("def part():\n    pass\n")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", one.partition(".")[0])
-    assert is_allowed(f"{one}.part")
-    assert not is_allowed(f"{two}.part")
-    assert not is_allowed("os.system")
 
 
 def test_asking_about_a_name_inside_a_module_imports_nothing_heavy():

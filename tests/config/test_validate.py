@@ -5,23 +5,12 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.arguments import Bounds
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import compose_run
 from isotrain.config.validate import (
-    missing_keys,
-    number_mistakes,
     resolved,
-    secret_mistakes,
     target_mistakes,
 )
-
-
-def test_keys_without_a_value_are_named_and_nothing_is_resolved():
-    cfg = OmegaConf.create(
-        {"b": {"c": "???", "d": {"e": "???"}}, "a": "???", "f": "${oc.env:NOT_SET}", "g": ["???"]}
-    )
-    assert missing_keys(cfg) == ["a", "b.c", "b.d.e"]
 
 
 def test_content_is_plain_and_what_cannot_be_resolved_is_named(monkeypatch):
@@ -47,13 +36,6 @@ def test_content_is_plain_and_what_cannot_be_resolved_is_named(monkeypatch):
     assert resolved(cfg)[0]["root"] == {"path": "/data"}
 
 
-def test_a_secret_is_told_by_its_key_and_a_reference_to_one_is_none():
-    cfg = OmegaConf.create({"logger": {"api_key": "abc"}, "hub": {"token": "${oc.env:HF_TOKEN}"}})
-    (told,) = secret_mistakes(cfg)
-    assert told.startswith("logger.api_key is a secret")
-    assert "abc" not in told
-
-
 def test_targets_that_are_not_allowed():
     content = {
         "a": {"_target_": "os.system"},
@@ -71,21 +53,6 @@ def test_a_part_of_another_group_is_refused_with_the_modules_of_this_one():
         "isotropy._target_=isotrain.metrics.lid.lid_estimate is not allowed: isotropy must be "
         "isotrain.transforms.<module>.<name>, or of a package of yours that ISOTRAIN_ALLOW="
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ({"seed": 0, "data": {"size": 1}}, []),
-        ({"seed": -1, "data": {"size": 9}}, ["seed must be at least 0, got -1",
-                                              "data.size must be at most 8, got 9"]),
-        ({"seed": None, "data": {"size": True}}, []),  # their types are told elsewhere
-        ({"seed": float("nan"), "data": {}}, ["seed must be at least 0, got nan"]),
-    ],
-)  # fmt: skip
-def test_numbers_within_their_limits(content, told):
-    bounds = {"seed": Bounds(0), "data.size": Bounds(1, 8)}
-    assert number_mistakes(content, bounds) == told
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,6 @@ def test_each_of_several_values_reaches_its_job(values):
     same([plain(value) for value in found], values)
 
 
-def test_not_a_number():
-    assert math.isnan(OverridesParser.create().parse_override(f"a={written(math.nan)}").value())
-
-
 @pytest.mark.parametrize("value", [{"a": 1}, [{"a": 1}], b"x", object()])
 def test_what_an_override_cannot_give_is_refused(value):
     with pytest.raises(ValueError, match="is no value that an override can give"):

@@ -23,7 +23,7 @@ from isotrain.encoders.freezing import (
     unfreeze_gradually,
 )
 from isotrain.encoders.tiny import build_tiny
-from isotrain.training.freezing import rest_frozen_parts
+from isotrain.training.freezing_schedule import rest_frozen_parts
 from isotrain.types import Batch
 
 EPOCH = 7  # steps

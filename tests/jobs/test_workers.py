@@ -104,7 +104,7 @@ def test_a_worker_is_a_group_of_its_own_with_its_log_its_locks_and_its_device(
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.poll() == 128 + signal.SIGTERM
-    assert "stopped; the same command goes on" in log.read_text()
+    assert "stopped; the same command resumes" in log.read_text()
     assert not is_locked(own)
 
 

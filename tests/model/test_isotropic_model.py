@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from isotrain.model.heads import LinearHead
-from isotrain.model.isotropic_model import IsotropicModel, block_of
-from isotrain.model.pooling import ClsPooling, MeanPooling
+from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.model.pooling import MeanPooling
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.identity import Identity
@@ -171,12 +171,6 @@ def test_several_sites_act_in_order():
     assert list(out.site_embeddings) == ["layer_1", "layer_2", "tokens", "pooled"]
 
 
-def test_site_ids_name_each_row_once():
-    out = model({"tokens": Shift(0.0), "pooled": Shift(0.0)}, q=2)(batch(b=6, q=2))
-    for rows in out.site_embeddings.values():
-        assert len(rows.ids.unique()) == len(rows.ids) == len(rows.before) == len(rows.labels)
-
-
 def test_gradient_reaches_the_encoder_through_every_site():
     m = model({"layer_1": Shift(0.5), "tokens": ClusterPCA(WIDTH, 2, 1), "pooled": Shift(1.0)})
     m(batch()).logits.sum().backward()
@@ -197,23 +191,6 @@ def test_observe_and_fit_reach_every_site():
         assert len(layer.observed) == 1
         assert torch.equal(layer.observed[0], out.site_embeddings[site][0])
         assert layer.n_fits == 1
-
-
-def test_cluster_pca_at_two_sites_trains_fits_and_evaluates():
-    m = model({"tokens": ClusterPCA(WIDTH, 2, 1), "pooled": ClusterPCA(WIDTH, 1, 1)})
-    data = batch(b=6)
-    with pytest.raises(RuntimeError, match="fit"):
-        m.eval()(data)
-    out = m.train()(data)
-    m.remember(out)
-    m.observe()
-    for site in m.sites:
-        m.transforms[site].fit()
-    m.eval()
-    first, second = m(data), m(data)
-    assert torch.equal(first.logits, second.logits)
-    assert bool(torch.isfinite(first.logits).all())
-    assert any(name.startswith("transforms.tokens.queue") for name in m.state_dict())
 
 
 def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
@@ -237,37 +214,6 @@ def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
         )
     }
     torch.testing.assert_close(m(Batch(**fields)).logits, m(data).logits[:2], atol=1e-5, rtol=0)
-
-
-def test_cls_pooling_sees_the_token_site():
-    data = batch()
-    plain = model({}, pooling=ClsPooling())(data)
-    shifted = model({"tokens": Shift(3.0)}, pooling=ClsPooling())(data)
-    torch.testing.assert_close(shifted.pooled, plain.pooled + 3.0)
-
-
-@pytest.mark.parametrize(
-    "site", ["token", "layer_0", "layer_3", "layer_", "layer_x", "layer_-1", "", "Pooled"]
-)
-def test_other_sites_are_refused_with_the_legal_names(site):
-    with pytest.raises(ValueError, match="pooled, tokens or layer_1 to layer_2") as caught:
-        model({site: Shift(0.0)})
-    assert repr(site) in str(caught.value)
-
-
-@pytest.mark.parametrize("site", ["layer_01", "layer_²"])
-def test_a_block_has_one_name(site):
-    with pytest.raises(ValueError, match="pooled, tokens or layer_1"):
-        block_of(site, 6)
-
-
-def test_block_of():
-    assert [block_of(site, 12) for site in ("pooled", "tokens", "layer_1", "layer_12")] == [
-        None,
-        None,
-        1,
-        12,
-    ]
 
 
 def test_an_unknown_choice_of_rows_is_refused():

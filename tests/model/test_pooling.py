@@ -78,10 +78,3 @@ def test_spans_keep_the_spans_of_one_sequence_together(q, s):
 def test_n_vectors_is_the_second_dimension(pooling, q):
     data = batch(q, 2)
     assert pooling(states(q), data).shape[1] == pooling.n_vectors(q, 2)
-
-
-def test_what_is_read_is_said():
-    kinds = (ClsPooling, LastPooling, MeanPooling, SpanPooling)
-    assert [kind.reads for kind in kinds] == ["first", "last", "all", "spans"]
-    with pytest.raises(ValueError, match="use cls or mean"):
-        SpanPooling()(states(1), batch(1))

@@ -216,7 +216,7 @@ def test_a_path_is_printed_as_it_is(capsys, folder):
     print_start(Path(folder), parts, {"train": 9000, "dev": 5, "test": 0})
     print_summary(RESULT, ROWS, Path(folder), note="finished before")
     out = capsys.readouterr().out
-    assert f"{folder}: training 1 of 2 parameters (50%); rows: 9,000 train, 5 dev\n" in out
+    assert f"{folder}: training 1 of 2 parameters (50%); examples: 9,000 train, 5 dev\n" in out
     assert f"{folder} (finished before)" in out
 
 

@@ -153,11 +153,3 @@ def test_scores_are_of_one_evaluation(folder):
         **{"isotropy/n_rows/pooled/after": 1.0, "isotropy/n_rows_not_finite/x": 63.0},
         **{"val/accuracy": 0.75, "test/accuracy": 0.5},
     }
-
-
-def test_a_rerun_starts_anew_and_the_same_command_without_it_goes_on(folder):
-    folder.begin(FACTS, None)
-    (folder.path / "resume.ckpt").touch()
-    assert folder.may_resume()
-    folder.cfg.rerun = True
-    assert not folder.may_resume()

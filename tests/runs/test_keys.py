@@ -56,18 +56,6 @@ def test_a_key_names_its_place_and_nothing_else(curve):
     assert parse_key(f"val_{curve.text}") is None
 
 
-@given(others)
-@light
-def test_other_keys_name_no_place(key):
-    assert parse_key(key) is None
-
-
-def test_layers_are_in_the_order_of_their_names():
-    names = [layer_name(number) for number in range(100)]
-    assert names == sorted(names)
-    assert names[:2] == ["layer_00", "layer_01"]
-
-
 @given(
     st.dictionaries(curves, values, max_size=12),
     st.dictionaries(others, values),
@@ -86,20 +74,6 @@ def test_few_keeps_other_keys_and_the_headline_at_its_places(at, rest, headline)
     }
     assert few(row, headline) == expected
     assert few(row, []) == rest
-
-
-def test_few_of_twelve_layers_are_few():
-    """Documented: the tokens of every layer, every view of the last, around each site."""
-    row = {
-        CurveKey(metric, layer_name(number), view).text: 0.0
-        for metric in METRICS
-        for number in range(13)
-        for view in VIEWS
-    }
-    row |= {CurveKey(metric, "pooled", side).text: 0.0 for metric in METRICS for side in SIDES}
-    assert len(row) == 5 * (39 + 2)
-    assert len(few(row, ["isoscore"])) == 13 + 2 + 2
-    assert len(few(row, ["isoscore", "partition"])) == 2 * 17
 
 
 @pytest.mark.parametrize(
@@ -162,19 +136,3 @@ def test_the_table_has_a_line_for_each_value_that_was_measured(steps):
             expected = last.get((line.step, null), math.nan)
             assert found == expected or (math.isnan(found) and math.isnan(expected))
     assert all(is_aside(curve.metric) for _, curve in left)
-
-
-def test_a_null_belongs_to_its_own_metric_and_cloud():
-    row = {
-        "step": 3,
-        "isotropy/partition/layer_01/cls": -2.0,
-        "isotropy/partition/layer_02/cls": -3.0,
-        "isotropy/partition_null_low/layer_01/cls": -9.0,
-        "isotropy/partition_null_high/layer_01/cls": -1.0,
-        "train_isotropy/partition/layer_01/cls": -4.0,
-        "isotropy/isoscore/layer_01/cls": 0.5,
-    }
-    found = {(x.rows, x.metric, x.layer): (x.null_low, x.null_high) for x in table([row])}
-    assert found.pop(("dev", "partition", "layer_01")) == (-9.0, -1.0)
-    assert len(found) == 3
-    assert all(math.isnan(bound) for pair in found.values() for bound in pair)

@@ -37,10 +37,6 @@ def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
     assert found.prediction.astype(np.float32).tolist() == prediction[order].tolist()
 
 
-def test_nothing_kept_is_none(tmp_path):
-    assert read_predictions(tmp_path, "dev") is None
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [("a,b\n1,2\n", "must begin with"), ("index,label,prediction\n1,2\n", "must have 3 columns")],

@@ -25,9 +25,3 @@ def test_what_is_not_finite_is_null_and_a_score_reads_as_nan(tmp_path):
     assert result["resumed_after_step"] is None, "a null that is no score stays one"
     assert is_finished(tmp_path)
     assert math.isnan(content["scores"]["val/loss"]), "what is written is not changed"
-
-
-def test_a_run_without_scores_is_read_as_it_is(tmp_path):
-    write_json(tmp_path / "result.json", {"status": "failed"})
-    assert read_result(tmp_path) == {"status": "failed"}
-    assert not is_finished(tmp_path)

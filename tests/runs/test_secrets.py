@@ -8,9 +8,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
-from isotrain.config.compose import RunJob, compose_run, plain
 from isotrain.runs.secrets import HIDDEN, SHORTEST, redacted
 
 SECRET = "Zq7-secret-Value/9+x=="
@@ -61,15 +59,6 @@ def test_other_tokens_of_known_forms_are_hidden(prefix):
     assert redacted(f"{prefix}short") == f"{prefix}short"
 
 
-def test_containers_of_any_kind_are_looked_into():
-    """A list of OmegaConf is no list, and went through as it was."""
-    content = OmegaConf.create({"tags": [SECRET, "plain"], "nested": [{"password": "x", "n": 3}]})
-    found = {"tags": [HIDDEN, "plain"], "nested": [{"password": HIDDEN, "n": 3}]}
-    assert redacted(content) == found
-    assert redacted(content.tags) == found["tags"]
-    assert redacted({"names": {SECRET}, "raw": b"bytes"}) == {"names": [HIDDEN], "raw": b"bytes"}
-
-
 @given(
     st.text(alphabet=string.ascii_letters, min_size=1, max_size=10),
     st.text(alphabet=string.ascii_letters + string.digits + "!$%", min_size=4, max_size=20),
@@ -94,27 +83,11 @@ def test_the_value_of_a_secret_key_is_hidden(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("secret_key", "private_key", "aws_secret_access_key", "secret_access_key", "passphrase"),
-        *("github_token", "wandb_token", "refresh_token", "session_token"),
-    ],
-)
-def test_the_value_of_other_usual_secret_keys_is_hidden(name):
-    assert redacted({name: "hunter2"}) == {name: HIDDEN}
-
-
-@pytest.mark.parametrize(
     "value", [12345678, 1.5, ["hunter2"], ("hunter2",), {"inner": "hunter2"}, [["hunter2", 1]]]
 )
 def test_a_secret_key_hides_whatever_it_holds(value):
     assert "hunter2" not in json.dumps(redacted({"password": value}))
     assert redacted({"password": value})["password"] != value
-
-
-@pytest.mark.parametrize("value", [None, True, False, ""])
-def test_a_secret_key_without_a_value_may_stay(value):
-    assert redacted({"token": value})["token"] in (value, HIDDEN)
 
 
 KEYS = [
@@ -130,12 +103,6 @@ def test_ordinary_keys_keep_their_values(key):
         assert redacted({key: value}) == {key: value}
 
 
-@given(st.lists(st.sampled_from([*KEYS, "Password reset", "tokens", "hf_", "hf_short"])))
-@PROFILE
-def test_ordinary_words_survive_in_any_text(words):
-    assert redacted(" ".join(words)) == " ".join(words)
-
-
 @given(nested(TEXT))
 @PROFILE
 def test_content_without_secrets_is_left_as_it_is(content):
@@ -145,15 +112,6 @@ def test_content_without_secrets_is_left_as_it_is(content):
         return [with_lists(v) for v in node] if isinstance(node, list | tuple) else node
 
     assert redacted(content) == with_lists(content)
-
-
-@given(nested(st.sampled_from([SECRET, f"a{SECRET}", "https://me:pw@host", "plain"])))
-@PROFILE
-def test_hiding_twice_is_hiding_once_and_the_argument_stays(content):
-    before = json.dumps(content)
-    once = redacted(content)
-    assert redacted(once) == once
-    assert json.dumps(content) == before
 
 
 @pytest.mark.parametrize(
@@ -187,33 +145,3 @@ def test_a_secret_that_begins_like_another_is_hidden_whole(monkeypatch):
 def test_every_part_of_a_password_with_an_at_sign_is_hidden():
     """What follows the first @ stays."""
     assert "word" not in redacted("postgres://me:pass@word@host/db")
-
-
-def test_a_token_alone_in_an_address_is_hidden():
-    assert "abcdef123456" not in redacted("https://abcdef123456@github.com/me/repo")
-
-
-def test_the_configuration_of_a_run_with_a_secret_in_a_key(monkeypatch):
-    cfg = compose_run(
-        [
-            *("encoder=tiny", "source=demo", "logger=[wandb]"),
-            *("logger.wandb.project=${oc.env:WANDB_API_KEY}", "+logger.wandb.token=abc"),
-        ]
-    )
-    content = plain(cfg)
-    found = redacted(content)
-    assert SECRET in json.dumps(content)
-    assert SECRET not in json.dumps(found)
-    assert found["logger"]["wandb"]["token"] == HIDDEN
-    del content["logger"], found["logger"]
-    assert found == content  # nothing else is touched
-
-
-def test_a_refusal_shows_no_secret(capsys):
-    from isotrain.commands.worker import run_job
-
-    overrides = ["encoder=tiny", "source=demo", "optimizer.lr=${oc.env:WANDB_API_KEY}"]
-    assert run_job(RunJob(compose_run(overrides), "arm")) == 2
-    said = capsys.readouterr().err
-    assert "optimizer.lr must be float" in said
-    assert SECRET not in said

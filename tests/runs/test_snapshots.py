@@ -38,18 +38,6 @@ def test_what_is_written_is_read_in_the_order_of_steps(tmp_path):
         assert_same(arrays, ARRAYS | {"n_rows/layer_01/tokens": np.array(step)})
 
 
-def test_none_where_none_were_taken(tmp_path):
-    assert read_snapshots(tmp_path) == {}
-    assert read_snapshots(tmp_path / "nowhere") == {}
-
-
-def test_one_of_the_same_step_is_replaced(tmp_path):
-    write_snapshot(tmp_path, 5, ARRAYS)
-    write_snapshot(tmp_path, 5, {"n_rows/pooled/after": np.array(1)})
-    (arrays,) = read_snapshots(tmp_path).values()
-    assert list(arrays) == ["n_rows/pooled/after"]
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_write_that_fails_leaves_the_earlier_file_or_none(tmp_path, monkeypatch, error, earlier):

@@ -33,11 +33,6 @@ def test_collate_pads_each_field_with_its_own_value():
     assert batch.n_sequences == 1
 
 
-def test_a_pad_id_among_the_real_tokens_stays_real():
-    batch = collate([example(0, 2), example(0, 4)], pad_id=5)  # token 5 is the pad here
-    assert batch.attention_mask.sum(dim=1).tolist() == [2, 4]
-
-
 def test_collate_is_sequence_major():
     first = example(1, 2, 3, spans=[[(0, 1)], [(1, 3)]], label=0.5)
     second = example(2, 4, 2, spans=[[(2, 4)], [(0, 2)]], label=1.0)
@@ -53,13 +48,6 @@ def test_collate_is_sequence_major():
     assert batch.spans.tolist() == [[[0, 1]], [[2, 4]], [[1, 3]], [[0, 2]]]
     assert batch.labels.tolist() == [0.5, 1.0]
     assert batch.labels.dtype == torch.float32
-
-
-def test_to_moves_every_tensor():
-    batch = collate([example(1, 2, spans=[[(0, 1)]])], pad_id=0).to("meta")
-    for name in ("input_ids", "attention_mask", "labels", "index", "spans"):
-        assert getattr(batch, name).device.type == "meta"
-    assert batch.n_sequences == 1
 
 
 LENGTHS = torch.randint(5, 60, (1003,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -129,15 +117,6 @@ def test_evaluation_batches_are_of_like_lengths_in_a_fixed_shuffled_order():
     assert padding(batches) < 0.1 * padding(epoch("random"))
 
 
-def test_loading_a_batch_leaves_the_global_random_state_alone(built):
-    data = built().data
-    before = torch.get_rng_state()
-    for loader in (data.train_dataloader(), data.val_dataloader()):
-        batches = list(loader)
-        assert sum(len(batch.labels) for batch in batches) in (96, 32)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_the_trainer_tells_the_epoch(built):
     experiment = built("trainer.max_epochs=2", "+trainer.limit_val_batches=0", "task=rte")
     seen = []
@@ -149,12 +128,3 @@ def test_the_trainer_tells_the_epoch(built):
         sampler = EpochBatches(lengths, 8, "length", 0)
         sampler.set_epoch(number)
         assert seen[12 * number : 12 * (number + 1)] == list(sampler)
-
-
-def test_setup_reads_once(built):
-    data = built().data
-    examples = data.examples
-    data.setup("fit")
-    data.setup("test")
-    assert data.examples is examples
-    assert data.n_rows == {"train": 96, "dev": 32, "test": 32}

@@ -184,13 +184,6 @@ def test_rows_that_an_objective_cannot_use_are_refused(objectives, n_vectors, to
         check_reads(objectives, ENCODER, n_vectors, n_sequences=1)
 
 
-def test_rows_that_it_can_use_are_not():
-    check_reads(needing("pairs", "pooled", "layer_6/mean"), ENCODER, 2, 2)
-    check_reads(needing("pairs", "pooled"), ENCODER, 3, 3)
-    check_reads(needing("classes", "before"), ENCODER, 1, 1)
-    check_reads(needing("rows", "all/tokens", "layer_0/mean", "layer_1/cls"), ENCODER, 3, 3)
-
-
 def test_a_block_gives_a_vector_of_each_sequence_whatever_pooling_gives():
     """The word in context of one sequence: two pooled spans, one CLS."""
     check_reads(needing("scored_pairs", "pooled"), ENCODER, n_vectors=2, n_sequences=1)

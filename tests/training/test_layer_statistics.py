@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import replace
 
 import pytest
 import torch
@@ -122,20 +121,6 @@ def test_at_most_refit_rows_always_the_same_ones(built, most):
     torch.testing.assert_close(*in_order(chosen), *in_order(first), atol=1e-5, rtol=1e-5)
 
 
-def test_refit_after_training_is_on_the_rows_of_the_encoder_as_it_is(built):
-    options = ("trainer.max_steps=4", "data.n_dev=8", "isotropy.n_clusters=1")
-    experiment = built("task=rte", *REFIT, *QUIET, *options)
-    validate(experiment)
-    before = all_rows(experiment, "pooled")[0]
-    fit(experiment)
-    seen = spied(experiment)
-    validate(experiment)
-    ((rows, _),) = seen["pooled"]
-    now = all_rows(experiment, "pooled")[0]
-    torch.testing.assert_close(*in_order(rows), *in_order(now), atol=1e-5, rtol=1e-5)
-    assert float((before.mean(dim=0) - now.mean(dim=0)).norm()) > 1e-3
-
-
 # --- several sites ----------------------------------------------------------------------------
 
 
@@ -200,16 +185,6 @@ def test_every_mode_comes_back(built, eval_stats, training, prefill):
     assert int(layer.queue.n_filled) == 8 + 24 * prefill
     assert int(layer.n_steps) == steps  # no step of training was made
     assert all(torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True))
-
-
-def test_without_statistics_no_batch_is_read(built):
-    model = built("task=rte", "isotropy=none", "site=[pooled,tokens]").module.model
-
-    def outputs(n_batches):
-        raise AssertionError("read")
-        yield
-
-    layer_statistics.fit_layers(model, outputs, 3, 50, True)
 
 
 @pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
@@ -286,35 +261,6 @@ def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, poo
     assert len(given) == len(observed) == 3
     for found in (given, observed):
         assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("eval_stats", "rare"),
-    [
-        ("frozen", False),
-        ("frozen", True),
-        ("refit", False),
-        ("refit", True),
-    ],
-)
-def test_what_is_spared_is_the_axis_of_the_classes(built, eval_stats, rare):
-    """Also of a class that quantiles would merge with the other one."""
-    overrides = (f"isotropy.eval_stats={eval_stats}",)
-    more = ("training.prefill_batches=12", "isotropy.queue_rows=1024")
-    experiment = built("task=wic", *PROTECTED, *QUIET, *overrides, *more)
-    if rare:
-        experiment.data.examples["train"] = [
-            replace(example, label=int(number % 12 > 0))
-            for number, example in enumerate(experiment.data.examples["train"])
-        ]
-    rows, labels, _ = all_rows(experiment, "pooled")
-    assert int(labels.sum()) == 88 if rare else 20 < int(labels.sum()) < 76
-    validate(experiment)
-    layer = experiment.module.model.transforms["pooled"]
-    axis = rows[labels == 1].mean(dim=0) - rows[labels == 0].mean(dim=0)
-    overlap = (torch.nn.functional.normalize(axis, dim=0) @ layer.spared_DJ[:, 0]).abs()
-    assert float(overlap) == pytest.approx(1.0, abs=1e-4)
-    assert not layer.spared_DJ[:, 1:].any()
 
 
 # --- resuming ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from torch import nn
 
@@ -82,36 +81,6 @@ def test_observe_once_per_optimizer_step_with_every_row(
     assert model.recent.kept == {}
 
 
-def test_steps_go_on_being_observed_in_the_next_epoch(built):
-    experiment = built(
-        *TRAIN_ONLY, *LAYER, "trainer.max_epochs=2", "data.batch_size=40", "data.batching=random"
-    )
-    with observations(experiment.module.model) as seen:
-        fit(experiment)
-    assert [len(rows["pooled"]) for rows in seen] == [40, 40, 16] * 2
-
-
-def test_rows_of_view_zero_are_observed_at_every_site(built):
-    experiment = built(
-        *TRAIN_ONLY,
-        *LAYER,
-        "site=[layer_1,tokens,pooled]",
-        "pooling=mean",
-        "task.form=bi",
-        "trainer.max_steps=2",
-    )
-    experiment.module.n_views = 2
-    n_tokens = []
-    experiment.module.on_train_batch_start = lambda batch, _: n_tokens.append(
-        int(batch.attention_mask.sum())
-    )
-    with observations(experiment.module.model) as seen:
-        fit(experiment)
-    assert [len(rows["pooled"]) for rows in seen] == [16, 16]
-    for site in ("layer_1", "tokens"):
-        assert [len(rows[site]) for rows in seen] == n_tokens
-
-
 def test_two_runs_of_a_seed_are_equal_bit_for_bit(built):
     def trained(seed):
         experiment = built(
@@ -162,18 +131,6 @@ def test_the_queue_is_full_of_training_rows_before_step_0(built):
     torch.testing.assert_close(layer.queue.rows(), rows)
     validate(experiment)  # a second evaluation at step 0 adds nothing
     assert int(layer.queue.n_filled) == 24
-
-
-def test_a_layer_behind_another_is_fitted_on_what_it_gets_in_evaluation(built):
-    """Frozen statistics of `pooled` come from rows behind the frozen, not the training, `tokens`.
-
-    Evaluation then centres the pooled rows, as it does with the pooled layer alone.
-    """
-    cosine = "isotropy/mean_cosine/pooled/after"
-    alone = validate(built("task=wic", *LAYER, "site=[pooled]"))
-    stacked = validate(built("task=wic", *LAYER, "site=[tokens,pooled]"))
-    assert abs(alone[cosine]) < 0.2
-    assert abs(stacked[cosine]) < 0.2
 
 
 def test_an_evaluation_during_training_uses_the_queue_of_training(built):
@@ -230,33 +187,6 @@ def test_everything_trains_in_train_mode_also_after_evaluations(built):
     assert modes == [set()] * 6
 
 
-def test_evaluation_has_no_dropout(built):
-    experiment = built("task=rte")
-    assert validate(experiment) == validate(experiment)
-
-
-def test_frozen_parameters_stay_bit_for_bit_and_are_not_optimised(built):
-    experiment = built(
-        *TRAIN_ONLY,
-        "freezing=first_n",
-        "freezing.n_blocks=1",
-        "trainer.max_steps=3",
-    )
-    module = experiment.module
-    before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
-    fit(experiment)
-    moved = {name for name, p in module.named_parameters() if not torch.equal(p, before[name])}
-    assert moved == set(before) - frozen
-    assert any("embeddings" in name for name in frozen)
-    parts = ("embeddings", "blocks.0.", "layer.0.")
-    assert frozen == {name for name in before if any(part in name for part in parts)}
-    (optimizer,) = experiment.trainer.optimizers
-    optimised = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    assert optimised == {id(p) for name, p in module.named_parameters() if name not in frozen}
-    assert experiment.n_parameters["trainable"] == sum(before[n].numel() for n in moved)
-
-
 def test_decay_and_schedule_reach_the_optimizer(built):
     experiment = built(
         *TRAIN_ONLY,
@@ -276,20 +206,6 @@ def test_decay_and_schedule_reach_the_optimizer(built):
     ]
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[6:] == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
-
-
-def test_the_head_has_its_own_learning_rate_through_the_whole_schedule(built):
-    experiment = built(*TRAIN_ONLY, "training.head_lr_factor=10", "trainer.max_steps=6")
-    rates = []
-    experiment.module.on_before_optimizer_step = lambda o: rates.append(
-        {g["is_head"]: g["lr"] for g in o.param_groups}
-    )
-    fit(experiment)
-    assert len(rates) == 6
-    assert all(rate[True] == pytest.approx(10 * rate[False]) for rate in rates)
-    head = {id(p) for p in experiment.module.model.head.parameters()}
-    for group in experiment.trainer.optimizers[0].param_groups:
-        assert {id(p) in head for p in group["params"]} == {group["is_head"]}
 
 
 def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):
@@ -412,19 +328,6 @@ def test_one_row_a_batch_by_batch_statistics(built, site):
         assert train["train/tokens/rows_passed_through"] == 0
 
 
-def test_one_row_a_batch_with_a_queue(built):
-    train, last = run_hard(built, "data.batch_size=1", "data.eval_batch_size=1")
-    assert train["train/pooled/rows_passed_through"] == 0
-    assert "val/pooled/rows_passed_through" not in last  # frozen: nothing is estimated
-
-
-def test_fewer_rows_than_clusters(built):
-    train, last = run_hard(built, *BATCH, "data.batch_size=4", "data.eval_batch_size=4")
-    assert train["train/pooled/clusters_empty"] >= 4
-    assert train["train/pooled/rows_borrowed"] >= 1
-    assert last["val/pooled/clusters_empty"] >= 4 * 8
-
-
 def test_equal_rows(built):
     from dataclasses import replace
 
@@ -473,10 +376,3 @@ def test_a_step_reads_no_row_numbers_from_the_device(built, monkeypatch):
     experiment.module.training_step = training_step
     fit(experiment)
     assert seen == [[8], [8, 8]] * 2
-
-
-def test_the_trainer_of_a_run_writes_no_checkpoints_of_its_own(built, tmp_path):
-    experiment = built(*TRAIN_ONLY, "trainer.max_steps=2")
-    fit(experiment)
-    assert isinstance(experiment.trainer, pl.Trainer)
-    assert [path.name for path in tmp_path.rglob("*.ckpt")] == ["resume.ckpt"]  # ours

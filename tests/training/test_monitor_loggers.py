@@ -9,12 +9,10 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import CSVLogger
 
 from isotrain.metrics.isoscore import isoscore
-from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.runs.keys import parse_key
 from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.dev_rows import plain_trainer
-from tests.training.monitor.test_sampling import Calls
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "outside": lambda x: x.sum().double()}
 
@@ -47,24 +45,6 @@ def test_a_csv_file_has_the_few_scalars_of_each_evaluation(built, tmp_path, head
         assert float(of_the_last["4"][key]) == pytest.approx(monitor.newest[key])
     n_places = 3 * 3 + 2
     assert sum(key.startswith("isotropy/") for key in monitor.newest) == n_places * 4
-
-
-def test_one_value_of_several_is_shown_by_its_name(built, tmp_path):
-    experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
-
-    def of_lid(x):
-        return lid_estimate(x, n_neighbors=5)
-
-    monitor, calls = (
-        IsotropyMonitor({"lid": of_lid, "isoscore": isoscore}, 60, ["lid_value"]),
-        Calls(),
-    )
-    trainer = plain_trainer(tmp_path, monitor, calls)
-    with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls"):  # equal rows
-        trainer.fit(experiment.module, datamodule=experiment.data)
-    shown = [row for _, row in calls.rows if any(parse_key(key) for key in row)]
-    assert len(shown) == 2
-    assert {key for key in shown[-1] if parse_key(key)} == few_keys(["lid_value"])
 
 
 def test_the_bar_has_the_metric_that_is_asked_for(built, tmp_path):

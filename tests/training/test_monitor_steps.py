@@ -11,8 +11,7 @@ from isotrain.metrics.self_similarity import self_similarity
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import few, parse_key
 from isotrain.training.loggers.jsonl import RecordLog
-from isotrain.training.module import FineTuning
-from tests.dev_rows import monitor_of, rows_of, validated
+from tests.dev_rows import rows_of, validated
 from tests.training.monitor.test_sampling import Calls
 
 OVERRIDES = (
@@ -102,41 +101,6 @@ def test_training_is_bit_identical_with_and_without(built, tmp_path, more):
     assert all(torch.equal(without[name], measured[name]) for name in without)
 
 
-def registered(module):
-    """Every hook of every module in it."""
-    return [
-        (name, kind, len(getattr(part, kind)))
-        for name, part in module.named_modules()
-        for kind in vars(part)
-        if kind.endswith("_hooks") and getattr(part, kind)
-    ]
-
-
-@pytest.mark.parametrize("fails", ["never", "training_step", "validation_step"])
-def test_nothing_is_left_on_the_model(built, tmp_path, monkeypatch, fails):
-    more = ("monitor.every_steps=1", "trainer.val_check_interval=3", ACCUMULATED)
-    experiment = built(*OVERRIDES, *more)
-    before = registered(experiment.module)
-    if fails != "never":
-        calls, original = [], getattr(FineTuning, fails)
-
-        def third(self, *arguments):
-            calls.append(1)
-            found = original(self, *arguments)  # the model was called, and looked at
-            if len(calls) == 3:
-                raise RuntimeError("on purpose")
-            return found
-
-        monkeypatch.setattr(FineTuning, fails, third)
-        with pytest.raises(RuntimeError, match="on purpose"):
-            fitted(experiment, tmp_path)
-    else:
-        assert len(fitted(experiment, tmp_path)) == 6
-    assert registered(experiment.module) == before
-    monitor = monitor_of(experiment)
-    assert (monitor._rows, monitor._step_rows) == (None, None)
-
-
 def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):
     other = Calls()
     experiment = built(*OVERRIDES, "monitor.every_steps=3", "monitor.headline=[isoscore]")
@@ -148,18 +112,6 @@ def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):
         isotropy = {key: value for key, value in row.items() if parse_key(key)}
         assert scalars == few(isotropy, ["isoscore"])
         assert 0 < len(scalars) < len(isotropy)
-
-
-def test_one_row_a_step_is_counted(built, tmp_path):
-    """A batch of one example has one CLS: nothing to measure, and no failure."""
-    experiment = built(
-        *("task=rte", "metric=[isoscore]", "monitor.every_steps=1", "data.batch_size=1"),
-        *("trainer.max_steps=2", "checkpoint.every_steps=0"),
-    )
-    for row in fitted(experiment, tmp_path):
-        assert row["train_isotropy/n_rows/layer_01/cls"] == 1
-        assert "train_isotropy/isoscore/layer_01/cls" not in row
-        assert "train_isotropy/isoscore/layer_01/tokens" in row
 
 
 def test_training_rows_without_labels_have_no_label_geometry(built, tmp_path):

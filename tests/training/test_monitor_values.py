@@ -94,26 +94,6 @@ def test_every_value_before_and_after_training(built, task):
         assert after[f"isotropy/linear_cka/{place}"] < 1.0 - 1e-6
 
 
-def test_a_second_evaluation_before_training_has_no_drift(built):
-    experiment = built("task=rte", "metric=[cosine_drift]", "monitor.map_rows=0")
-    assert validated(experiment) == validated(experiment)
-    drift = {k: v for k, v in validated(experiment).items() if "/cosine_drift/" in k}
-    assert len(drift) == 3 * 3 + 1
-    assert all(value == pytest.approx(0.0, abs=1e-12) for value in drift.values())
-
-
-def test_words_and_sentences_are_only_of_rows_that_are_tokens(built):
-    experiment = built(
-        "task=rte", "metric=[self_similarity,intra_sentence_similarity]", "site=[layer_2,pooled]"
-    )
-    keys = [key for key in validated(experiment) if "similarity_value" in key]
-    assert {key.split("/", 2)[2] for key in keys} == {
-        *(f"layer_{number:02d}/tokens" for number in range(3)),
-        "layer_2/after",
-    }
-    assert len(keys) == 2 * 4
-
-
 @pytest.mark.parametrize("views", ["cls", "mean", "tokens", "tokens,cls"])
 def test_only_the_views_that_are_asked_for(built, views):
     experiment = built("task=rte", "metric=[isoscore]", f"monitor.views=[{views}]")

@@ -108,16 +108,6 @@ def test_what_is_behind_the_last_block_counts_with_it():
     assert found["encoder.norm.weight"] == 1.0
 
 
-def test_all_that_is_not_the_encoder_learns_like_the_head():
-    module = Whole()
-    module.projection = nn.Linear(8, 8)
-    groups = parameter_groups(module, module.encoder, head_lr_factor=3.0)
-    found = rates(groups, module)
-    assert {name for name, rate in found.items() if rate == 3.0} == {
-        *("head.weight", "head.bias", "projection.weight", "projection.bias")
-    }
-
-
 def test_scales_that_start_at_one_do_not_decay():
     module = Whole()
     ia3(module.encoder)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import levels
-from isotrain.training.freezing import describe
+from isotrain.training.freezing_schedule import describe
 from isotrain.training.optim import parameter_groups
 
 STEPS = ("freezing=gradual", "freezing.unit=step")

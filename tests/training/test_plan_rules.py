@@ -116,20 +116,6 @@ def test_a_decay_of_one_rate_is_warned_of(built, overrides):
         built(*TASK, "training.layer_decay=0.5", *overrides)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        freezing("last_n", "n_blocks=2"),
-        freezing("gradual", "unit=step"),
-        freezing("only", "patterns=[*.layer.0.*]"),
-        ("peft=ia3",),
-    ],
-)
-def test_a_decay_of_several_rates(built, overrides):
-    module = built(*TASK, "training.layer_decay=0.5", *overrides).module
-    assert min(group["lr_factor"] for group in module.new_optimizer().param_groups) <= 0.5
-
-
 COSINE = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]")
 FACTOR, DROPOUT = "training.head_lr_factor=10", "task.head_dropout=0.3"
 
@@ -144,18 +130,3 @@ FACTOR, DROPOUT = "training.head_lr_factor=10", "task.head_dropout=0.3"
 def test_options_of_a_head_that_is_none_are_warned_of(built, overrides, told):
     with pytest.warns(UserWarning, match=told):
         built(*overrides)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("task=stsb", "metric=[]", FACTOR, DROPOUT),
-        (*TASK, "task.form=bi", FACTOR, DROPOUT),
-        (*COSINE, "isotropy=batch_norm", FACTOR),  # its weights train
-        (*COSINE, "objective=[simcse]", "objective.simcse.projection=mlp", FACTOR),
-        (*COSINE, DROPOUT),
-        TEXT,
-    ],
-)
-def test_options_of_a_head(built, overrides):
-    assert built(*overrides).module

@@ -13,7 +13,7 @@ import torch
 
 from isotrain.encoders.freezing import levels
 from isotrain.objectives.cosreg import CosReg
-from isotrain.training.freezing import describe, highest_level_read, up_to_level
+from isotrain.training.freezing_schedule import describe, highest_level_read, up_to_level
 from tests.processes import train_on_ranks
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from isotrain.pages.show import show_run
@@ -73,25 +71,6 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
     assert extra["step"] == 0
     assert extra.keys() == {"step", "test/accuracy", "test/loss", "test/n_rows"}
     assert scores == scores_too
-
-
-@pytest.mark.parametrize(("limit", "n"), [("16", 16), ("64", 32)])
-def test_n_is_the_number_of_rows_that_were_evaluated(composed, small, tmp_path, capsys, limit, n):
-    rows, scores = finished(
-        composed(
-            *(*small, "task=wic", "metric=[]", f"output_dir={tmp_path}", "report=false"),
-            *("trainer.max_steps=1", "data.eval_batch_size=8"),
-            f"data.n_dev={limit}",
-        )
-    )
-    assert scores["val/n_rows"] == n
-    assert {row["val/n_rows"] for row in rows if "val/n_rows" in row} == {n}
-    assert scores["test/n_rows"] == 32
-    printed = capsys.readouterr().out
-    assert re.findall(r"(val|test)/accuracy \(N = (\d+)\)", printed) == [
-        ("val", str(n)),
-        ("test", "32"),
-    ]
 
 
 def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):

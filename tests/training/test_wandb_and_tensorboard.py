@@ -93,16 +93,6 @@ def test_every_row_is_in_tensorboard_once_with_few_isotropy_values(finished):
         assert [v for _, v in found] == pytest.approx([v for _, v in points], 1e-6, nan_ok=True)
 
 
-def test_what_the_run_is_called(finished):
-    run_record = wandb_record.run_of(finished.record)
-    assert (run_record.run_group, run_record.job_type) == ("my-group", "train")
-    assert run_record.display_name == f"wic-{finished.folder.name}-seed0"
-    config = wandb_record.config(finished.record)
-    assert config["isotropy"]["_target_"].endswith("ClusterPCA")
-    assert config["seed"] == 0
-    assert wandb_record.exit_codes(finished.record) == [0]
-
-
 def test_no_secret_is_in_anything_that_wandb_wrote(finished):
     config = wandb_record.config(finished.record)
     hidden = ["<redacted>", "<redacted>", "https://<redacted>@host/x"]

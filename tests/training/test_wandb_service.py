@@ -11,11 +11,9 @@ import time
 import pytest
 import wandb
 
-from isotrain.pages.wandb_media import media, summary
 from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
-from tests.pages.test_wandb_media import write_run
 from tests.wandb_service import Service
 
 KEY = "0123456789" * 4
@@ -48,12 +46,6 @@ def rows_of(record):
     return [row["a"] for row in wandb_record.scalars(record)]
 
 
-def streamed(service):
-    """What was sent of rows and of the end, in order."""
-    bodies = [body.partition(" ") for body in service.bodies]
-    return [json.loads(body) for path, _, body in bodies if "file_stream" in path]
-
-
 def test_a_run_that_is_online(service, begin, tmp_path, capfd):
     logger = begin(tags=["one", "two"])
     logger.log_hyperparams({"optimizer": {"lr": 0.1}})
@@ -78,16 +70,6 @@ def test_a_run_that_is_online(service, begin, tmp_path, capfd):
     assert stream[-1]["complete"] is True
     assert stream[-1]["exitcode"] == 0
     assert "offline" not in capfd.readouterr().out
-
-
-def test_a_run_that_failed_is_closed_so_at_the_service(service, begin):
-    logger = begin()
-    logger.log_metrics({"a": 1.0}, 0)
-    logger.close(failed=True)
-    stream = [
-        json.loads(body.partition(" ")[2]) for body in service.bodies if "file_stream" in body
-    ]
-    assert stream[-1]["exitcode"] == 1
 
 
 def test_a_resumed_run_goes_on_from_the_row_that_the_service_has_got_to(service, tmp_path, begin):
@@ -145,23 +127,6 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     told = f"within 2 s; send the rest with: wandb sync {record.parent}"
     out, err = capfd.readouterr()
     assert told in out or (how == "refuses" and "still be written to disk" in err)
-
-
-@pytest.mark.campaign
-def test_pictures_and_summary_are_on_disk_when_the_service_is_lost_before_them(
-    service, begin, tmp_path, capsys
-):
-    folder = write_run(tmp_path / "run")
-    log = RecordLog(tmp_path / "metrics.jsonl", [logger := begin()])
-    service.close()
-    started = time.monotonic()
-    log.each(lambda other: other.publish(summary(folder), media(folder)))
-    logger.close(failed=False)
-    assert time.monotonic() - started < 45, "W&B waits 20 s before it gives up a table"
-    assert "WandbRun failed and is left out" in capsys.readouterr().out
-    record = wandb_record.newest(tmp_path)
-    assert "maps/pooled/after" in wandb_record.objects(record, "image-file")
-    assert wandb_record.summary(record)["best/val/accuracy"] == pytest.approx(0.54)
 
 
 CHILD = """

@@ -13,14 +13,13 @@ Select = Literal["last", "best", "holdout"]
 
 
 class Selection(pl.Callback):
-    """Follows the monitored score from evaluation to evaluation.
+    """Select weights by the monitored score, and stop early.
 
-    Every evaluation after the first optimizer step is a candidate; step 0 is none. A later one
-    with an equal score is no better, nor is one that is NaN. `best` goes by dev and `holdout` by
-    the held-out training examples: the weights of the best candidate so far are kept in a
-    file, with the layers' statistics that were frozen for it, and `restore` puts them back at the
-    end. `last` keeps nothing. With `patience` n, training stops after n candidates in a row that
-    were no better than the best one before.
+    Every evaluation after the first optimizer step is a candidate; a later one with an equal score
+    is no better, nor is one that is NaN. `best` scores dev and `holdout` the held-out training
+    examples. The weights of the best candidate are kept in a file, with the layers' frozen
+    statistics, and `restore` loads them at the end. `last` keeps nothing. With `patience` n,
+    training stops after n candidates in a row that were no better than the best one before.
 
     `state` is plain and part of each checkpoint to resume from (see `Checkpoints`). A file that
     is newer than such a checkpoint is written again, with the same bits, when the run gets there.
@@ -97,10 +96,7 @@ class Selection(pl.Callback):
         return True
 
     def facts(self, last_step: int) -> dict[str, Any]:
-        """What the record of a run says: whose weights it has, and of how many candidates.
-
-        `select` is `last` also where no candidate had a score.
-        """
+        """For the record: selected step and candidates; `select` is `last` if none had a score."""
         return {
             "select": self.select if self.is_restored else "last",
             "selected_step": self.state["step"] if self.is_restored else last_step,
@@ -115,7 +111,7 @@ class Selection(pl.Callback):
 
 
 def lost_selection(state: dict[str, Any], path: Path, select: Select) -> str | None:
-    """Why a run cannot go on from a `state`: its best weights are gone; None where they are there.
+    """Why a run cannot resume from a `state`: its best weights are gone; None if they are there.
 
     >>> lost_selection({"step": None}, Path("best.ckpt"), "best")
     >>> lost_selection({"step": 4}, Path("nowhere/best.ckpt"), "best")

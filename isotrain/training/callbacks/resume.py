@@ -28,15 +28,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
 class Checkpoints(pl.Callback):
     """Writes a checkpoint every so many steps, at SIGTERM or Ctrl-C, and when training has ended.
 
-    The state is taken at the start of the next batch, when the step is logged and an evaluation
-    due at it is done, with the loop counters as they were at the end of the step.
-    Weights do not change between two steps, so a signal can be answered at any time: within an
-    accumulation with the state of the last step, within an evaluation with a note that it is due.
+    The state is taken at the start of the next batch, after logging and evaluation, with the loop
+    counters of the end of the step. Weights do not change between two steps, so a signal can be
+    answered at any time: within an accumulation with the state of the last step, within an
+    evaluation with a note that it is due.
 
     A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
-    the random states of every process and the length of `metrics.jsonl`; plain containers and
-    tensors only (`weights_only=True` loads it). It is written beside the old one and then
-    replaces it; `resume.json` has its step.
+    the random states of every process and the length of `metrics.jsonl`, as plain containers and
+    tensors (`weights_only=True` loads it). `resume.json` has its step.
 
     Args:
         path: the file.
@@ -57,7 +56,7 @@ class Checkpoints(pl.Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember what goes back in place when training starts."""
+        """Remember the state to restore when training starts."""
         states = checkpoint[KEY]["random"]
         self._random = states[trainer.global_rank if len(states) > trainer.global_rank else 0]
         self._state = checkpoint[KEY] | {
@@ -135,11 +134,10 @@ class Checkpoints(pl.Callback):
         checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
 
     def listen(self, answer: bool = True) -> None:
-        """Answer SIGTERM and Ctrl-C with a note for the next moment at which a run can stop.
+        """Handle SIGTERM and Ctrl-C by stopping where a run can; `answer=False` restores handlers.
 
-        With `answer=False` the process has the handlers again that it had before. Ours stand in
-        for Lightning's: that of SIGTERM talks to the other processes from within the signal and
-        can wait for them forever. A second Ctrl-C stops at once.
+        Lightning's own SIGTERM handler talks to the other processes and can wait forever. A second
+        Ctrl-C stops at once.
         """
 
         def note(number: int, _frame: Any) -> None:

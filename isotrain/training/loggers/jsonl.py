@@ -31,16 +31,11 @@ class ResumableLogger(Logger):
 
 
 class RecordLog(Logger):
-    """Writes whole records to a file, and their scalars (`isotrain.runs.keys.few`) to the others.
+    """Write records to a file, and their scalars (`isotrain.runs.keys.few`) to other loggers.
 
     After a resume a `ResumableLogger` gets each record once; any other logger may have the newest
-    one twice after a kill. A logger that fails is left out from then on, with a notice; it never
-    costs a run. Only rank 0 writes.
-
-    Args:
-        path: the file; an old one is replaced.
-        others: loggers that get the same records.
-        headline: metrics whose isotropy values are among the few scalars.
+    one twice after a kill. A logger that fails is left out from then on, with a notice. Only rank 0
+    writes. The isotropy values of `headline` metrics are among the scalars.
     """
 
     def __init__(
@@ -71,10 +66,9 @@ class RecordLog(Logger):
 
     @rank_zero_only
     def resume(self, n_bytes: int) -> None:
-        """Truncate the file to `n_bytes`, as a checkpoint recorded them, and append from there.
+        """Truncate the file to the `n_bytes` of a checkpoint, and append from there.
 
-        The other loggers get the kept records that they lack; one that is no `ResumableLogger` is
-        taken to have every record of the file.
+        A `ResumableLogger` gets the records that it lacks; others are taken to have all.
         """
         n_before = len(read_records(self.file.path))
         records = self.file.cut(n_bytes)
@@ -98,10 +92,7 @@ class RecordLog(Logger):
 
     @rank_zero_only
     def count(self, n_examples: int, n_tokens: Tensor, seconds: float) -> None:
-        """Note a training batch, for `speed/examples_per_second` and `speed/tokens_per_second`.
-
-        The next record of a training loss has both, over the batches since the one before it.
-        """
+        """Count a training batch for the examples and tokens per second of the next record."""
         self._trained.append((n_examples, n_tokens, seconds))
 
     @rank_zero_only
@@ -144,10 +135,10 @@ class RecordLog(Logger):
 
 
 class Throughput(pl.Callback):
-    """Give the records examples and tokens a second in training, of all processes together.
+    """Log examples and tokens per second of training steps, over all processes.
 
-    Counted is the time of forward pass, backward pass and optimizer step, without loading data,
-    evaluation and monitor. Processes are taken to have as many tokens as the first.
+    Without data loading, evaluation and monitor; processes are taken to have as many tokens as
+    rank 0.
     """
 
     _started = 0.0
@@ -180,16 +171,10 @@ def open_loggers(
     n_bytes: int,
     headline: Collection[str],
 ) -> None:
-    """Give the trainer `metrics.jsonl` with the other loggers behind it.
+    """Give the trainer a `RecordLog` with the loggers of `builders`, (save_dir, name) -> logger.
 
-    Args:
-        trainer: whose records are logged.
-        builders: (save_dir, name) -> logger, by name; only rank 0 opens any, and one that
-            cannot be opened is left out with a notice.
-        folder: of the run.
-        params: of the run, without secrets; `seed` among them.
-        n_bytes: of `metrics.jsonl` that are kept; 0 starts it anew.
-        headline: metrics whose isotropy values the other loggers get.
+    Only rank 0 opens any; one that cannot be opened is left out with a notice. `params` are those
+    of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
     """
     others = []
     if process_rank() == 0:

@@ -26,18 +26,16 @@ class IsotropyMonitor(pl.Callback):
     """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
 
     At every validation it measures at most `max_rows` embeddings of dev in each cloud, always the
-    same ones (see `CloudSampler`), and what each isotropy layer did (`site_measures`, logged as
-    `val/<site>/<name>`). A site without an isotropy layer has `after` alone. Metrics that need
-    `reference` compare with the same embeddings at the first evaluation, before training. Of
-    training steps whose result has an `output`, and the `step` they belong to, it measures the
-    embeddings as training sees them, dropout and all, under `train_isotropy/`.
+    same ones (see `CloudSampler`), and the effect of each isotropy layer (`site_measures`, logged
+    as `val/<site>/<name>`). Without an isotropy layer, a site logs its output only. Metrics that
+    need `reference` compare with the same embeddings at step 0. Training steps whose result has an
+    `output` are measured under `train_isotropy/`, with dropout.
 
-    Loggers get the few scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, in the
+    Loggers get the scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, in the
     record of the evaluation. `newest` has the values of the newest evaluation.
 
-    Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, twice that where a metric
-    needs a reference, whatever the size of the data, and a float64 copy of one cloud while it is
-    measured. With several processes rank 0 measures the embeddings that one process would keep.
+    Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, whatever the size of the data.
+    It doubles if a metric compares with step 0.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
@@ -74,7 +72,7 @@ class IsotropyMonitor(pl.Callback):
         return {"reference": {name: list(pair) for name, pair in self._reference.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the reference of the checkpoint."""
+        """Take the reference of the checkpoint."""
         self._reference = {name: tuple(pair) for name, pair in state_dict["reference"].items()}
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -90,7 +88,7 @@ class IsotropyMonitor(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at a batch of dev; a second loader has training examples that are held out."""
+        """Sample a batch of dev; a second loader has held-out training examples."""
         if self._rows is not None and dataloader_idx == 0:
             self._rows.offer(batch, outputs["output"])
 
@@ -112,7 +110,7 @@ class IsotropyMonitor(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Look at a training batch whose output was handed over; measure once its step is made."""
+        """Sample a training batch that has an output; measure once its step is made."""
         if not isinstance(outputs, Mapping) or "output" not in outputs:
             return
         rows = self._step_rows = self._step_rows or self._empty(pl_module)

@@ -1,4 +1,4 @@
-"""Which embeddings of an evaluation, or of a training step, the monitor measures.
+"""A fixed sample of the embeddings of an evaluation, or of a training step.
 
 A = Q·B sequences, T tokens, D width, N embeddings offered, M kept.
 """
@@ -23,7 +23,7 @@ from isotrain.types import Batch, ModelOutput
 
 @dataclass(frozen=True)
 class SampledCloud:
-    """One cloud, and what is known of its embeddings."""
+    """One cloud, with ids, labels and tokens of its embeddings."""
 
     where: str  # layer_03, or a site
     view: str  # cls, tokens, mean; before, after
@@ -45,20 +45,16 @@ class SampledCloud:
 
     @cached_property
     def finite(self) -> Cloud:
-        """The finite embeddings; moments and spectra are computed once for whoever measures it."""
+        """The finite embeddings, whose moments and spectra are computed once."""
         return Cloud(self.x_ND if self.finite_N.all() else self.x_ND[self.finite_N], min_rows=1)
 
 
 class CloudSampler:
     """Keeps at most `max_rows` embeddings of each layer and view, and of each site.
 
-    They are those whose ids hash lowest: the same ones for any batch size, at every evaluation,
-    and for one process or several.
-
-    Args:
-        max_rows: embeddings of each cloud; max_rows·D·4 bytes, whatever the size of the data.
-        views: of each layer: cls, tokens, mean.
-        bare: sites without an isotropy layer; before and after it is one cloud there.
+    They are those whose ids hash lowest: the same ones for any batch size, evaluation and number of
+    processes. `views` are those of a layer: cls, tokens, mean. `bare` sites have no isotropy layer
+    and one cloud.
     """
 
     def __init__(self, max_rows: int, views: Collection[str], bare: Collection[str] = ()) -> None:

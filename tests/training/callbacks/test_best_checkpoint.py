@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, untimed
-from isotrain.training.callbacks.best_checkpoint import Selection, lost_selection
+from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
 
@@ -100,13 +100,6 @@ def test_best_ends_with_the_weights_and_statistics_of_the_best_evaluation(
     _, rows_6, state_6 = finished(stopped)
     assert rows_6[: len(rows_6) - 1] == rows[: len(rows_6) - 1], "training is the same"
     assert differing(state, state_6) == [], "those of a run that stopped there"
-
-
-def test_last_keeps_the_last_weights_and_records_how_many_there_were(composed, overrides):
-    result, rows, _ = finished(composed(*overrides, "trainer.max_steps=7"))
-    assert (result["select"], result["selected_step"], result["n_candidates"]) == ("last", 7, 3)
-    assert not result["stopped_by_patience"]
-    assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 7]
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
@@ -216,20 +209,6 @@ def test_the_part_held_out_is_a_function_of_share_and_seed(built):
         held(built, "data.holdout=0.999")
 
 
-def test_dev_is_scored_the_same_with_and_without_rows_held_out(built):
-    values = []
-    for select in ("best", "holdout"):
-        experiment = built("task=wic", f"training.select={select}", "metric=[isoscore]")
-        (found,) = experiment.trainer.validate(
-            experiment.module, datamodule=experiment.data, verbose=False
-        )[:1]
-        values.append(found)
-    without, with_rows = values
-    assert {key for key in with_rows if key not in without} <= {"holdout/loss", "holdout/accuracy"}
-    for key in without:
-        assert with_rows[key] == without[key], key
-
-
 def stopped(cfg, monkeypatch, method, at, reaction):
     """Run until the `at`-th call of a method of the module, and react there."""
     calls, original = 0, getattr(FineTuning, method)
@@ -317,12 +296,6 @@ def test_weights_of_another_step_are_never_taken_for_the_selected_ones(
         run(cfg, "arm")
 
 
-def test_lost_is_only_what_is_needed(tmp_path):
-    assert lost_selection({"step": 4}, tmp_path / "best.ckpt", "last") is None
-    (tmp_path / "best.ckpt").touch()
-    assert lost_selection({"step": 4}, tmp_path / "best.ckpt", "holdout") is None
-
-
 @pytest.mark.parametrize("select", ["best", "holdout"])
 @pytest.mark.parametrize(
     ("more", "steps"),
@@ -336,14 +309,3 @@ def test_runs_with_hardly_an_evaluation(composed, overrides, select, more, steps
     assert result["status"] == "finished"
     assert result["selected_step"] == result["steps"] == result["n_candidates"] == steps
     assert result["select"] == (select if steps else "last")
-
-
-@pytest.mark.parametrize(
-    ("interval", "steps"), [("0.5", [0, 6, 12, 14]), ("1.0", [0, 12, 14]), ("5", [0, 5, 10, 14])]
-)
-def test_an_evaluation_behind_the_last_step_is_a_candidate(composed, overrides, interval, steps):
-    keys = (f"trainer.val_check_interval={interval}", "trainer.max_steps=14")
-    result, rows, _ = finished(composed(*overrides, *keys, "training.select=best"))
-    found = [row["step"] for row in evaluations(rows)]
-    assert found == [*steps, result["selected_step"]]
-    assert result["n_candidates"] == len(steps) - 1

@@ -9,15 +9,13 @@ import random
 import signal
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.jobs.progress import checkpoint_step
-from isotrain.run import _resume_point, folder_of, run
+from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
@@ -157,27 +155,6 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     assert not list(folder.glob("resume.*"))
 
 
-def test_what_is_frozen_stays_frozen(composed, overrides, monkeypatch):
-    cfg = composed(*overrides, "freezing=first_n", "freezing.n_blocks=1")
-    folder = stopped(cfg, monkeypatch, "training_step", 7, terminate)
-    before = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
-    _, _, after = finished(cfg)
-    frozen = "model.encoder.model.encoder.layer.0."
-    same = {name: torch.equal(before[name], after[name]) for name in after if "encoder." in name}
-    assert {same[name] for name in same if name.startswith(frozen)} == {True}
-    assert not all(same[name] for name in same if ".layer.1." in name)
-
-
-def test_a_stop_in_a_resumed_run_is_no_different(composed, overrides, reference, monkeypatch):
-    cfg = composed(*overrides)
-    stopped(cfg, monkeypatch, "training_step", 7, terminate)
-    stopped(cfg, monkeypatch, "training_step", 2, terminate)
-    stopped(cfg, monkeypatch, "validation_step", 1, terminate)
-    _, rows, state = finished(cfg)
-    assert rows == reference[1]
-    assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
-
-
 def test_a_checkpoint_being_written_never_harms_the_older_one(
     composed, overrides, reference, monkeypatch
 ):
@@ -254,16 +231,6 @@ def test_a_checkpoint_is_plain_and_complete(composed, overrides, monkeypatch):
     assert content["state_dict"][queue[0]].abs().sum() > 0
 
 
-def test_random_states_go_round():
-    before = checkpoints._random_state()
-    drawn = torch.rand(3), np.random.rand(3), random.random()
-    checkpoints._set_random_state(before)
-    again = torch.rand(3), np.random.rand(3), random.random()
-    assert torch.equal(drawn[0], again[0])
-    assert (drawn[1] == again[1]).all()
-    assert drawn[2] == again[2]
-
-
 def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     saved = []
     original = Checkpoints._save
@@ -278,16 +245,3 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     saved.clear()
     run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
     assert saved == [24]  # only what is trained, for the evaluations that follow
-
-
-def test_a_damaged_checkpoint_is_renamed_by_rank_0_alone(tmp_path, capsys):
-    path = tmp_path / "resume.ckpt"
-    path.write_bytes(b"no checkpoint")
-    rank = {"path": tmp_path, "may_resume": lambda: True}
-    assert _resume_point(SimpleNamespace(**rank, is_first=False)) is None
-    assert path.is_file()
-    assert capsys.readouterr().out == ""
-    assert _resume_point(SimpleNamespace(**rank, is_first=True)) is None
-    assert [file.name for file in tmp_path.iterdir()] == ["resume.damaged"]
-    assert "starting anew" in capsys.readouterr().out
-    assert _resume_point(SimpleNamespace(**rank, is_first=False)) is None  # gone meanwhile

@@ -73,39 +73,6 @@ def test_the_rows_of_smallest_hash_with_what_is_known_of_them(built, task, size)
         assert cloud.is_owned == (place.startswith("pooled") and task[0] == "task=rte")
 
 
-def test_the_same_rows_at_every_evaluation(built):
-    experiment = built(
-        *LAYER,
-        *("task=wic", "site=[tokens]", "monitor.max_rows=20"),
-        *("trainer.val_check_interval=2", "trainer.max_steps=4"),
-    )
-    seen = seen_by(experiment)
-    validated(experiment)
-    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
-    first, *later = seen.clouds
-    assert len(later) == 2
-    for clouds in later:
-        assert clouds.keys() == first.keys()
-        assert all(torch.equal(clouds[name].id_N, first[name].id_N) for name in clouds)
-        assert not torch.equal(clouds["layer_02/cls"].x_ND, first["layer_02/cls"].x_ND)
-
-
-def test_rows_held_out_are_not_watched(built):
-    """They come from a second loader, with ids of training rows."""
-    experiment = built(
-        *LAYER, "task=rte", "training.select=holdout", "data.holdout=0.3", "monitor.max_rows=9999"
-    )
-    held = {example.index for example in experiment.data.examples["holdout"]}
-    assert len(held) > 20
-    seen = seen_by(experiment)
-    values = validated(experiment)
-    assert values["isotropy/n_rows/layer_00/cls"] == 32
-    dev = [batch for batch in experiment.data.val_dataloader()[0]]
-    n_tokens = sum(int(batch.attention_mask.sum()) for batch in dev)
-    assert values["isotropy/n_rows/layer_01/tokens"] == n_tokens
-    assert len(seen.clouds) == 1
-
-
 class Calls(pl.loggers.logger.DummyLogger):
     """Remembers what it is given."""
 
@@ -180,17 +147,6 @@ def test_memory_is_the_budget_whatever_the_size_of_the_data(bare):
     assert int(found[100_000][0].frequency_V.sum()) > 50 * int(found[1_000][0].frequency_V.sum())
 
 
-def test_a_row_taken_twice_from_a_batch_is_no_view_of_it():
-    """A batch may be freed, or be written over, while its rows are kept."""
-    rows = CloudSampler(8, VIEWS)
-    batch, output = synthetic(0, 20)
-    rows.offer(batch, output)
-    before = {cloud.name: cloud.x_ND.clone() for cloud in rows.clouds()}
-    for hidden in output.hidden_states:
-        hidden.fill_(0.0)
-    assert all(torch.equal(cloud.x_ND, before[cloud.name]) for cloud in rows.clouds())
-
-
 # --- processes ---------------------------------------------------------------------------------
 
 
@@ -244,16 +200,6 @@ def test_a_process_without_rows_of_a_site_takes_part(tmp_path):
             assert name == of_one
             assert torch.equal(x_ND, expected_ND)
     assert dict(found)["pooled/after"].shape == (4, 16)
-
-
-def test_a_site_without_any_row_is_an_empty_cloud():
-    rows = CloudSampler(30, VIEWS)
-    batch, output = synthetic(0, 4)
-    none = SiteEmbeddings(*(x[:0] for x in output.site_embeddings["pooled"][:4]))
-    rows.offer(batch, replace(output, site_embeddings={"pooled": none}))
-    found = {cloud.name: cloud.x_ND for cloud in rows.clouds()}
-    assert found["pooled/before"].shape == (0, 16)
-    assert len(found["layer_00/tokens"]) == int(batch.attention_mask.sum())
 
 
 def test_any_token_id_is_counted():

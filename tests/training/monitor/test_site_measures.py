@@ -6,7 +6,6 @@ N rows, D width, M rows of a queue.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,8 +23,6 @@ LAYER = (
     "monitor.max_rows=100000",
 )
 MEASURES = {"energy_kept", "label_scatter_removed", "queue_gap", "queue_spread"}
-
-PROTECTED = tuple(o.replace("cluster_pca", "protect_labels") for o in LAYER)
 
 
 def cloud(n=40, d=5, seed=0, dtype=torch.float64):
@@ -68,15 +65,6 @@ def test_all_four_against_numpy(dtype):
     assert list(found) == [*expected]
 
 
-def test_scores_are_cut_into_fifths():
-    before, after = cloud(seed=1), cloud(seed=2)
-    scores = 5.0 * torch.rand(40, generator=torch.Generator().manual_seed(0))
-    slices = np.searchsorted(np.quantile(scores.numpy(), [0.2, 0.4, 0.6, 0.8]), scores.numpy())
-    found = site_measures(before, after, scores, None)
-    expected = 1.0 - between(after, slices) / between(before, slices)
-    assert float(found["label_scatter_removed"]) == pytest.approx(expected)
-
-
 def test_the_label_is_wholly_removed_kept_or_moved_apart():
     labels = torch.arange(40) % 2
     x = cloud() + 4.0 * labels[:, None]
@@ -93,16 +81,6 @@ def test_the_label_is_wholly_removed_kept_or_moved_apart():
     ):
         found = site_measures(x, after, labels, None)
         assert float(found["label_scatter_removed"]) == pytest.approx(expected, abs=1e-9)
-
-
-def test_a_queue_of_the_rows_has_no_gap():
-    x = cloud()
-    found = site_measures(x, x, None, x[torch.randperm(40)])
-    assert float(found["queue_gap"]) == pytest.approx(0.0, abs=1e-12)
-    assert float(found["queue_spread"]) == pytest.approx(1.0)
-    moved = site_measures(x, x, None, 2.0 * (x - x.mean(dim=0)) + x.mean(dim=0) + 3.0)
-    assert float(moved["queue_gap"]) == pytest.approx(3.0 * math.sqrt(5) / rms(x))
-    assert float(moved["queue_spread"]) == pytest.approx(2.0)
 
 
 # --- what is not finite, or not defined -------------------------------------------------------
@@ -178,20 +156,6 @@ def test_a_run_logs_what_an_offline_pass_finds(built, task):
     assert 0.0 < found["pooled"]["energy_kept"] < 1.0
 
 
-def test_a_rare_class_is_a_class_in_a_run(built):
-    """Two of 32 rows: quantiles would merge them with the others."""
-    experiment = built(*LAYER, "task=rte", "site=[pooled]")
-    experiment.data.examples["dev"] = [
-        replace(example, label=int(number > 1))
-        for number, example in enumerate(experiment.data.examples["dev"])
-    ]
-    found = logged(experiment)["pooled"]
-    before, after, labels = offline(experiment, "pooled")
-    assert int(labels.sum()) == 30
-    expected = 1.0 - between(after, labels.numpy()) / between(before, labels.numpy())
-    assert found["label_scatter_removed"] == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize(
     ("overrides", "owned"),
     [
@@ -210,29 +174,7 @@ def test_label_scatter_only_where_a_row_owns_its_label(built, overrides, owned):
         assert set(names) >= MEASURES - {"label_scatter_removed"}
 
 
-def test_the_queue_of_a_layer_that_reads_labels_is_compared_without_them(built):
-    experiment = built(*PROTECTED, "task=rte")
-    found = logged(experiment)["pooled"]
-    before = offline(experiment, "pooled")[0]
-    queue = experiment.module.model.transforms["pooled"].queue.rows()
-    assert found["queue_spread"] == pytest.approx(rms(queue) / rms(before), rel=1e-4)
-
-
-class Halve(RowTransform):
-    """A layer without statistics, as a user may write one."""
-
-    def forward(self, x_ND):
-        return 0.5 * x_ND
-
-
-def test_a_layer_without_a_queue_has_no_gap(built):
-    experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
-    experiment.module.model.transforms["pooled"] = Halve(32)
-    (found,) = logged(experiment).values()
-    assert found == pytest.approx({"energy_kept": 0.25, "label_scatter_removed": 0.0}, abs=1e-6)
-
-
-class Through(Halve):
+class Through(RowTransform):
     """One that leaves rows as they are, and says so."""
 
     changes_rows = False
@@ -247,33 +189,3 @@ def test_a_site_without_a_layer_has_nothing_to_tell(built, own):
     experiment = built("task=rte", "metric=[isoscore]", "isotropy=none", "site=[pooled]")
     experiment.module.model.transforms.update(own)
     assert logged(experiment) == {}
-
-
-def test_queue_gap_is_nought_where_the_queue_holds_the_rows(built):
-    """Dev as training data: the prefilled queue and the evaluation are the same rows."""
-    experiment = built(
-        *LAYER, "task=rte", "site=[pooled]", "training.prefill_batches=4", "isotropy.queue_rows=256"
-    )
-    experiment.data.examples["train"] = experiment.data.examples["dev"]
-    found = logged(experiment)["pooled"]
-    assert found["queue_gap"] == pytest.approx(0.0, abs=1e-5)
-    assert found["queue_spread"] == pytest.approx(1.0, abs=1e-5)
-
-
-def test_a_row_of_an_evaluation_with_a_nan_is_left_out(built):
-    """The monitor hands it on with its label, and the measures leave out both."""
-    experiment = built(*LAYER, "task=rte", "site=[pooled]", "data.eval_batch_size=32")
-    logged(experiment)
-    before, after, labels = offline(experiment, "pooled")
-    queue = experiment.module.model.transforms["pooled"].queue.rows()
-    evaluate = experiment.module._evaluate
-
-    def broken(stage, batch):
-        found = evaluate(stage, batch)
-        found["output"].site_embeddings["pooled"].before[3:9] = float("nan")
-        return found
-
-    experiment.module._evaluate = broken
-    keep = torch.tensor([not 3 <= i < 9 for i in range(32)])
-    expected = by_hand(before[keep], after[keep], labels[keep].numpy(), queue)
-    assert logged(experiment)["pooled"] == pytest.approx(expected, rel=1e-4, abs=1e-5)

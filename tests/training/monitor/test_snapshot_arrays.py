@@ -61,15 +61,6 @@ def test_spectrum_and_map_are_those_of_numpy_and_sklearn(shape, scale, offset, s
     up_to_sign(found["map"].numpy(), shown, 1e-4 * rms)
 
 
-@pytest.mark.parametrize("shape", [(50, 6), (6, 50)])
-def test_the_map_does_not_depend_on_how_many_rows_it_shows(shape):
-    x = cloud(*shape)
-    few, all_rows = cloud_arrays(x, 4, clusters=False), cloud_arrays(x, 10**6, clusters=False)
-    assert torch.equal(few["map"], all_rows["map"][:4])
-    assert torch.equal(few["spectrum"], all_rows["spectrum"])
-    assert len(all_rows["map"]) == shape[0]
-
-
 @pytest.mark.parametrize("n", [2, 5, 8, 30, 512])
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_clusters_are_a_fixed_point_of_k_means(n, offset):
@@ -87,27 +78,6 @@ def test_clusters_are_a_fixed_point_of_k_means(n, offset):
     own = square[np.arange(n), np.searchsorted(used, cluster)]
     assert (own <= square.min(axis=1) + 1e-3).all()
     assert len(used) == min(n, N_CLUSTERS)
-
-
-def test_groups_far_apart_are_the_clusters():
-    centre = 50.0 * torch.eye(8)
-    x = (centre[:, None] + torch.randn(8, 6, 8, generator=torch.Generator().manual_seed(0))).view(
-        -1, 8
-    )
-    found = cloud_arrays(x, 48, clusters=True)["cluster"].view(8, 6)
-    assert bool((found == found[:, :1]).all())
-    assert len(found[:, 0].unique()) == 8
-
-
-@pytest.mark.parametrize("clusters", [False, True])
-def test_without_scatter_there_is_no_picture(clusters):
-    assert cloud_arrays(torch.full((9, 3), 0.1), 5, clusters) == {}
-
-
-def test_nothing_is_drawn_from_the_global_state():
-    before = torch.get_rng_state()
-    cloud_arrays(cloud(60, 5), 50, clusters=True)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 # --- in a run ----------------------------------------------------------------------------------
@@ -178,16 +148,6 @@ def test_every_array_that_is_documented_and_no_other(built, task):
         variance = PCA(n_components=2).fit(points).transform(points)[:24]
         up_to_sign(arrays[f"map/{place}"], variance, 1e-2 * np.sqrt(spectrum[0]))
     assert set(arrays) == expected
-
-
-def test_no_snapshots_where_none_are_asked_for(built, tmp_path):
-    experiment = built(*LAYER, "task=rte", "monitor.map_rows=0")
-    validated(experiment)
-    assert not (tmp_path / "snapshots").exists()
-    experiment = built(*LAYER, "task=rte")
-    monitor_of(experiment).folder = None
-    validated(experiment)
-    assert not (tmp_path / "snapshots").exists()
 
 
 def test_a_diverged_layer_has_counts_and_no_picture(built):

@@ -24,16 +24,11 @@ LEAST_SPREAD = 0.01  # standard deviation of predictions over that of the labels
 class CollapseMonitor(pl.Callback):
     """Write the predictions of every evaluation; log how far those on dev have collapsed.
 
-    `predictions/dev.csv` is written at each validation and `test.csv` at a test, over the last
-    one, so that they end with those of the weights that the scores of the run are of. Where labels
-    are classes, `val/predicted_majority_share` = (examples predicted as the most predicted
-    class) / (examples), in [1/C, 1]; the share of the most frequent label is `label_majority` in
-    `result.json`. Where they are scores, `val/spread` = sd(predictions) / sd(labels), in
-    [0, ∞); it is absent where all labels are equal. Examples of all processes count, and rank 0
-    writes them.
-
-    Args:
-        folder: of the run.
+    `predictions/dev.csv` is written at each validation and `test.csv` at a test, in place of the
+    last one. Where labels are classes, `val/predicted_majority_share` = (examples predicted as the
+    most predicted class) / (examples), in [1/C, 1]; the share of the most frequent label is
+    `label_majority` in `result.json`. Where they are scores, `val/spread` = sd(predictions) /
+    sd(labels), in [0, ∞); it is absent where all labels are equal. Examples of all processes count.
     """
 
     def __init__(self, folder: Path) -> None:

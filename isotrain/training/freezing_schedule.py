@@ -1,4 +1,4 @@
-"""The freezing schedule of a run: what trains in which stage, and what no loss depends on.
+"""The freezing schedule of a run: which parameters train in which stage, and which no loss reads.
 
 Levels: 0 = embeddings, l = block l of L, then what follows the blocks. A schedule depends on the
 step alone, so a resumed run continues where it stopped.
@@ -85,7 +85,7 @@ def within_steps(plan: Plan, n_steps: float) -> Plan:
 
 
 def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
-    """The plan without parameters above `level`, whose gradient no process may wait for."""
+    """The plan without parameters above `level`, which get no gradient."""
     above = {name for name, of in levels(encoder).items() if of > level}
     return {first: names - above for first, names in plan.items()}
 

@@ -16,7 +16,7 @@ from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.tasks.pairs import PairClassification
 from isotrain.tasks.stsb import STSB
-from isotrain.training.callbacks.predictions import (
+from isotrain.training.callbacks.collapse import (
     CollapseMonitor,
     degenerate,
     majority_share,
@@ -38,11 +38,6 @@ def test_the_spread_is_that_of_numpy_from_any_two_batches(data, dtype, cut):
     if np.std(y) < 1e-4:
         return  # squares near 1 hide it
     assert found == pytest.approx(np.std(p) / np.std(y), rel=1e-3, abs=1e-5)
-
-
-def test_equal_labels_have_no_spread_to_compare_with():
-    assert spread(score_sums(torch.rand(4), torch.ones(4))).isnan()
-    assert float(spread(score_sums(torch.full((4,), 0.3), torch.rand(4)))) < 1e-6
 
 
 @settings(max_examples=25)
@@ -113,20 +108,6 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
     told = "degenerate: 100 % of the predictions on dev are one class"
     assert (told in capsys.readouterr().out) == is_degenerate
     assert result["degenerate_reason"] == ("" if not is_degenerate else told.partition(": ")[2])
-
-
-@pytest.mark.parametrize(("factor", "is_degenerate"), [(1.0, False), (1e-5, True)])
-def test_a_run_whose_scores_hardly_differ_says_so(
-    composed, base, monkeypatch, factor, is_degenerate
-):
-    monkeypatch.setattr(
-        STSB, "predictions", lambda self, logits: factor * torch.linspace(0, 1, len(logits))
-    )
-    result, rows = result_of(composed(*base, "task=stsb"))
-    assert result["degenerate"] == is_degenerate
-    spreads = [row["val/spread"] for row in rows if "val/spread" in row]
-    assert len(spreads) == 2
-    assert all(0.3 * factor < value < 5 * factor for value in spreads)
 
 
 def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeypatch):

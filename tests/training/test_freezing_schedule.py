@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isotrain.config.schema import training_steps
 from isotrain.encoders.freezing import levels
 from isotrain.training.checks import check_plan
-from isotrain.training.freezing import Freezing, stage_at, within_steps
+from isotrain.training.freezing_schedule import Freezing, stage_at, within_steps
 
 CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
@@ -208,18 +208,6 @@ def test_gradual_by_epochs_counts_the_short_last_step(built):
     assert seen == [(step, step // 3, n_trained[step // 3]) for step in range(9)]
 
 
-def test_a_phase_that_is_never_reached_is_no_part_of_the_run(built):
-    experiment = built(*TRAIN_ONLY, *STEPS, "freezing.every=3", "trainer.max_steps=6")
-    module = experiment.module
-    assert sorted(experiment.plan) == [0, 3]
-    embeddings = list(module.model.encoder.embeddings.parameters())
-    assert not any(p.requires_grad for p in embeddings)
-    fit(experiment)
-    (optimizer,) = experiment.trainer.optimizers
-    optimised = {id(p) for g in optimizer.param_groups for p in g["params"]}
-    assert optimised.isdisjoint(map(id, embeddings))
-
-
 def test_what_freezes_again_stands_still(built):
     """No freezing here does that, but one of the user's may: momentum must not move it."""
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=6", "optimizer.weight_decay=0.5")
@@ -259,20 +247,6 @@ def test_rates_by_block_through_the_schedule(built):
     schedule = [0, 2, 4, 6, 8, 10, 8, 6, 4, 2]
     for share, found in zip(schedule, rates, strict=True):
         assert found == pytest.approx({n: 1e-4 * share * f for n, f in factors.items()})
-
-
-def test_equal_rates_train_bit_for_bit_as_one_group_of_the_encoder(built):
-    """The groups of `layer_decay=1` are those without it; a product with 1 changes no bit."""
-
-    def weights(*overrides):
-        experiment = built(*TRAIN_ONLY, "trainer.max_steps=3", *overrides)
-        fit(experiment)
-        return bits(experiment.module)
-
-    one = weights()
-    assert all(one[name].equal(value) for name, value in weights("training.layer_decay=1").items())
-    other = weights("training.layer_decay=0.5")
-    assert {name for name in one if not one[name].equal(other[name])}
 
 
 # Dropout of what is frozen
