@@ -1,4 +1,4 @@
-"""What numbers and names an argument may be, said once, in its annotation.
+"""Legal numbers and names of an argument, declared once, in its annotation.
 
 `checked` reads the annotation when the part is made, and `refusal` when a configuration is checked.
 """
@@ -82,7 +82,7 @@ def check_kind(name: str, part: object, contract: type) -> None:
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function or constructor, made to refuse what its annotations do not allow.
+    """The function or constructor, with its arguments checked against their annotations.
 
     Judged are `Bounds` and `Literal`; types are not. Annotations are read at the first call, when
     every name in them is there.

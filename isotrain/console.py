@@ -47,11 +47,7 @@ def reject(errors: str | Sequence[str]) -> int:
 
 
 def score_text(value: float) -> str:
-    """A score or loss as a command prints it.
-
-    >>> score_text(-0.61253)
-    '−0.6125'
-    """
+    """A score or loss as a command prints it."""
     return f"{value:z.4f}".replace("-", "−")
 
 
@@ -113,11 +109,7 @@ def duration(seconds: float) -> str:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra of isotrain, which is on no package index.
-
-    >>> install("peft")
-    "pip install -e '.[peft]' in the clone of isotrain"
-    """
+    """The command that installs an extra of isotrain, which is on no package index."""
     return f"pip install -e '.[{extra}]' in the clone of isotrain"
 
 

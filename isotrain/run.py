@@ -263,6 +263,6 @@ def quiet() -> None:
         ".*does not have many workers.*",
         ".*isinstance.treespec, LeafSpec.*",
         ".*`broadcast_buffers` is deprecated.*",  # its successor is not in all torch versions
-        ".*resuming from a checkpoint that ended before the epoch ended.*",  # ours goes on exactly
+        ".*resuming from a checkpoint that ended before the epoch ended.*",  # ours resumes exactly
     ):
         warnings.filterwarnings("ignore", message=message)

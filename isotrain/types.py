@@ -53,7 +53,7 @@ class Batch:
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder gives: the recorded states and the tensor that flows on."""
+    """Output of an encoder: the recorded states, and the tensor that flows on."""
 
     hidden_states: tuple[Tensor, ...]  # L+1 × [Q·B, T, D], as each block produced them
     last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm

@@ -18,7 +18,7 @@ NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys tha
 
 
 class Check(StrEnum):
-    """What an analysis is compared with."""
+    """The figures that an analysis is compared with."""
 
     published = "published"
 

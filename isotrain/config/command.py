@@ -94,9 +94,6 @@ def check_jobs(
 
     With `multirun` the runs of a sweep; the last key of several values changes first. A group whose
     option does not exist is None in every configuration.
-
-    >>> [job.overrides for job in check_jobs(["seed=0,1", "task=rte"], multirun=True)[0]]
-    [['seed=0', 'task=rte'], ['seed=1', 'task=rte']]
     """
     root.schema.register()
     if config_dir is not None and not Path(config_dir).is_dir():

@@ -22,7 +22,7 @@ READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless 
 
 
 def conf_folder() -> str:
-    """The config tree: beside the package in a checkout, inside it when installed."""
+    """The config tree: next to the package in a checkout, inside it when installed."""
     sibling = Path(__file__).resolve().parents[2] / "conf"
     return str(sibling) if (sibling / "train.yaml").is_file() else "pkg://isotrain.conf"
 
@@ -54,11 +54,7 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
 
 
 def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The dotted keys of a recorded configuration that change a result (not `NOT_CONTENT`).
-
-    >>> content({"task": {"form": "bi"}, "site": ["pooled"], "seed": 0, "logger": {"wandb": {}}})
-    {'task.form': 'bi', 'site': ['pooled'], 'seed': 0}
-    """
+    """The dotted keys of a recorded configuration that change a result (not `NOT_CONTENT`)."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         key = f"{path}{name}"
@@ -77,11 +73,7 @@ def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_location(key: str, value: Any, config: Mapping[str, Any]) -> bool:
-    """Whether a key only locates data or weights.
-
-    >>> is_location("init_from", "runs/wic/none-0123456789", {})
-    True
-    """
+    """Whether a key only locates data or weights."""
     if key not in LOCATIONS or value is None:
         return False
     target, beginning = LOCATIONS[key]
@@ -128,7 +120,7 @@ def _hash(content: Any) -> str:
 
 
 class RunJob(NamedTuple):
-    """What `isotrain.run.run` takes."""
+    """Arguments of `isotrain.run.run`."""
 
     cfg: DictConfig
     arm: str

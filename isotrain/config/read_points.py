@@ -41,9 +41,6 @@ def read_point(text: str) -> ReadPoint:
 
     Raises:
         ValueError: there is none of that name.
-
-    >>> read_point("pooled"), read_point("layer_3/tokens")
-    (ReadPoint(name='pooled', view=None), ReadPoint(name='layer_3', view='tokens'))
     """
     found = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
     if found is None:

@@ -129,7 +129,7 @@ def one_choice_of_what_trains(content: Content) -> Iterator[str]:
 
 
 def headline(content: Content) -> Iterator[str]:
-    """What is shown is measured."""
+    """Headline values are measured."""
     metrics = content["metric"]
     known = OURS | set(metrics)  # so that isoscore_corrected is no part of isoscore
     for name in content["monitor"]["headline"] or ():
@@ -226,7 +226,7 @@ def something_to_learn(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
-    """What reads or changes training labels needs a task that has them."""
+    """Options that read or change training labels need a task with labels."""
     if constant(parts["task"], "has_loss") is not False:
         return
     asked: dict[str, str] = {}  # what needs labels, and the way out
@@ -250,7 +250,7 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
-    """A run has what the signatures of its metrics name."""
+    """A run has the arguments that its metrics take."""
     views = content["monitor"]["views"]
     sees_tokens = "tokens" in views or any(s != "pooled" for s in content["site"])
     for name, _ in _nodes(content, "metric"):

@@ -183,7 +183,7 @@ READS = ("task", "source", "encoder", "init_from")  # keys that decide which fil
 
 
 class Schema(NamedTuple):
-    """What the keys of a kind of configuration may be."""
+    """Keys, groups and bounds of a kind of configuration."""
 
     name: str  # to Hydra
     what: str  # in messages

@@ -43,11 +43,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
 
 
 def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
-    """A hint: the closest legal name, or all of them behind the words `listed`.
-
-    >>> nearest("sed", ["seed", "site"]), nearest("zzz", ["seed", "site"])
-    ('did you mean seed?', 'it has seed, site')
-    """
+    """A hint: the closest legal name, or all of them behind the words `listed`."""
     if not legal:
         return "it has none"
     near = get_close_matches(given, legal, n=1)
@@ -60,9 +56,6 @@ def load(target: str) -> Any:
     Raises:
         ValueError: a name that is not allowed, among them one that its module only imports, such as
             `isotrain.transforms.zca.Bounds`; or a module that cannot be imported.
-
-    >>> load("isotrain.model.pooling.ClsPooling").__name__
-    'ClsPooling'
     """
     if not is_allowed(target):
         raise ValueError(not_allowed(target))
@@ -76,7 +69,7 @@ def load(target: str) -> Any:
         ) from error
     home = str(getattr(found, "__module__", ""))
     is_home = home == module
-    if is_of_library(target):  # a library gives its names from other modules of its own
+    if is_of_library(target):  # a library exports names of its other modules
         is_home = home.partition(".")[0] == module.partition(".")[0]
     if found is None and not is_of_library(target):
         public = [n for n, x in vars(sys.modules[module]).items() if _is_part(x, module)]
@@ -110,14 +103,10 @@ def constant(part: Any, name: str) -> Any:
 
 
 def parameters_of(part: Any) -> dict[str, Parameter]:
-    """The parameters of a class's constructor, or of a function.
-
-    >>> list(parameters_of(load("isotrain.model.pooling.ClsPooling")))
-    []
-    """
+    """The parameters of a class's constructor, or of a function."""
     init = getattr(part, "__init__", None)
     if isclass(part) and getattr(init, "__qualname__", "") == "Module.__init__":
-        return {}  # torch's own takes anything, to refuse it
+        return {}  # nn.Module's own takes anything
     return dict(signature(part).parameters)
 
 

@@ -89,11 +89,7 @@ def with_sweeps(
 
 
 def swept_keys(overrides: Sequence[str]) -> list[str]:
-    """The keys that a command line gives several values.
-
-    >>> swept_keys(["seed=0,1", "task=rte", "site=[tokens],[pooled]"])
-    ['seed', 'site']
-    """
+    """The keys that a command line gives several values."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     return [override.get_key_element() for override in parsed if override.is_sweep_override()]
 
@@ -129,11 +125,7 @@ def shipped(group: str) -> Any:
 
 
 def names(group: str) -> list[str]:
-    """The names of the files that come with the package, in order.
-
-    >>> "smoke" in names("study"), "seeds" in names("sweep")
-    (True, True)
-    """
+    """The names of the files that come with the package, in order."""
     found = (file.name for file in shipped(group).iterdir())
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
@@ -151,8 +143,8 @@ def text_of(group: str, name_or_path: str) -> str:
     path = Path(name_or_path)
     is_path = path.suffix in (".yaml", ".yml")
     if is_path and not path.is_file():
-        beside = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
-        near = [beside[name] for name in get_close_matches(path.stem, beside, n=1)]
+        others = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
+        near = [others[name] for name in get_close_matches(path.stem, others, n=1)]
         near += get_close_matches(path.stem, names(group), n=1)
         where = f"check the path; it was looked for in {path.absolute().parent}"
         hint = f"did you mean {near[0]}?" if near else where
@@ -169,7 +161,7 @@ def text_of(group: str, name_or_path: str) -> str:
 
 
 def read(group: str, name_or_path: str) -> Any:
-    """The content of a file as plain containers, references such as `${seed}` as they stand.
+    """The content of a file as plain containers, with unresolved references such as `${seed}`.
 
     Raises:
         ValueError: as `text_of`, or it is no yaml.

@@ -52,31 +52,19 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def group_of(path: str) -> str:
-    """The group whose part a node is; "" for a part within a part.
-
-    >>> group_of("isotropy"), group_of("isotropy.assign"), group_of("metric.isoscore.function")
-    ('isotropy', '', 'metric')
-    """
+    """The group whose part a node is; "" for a part within a part."""
     group, *names = path.split(".")
     n_names = {"metric": 2}.get(group, int(group in SEVERAL))
     return group if len(names) == n_names else ""
 
 
 def is_of_library(target: str) -> bool:
-    """Whether it is one of the few names of libraries that a configuration may have.
-
-    >>> is_of_library("torch.optim.AdamW"), is_of_library("torch.load")
-    (True, False)
-    """
+    """Whether it is one of the few names of libraries that a configuration may have."""
     return not target.startswith("isotrain.") and any(_fits(target, rule) for rule in WITHIN)
 
 
 def allowance(config: Mapping[str, Any]) -> list[str]:
-    """The variable in front of a command that allows the user packages of a configuration.
-
-    >>> allowance({"task": {"_target_": "mine.tasks.Mine"}, "metric": {}})
-    ['ISOTRAIN_ALLOW=mine']
-    """
+    """The variable in front of a command that allows the user packages of a configuration."""
     names = [str(node["_target_"]) for _, node in targets(config)]
     own = [n.partition(".")[0] for n in names if not n.startswith("isotrain.")]
     own = [n for n in dict.fromkeys(own) if n not in LIBRARIES]

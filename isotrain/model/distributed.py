@@ -9,20 +9,12 @@ from torch import Tensor, distributed
 
 
 def n_processes() -> int:
-    """How many processes share this job; 1 outside of distributed training.
-
-    >>> n_processes()
-    1
-    """
+    """How many processes share this job; 1 outside of distributed training."""
     return distributed.get_world_size() if _is_running() else 1
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of a detached tensor over all processes.
-
-    >>> sum_over_processes(torch.tensor(2.0))
-    tensor(2.)
-    """
+    """The sum of a detached tensor over all processes."""
     if n_processes() == 1:
         return value
     total = value.detach().clone().to(_device(value))
@@ -31,11 +23,7 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def of_all_processes(value: Any) -> list[Any]:
-    """The `value` of every process, in the order of their ranks: any object that pickles.
-
-    >>> of_all_processes("mine")
-    ['mine']
-    """
+    """The `value` of every process, in the order of their ranks: any object that pickles."""
     values = [value] * n_processes()
     if len(values) > 1:
         distributed.all_gather_object(values, value)

@@ -52,11 +52,7 @@ class LinearHead(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """The cosine of a pair of vectors, `[B, 1]`; no parameters.
-
-    >>> CosineHead()(torch.tensor([[[1.0, 0.0], [2.0, 0.0]]])).tolist()
-    [[1.0]]
-    """
+    """The cosine of a pair of vectors, `[B, 1]`; no parameters."""
 
     def forward(self, pooled_BPD: Tensor) -> Tensor:
         """`[B, 1]` in [−1, 1]."""

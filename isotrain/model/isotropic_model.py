@@ -52,7 +52,7 @@ class StepMemory:
         self.kept.setdefault(name, []).append([x.detach() for x in tensors])
 
     def take(self) -> dict[str, list[Tensor]]:
-        """What was kept since the last call, each tensor over all micro-batches."""
+        """The tensors kept since the last call, each over all micro-batches."""
         kept, self.kept = self.kept, {}
         return {
             name: [torch.cat(parts) for parts in zip(*batches, strict=True)]

@@ -67,32 +67,19 @@ class SpanPooling(nn.Module):
 
 
 def cls_pool(hidden_ATD: Tensor) -> Tensor:
-    """The first token's state `[A, D]`, with no further layer on it.
-
-    >>> cls_pool(torch.tensor([[[1.0], [2.0]]])).tolist()
-    [[1.0]]
-    """
+    """The first token's state `[A, D]`, with no further layer on it."""
     return hidden_ATD[:, 0]
 
 
 def last_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
-    """State `[A, D]` of the last token where `mask` is non-zero, on whichever side the pads are.
-
-    >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]], [[2.0], [4.0], [8.0]]])
-    >>> last_pool(hidden, torch.tensor([[1, 1, 0], [1, 1, 1]])).tolist()
-    [[3.0], [8.0]]
-    """
+    """State `[A, D]` of the last token where `mask` is non-zero, on whichever side the pads are."""
     position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
     last_A = (position_T * (mask_AT != 0)).argmax(dim=1)
     return hidden_ATD[torch.arange(len(hidden_ATD), device=hidden_ATD.device), last_A]
 
 
 def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
-    """Mean `[A, D]` over the tokens where `mask` is non-zero, CLS and SEP among them.
-
-    >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]])).tolist()
-    [[2.0]]
-    """
+    """Mean `[A, D]` over the tokens where `mask` is non-zero, CLS and SEP among them."""
     wide_ATD = wide(hidden_ATD)
     weight_AT1 = mask_AT[..., None].to(wide_ATD.dtype)
     mean_AD = (wide_ATD * weight_AT1).sum(dim=1) / weight_AT1.sum(dim=1).clamp_min(1.0)
@@ -100,12 +87,7 @@ def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
 
 
 def span_pool(hidden_ATD: Tensor, spans_AS2: Tensor) -> Tensor:
-    """Mean state `[A, S, D]` over each half-open token span.
-
-    >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]]])
-    >>> span_pool(hidden, torch.tensor([[[0, 2], [2, 3]]])).tolist()
-    [[[2.0], [9.0]]]
-    """
+    """Mean state `[A, S, D]` over each half-open token span."""
     position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
     start_AS1, stop_AS1 = spans_AS2[..., :1], spans_AS2[..., 1:]
     with torch.autocast(hidden_ATD.device.type, enabled=False):

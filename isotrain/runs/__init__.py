@@ -1,4 +1,4 @@
-"""What a run leaves on disk: its folder, record, metrics and their keys, predictions, snapshots.
+"""Files of a run: its folder, record, metrics and their keys, predictions, snapshots.
 
 Apps read runs through this folder. No torch; what is written is free of secrets.
 """

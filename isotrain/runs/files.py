@@ -45,14 +45,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    r"""Write a text file, in UTF-8 and with `\n` as it stands, in one step.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     replace_text(Path(folder) / "a.txt", "one\n")
-    ...     [(file.name, file.read_text("utf-8")) for file in Path(folder).iterdir()]
-    [('a.txt', 'one\n')]
-    """
+    r"""Write a text file, in UTF-8 and with `\n` unchanged, in one step."""
     replace_bytes(path, text.encode("utf-8"))
 
 
@@ -76,11 +69,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def as_json(content: Any) -> Any:
-    """The content with null for every number that is not finite, which JSON cannot write.
-
-    >>> as_json({"loss": math.nan, "rows": [1, math.inf]})
-    {'loss': None, 'rows': [1, None]}
-    """
+    """The content with null for every number that is not finite, which JSON cannot write."""
     if isinstance(content, dict):
         return {key: as_json(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -103,9 +92,6 @@ def read_result(folder: Path) -> dict[str, Any]:
 
     Raises:
         DamagedError: the file is there and is no JSON object.
-
-    >>> read_result(Path("nowhere"))
-    {}
     """
     path = folder / "result.json"
     try:
@@ -155,11 +141,7 @@ class RecordFile:
 
 
 def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without times and rates, which no two runs share.
-
-    >>> untimed({"step": 3, "time_s": 0.5, "speed/examples_per_second": 64.0, "val/loss": 0.7})
-    {'step': 3, 'val/loss': 0.7}
-    """
+    """A record without times and rates, which no two runs share."""
     return {k: v for k, v in record.items() if k != "time_s" and not k.endswith("_per_second")}
 
 
@@ -178,9 +160,5 @@ def read_records(path: str | Path) -> list[dict[str, float]]:
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Logged values as they are computed with: NaN for null.
-
-    >>> nulls_as_nan({"step": 3, "loss": None})
-    {'step': 3, 'loss': nan}
-    """
+    """Logged values as they are computed with: NaN for null."""
     return {key: math.nan if value is None else value for key, value in values.items()}

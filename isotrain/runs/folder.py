@@ -77,7 +77,7 @@ class RunFolder:
         return headline_of(names, self.cfg.monitor.headline)
 
     def _note(self, result: dict[str, Any]) -> str:
-        """What this command asks for that a stored result does not have."""
+        """Options of this command that a stored result does not have."""
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
@@ -88,7 +88,7 @@ class RunFolder:
         return note
 
     def may_resume(self) -> bool:
-        """Whether it goes on with an earlier attempt."""
+        """Whether it resumes an earlier attempt."""
         return may_resume(self.path, self.cfg.rerun)
 
     def check_records(self, n_bytes: int) -> None:
@@ -97,7 +97,7 @@ class RunFolder:
         found = file.stat().st_size if file.is_file() else 0
         if found < n_bytes:
             raise CannotRunError(
-                f"{file} has {found} bytes and the checkpoint beside it knows of {n_bytes}: "
+                f"{file} has {found} bytes, and {n_bytes} when its checkpoint was written: "
                 f"records were deleted; put them back, or delete {self.path / 'resume.ckpt'} to "
                 "start anew"
             )
@@ -174,11 +174,7 @@ class RunFolder:
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
-    """Whether an attempt there stopped before its end; `rerun=true` starts anew.
-
-    >>> may_resume(Path("nowhere"), rerun=False)
-    False
-    """
+    """Whether an attempt there stopped before its end; `rerun=true` starts anew."""
     return not (rerun or is_finished(folder)) and (folder / "resume.ckpt").is_file()
 
 

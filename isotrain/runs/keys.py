@@ -26,30 +26,17 @@ class CurveKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The key in a record.
-
-        >>> CurveKey("isoscore", "layer_03", "cls").text
-        'isotropy/isoscore/layer_03/cls'
-        """
+        """The key in a record."""
         return f"{self.rows}/{self.metric}/{self.where}/{self.view}"
 
 
 def layer_name(number: int) -> str:
-    """The name of a layer in a key; 0 is the embedding output.
-
-    >>> layer_name(3)
-    'layer_03'
-    """
+    """The name of a layer in a key; 0 is the embedding output."""
     return f"layer_{number:02d}"
 
 
 def parse_key(key: str) -> CurveKey | None:
-    """The parts of an isotropy key; None for any other key.
-
-    >>> parse_key("isotropy/isoscore/pooled/after")
-    CurveKey(metric='isoscore', where='pooled', view='after', rows='isotropy')
-    >>> parse_key("val/accuracy")
-    """
+    """The parts of an isotropy key; None for any other key."""
     rows, _, rest = key.partition("/")
     parts = rest.split("/")
     if rows not in (DEV, TRAINING) or len(parts) != 3:
@@ -61,11 +48,6 @@ def metric_of(value: str, metrics: Iterable[str]) -> str | None:
     """Which of some metrics gives a value, `<metric>` or `<metric>_<part>`; None where none does.
 
     Of several whose names fit it is the longest.
-
-    >>> metric_of("lid_value", ["lid"]), metric_of("partition_null_low", ["partition"])
-    ('lid', 'partition')
-    >>> metric_of("partition_null_low", ["partition", "partition_null"])
-    'partition_null'
     """
     fitting = [name for name in metrics if value == name or value.startswith(f"{name}_")]
     return max(fitting, key=len, default=None)
@@ -74,7 +56,7 @@ def metric_of(value: str, metrics: Iterable[str]) -> str | None:
 def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
     """The values that bars, tables and loggers show: those asked for, or the first two metrics.
 
-    A metric of several values stands for its first one.
+    A metric of several values is shown by its first one.
 
     Raises:
         ValueError: one that no metric gives.
@@ -120,9 +102,5 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
 
 
 def is_aside(metric: str) -> bool:
-    """Whether a value accompanies others: a count of embeddings, or a null value.
-
-    >>> is_aside("n_rows"), is_aside("partition_null_low"), is_aside("partition")
-    (True, True, False)
-    """
+    """Whether a value accompanies others: a count of embeddings, or a null value."""
     return metric in COUNTS or "_null_" in metric

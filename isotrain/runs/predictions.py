@@ -31,7 +31,7 @@ def write_predictions(folder: Path, split: str, found: Predictions) -> None:
 
 
 def read_predictions(folder: Path, split: str) -> Predictions | None:
-    """What a run predicted for a split in its newest evaluation; None where nothing is kept.
+    """The newest predictions of a run for a split; None if there are none.
 
     Raises:
         ValueError: the file is not as it was written.

@@ -1,4 +1,4 @@
-"""What a run records of its environment; its errors; the lock on its folder."""
+"""The environment of a run, its errors, and the lock on its folder."""
 
 from __future__ import annotations
 

@@ -44,11 +44,7 @@ def redacted(content: Any) -> Any:
 
 
 def literal_secrets(content: Any, path: str = "") -> list[str]:
-    """Keys of unresolved content that name a secret and hold it, not a reference to one.
-
-    >>> literal_secrets({"source": {"token": "abc", "api_key": "${oc.env:MY_API_KEY}"}})
-    ['source.token']
-    """
+    """Keys of unresolved content that name a secret and hold it, not a reference to one."""
     found = []
     for key, value in content.items() if isinstance(content, dict) else ():
         here = f"{path}.{key}" if path else str(key)

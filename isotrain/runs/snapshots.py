@@ -33,11 +33,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def group_of(where: str, view: str) -> str:
-    """The group of a cloud.
-
-    >>> group_of("layer_03", "cls"), group_of("tokens", "after")
-    ('cls', 'tokens_site')
-    """
+    """The group of a cloud."""
     return view if view in VIEWS else f"{where}_site"
 
 

@@ -27,7 +27,7 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
     """Every isotropy value of some records, in the order of steps.
 
     Where a step was measured twice (after a resume) the last value counts. Counts of embeddings and
-    null values are columns, no lines of their own.
+    null values are columns, not lines.
 
     >>> row = {"step": 5, "isotropy/lid/pooled/after": 2.0, "isotropy/n_rows/pooled/after": 9}
     >>> table([row])[0][:7]

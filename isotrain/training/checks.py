@@ -279,7 +279,7 @@ def check_gradients(
             )
     if not task.has_loss and max(lowest) > max(level_read.values(), default=0):
         raise ValueError(
-            f"task={task.name} has no loss of its own, and in a stage of this freezing nothing "
+            f"task={task.name} has no loss, and in a stage of this freezing nothing "
             f"trains at or below what objective={list(level_read)} reads; read a higher point, or "
             "use another freezing"
         )

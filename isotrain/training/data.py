@@ -185,7 +185,7 @@ class TaskData(pl.LightningDataModule):
         self.changes, self.name, self.n_scored = changes, name, n_scored
         self.changed: dict[str, Any] = {}  # what the changes did, for the record
         self.limited: dict[str, dict[str, int]] = {}  # splits that are scored in part
-        self._start = (0, 0)  # (epoch, batches done) that training goes on from
+        self._start = (0, 0)  # (epoch, batches done) that training resumes from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:

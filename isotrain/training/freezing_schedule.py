@@ -57,30 +57,17 @@ class Freezing(pl.Callback):
 
 
 def ever_trained(plan: Plan) -> frozenset[str]:
-    """What trains in any stage.
-
-    >>> sorted(ever_trained({0: frozenset("b"), 5: frozenset("ab")}))
-    ['a', 'b']
-    """
+    """Parameters that train in any stage."""
     return frozenset().union(*plan.values())
 
 
 def stage_at(plan: Plan, step: int) -> frozenset[str]:
-    """What trains in the step that comes after `step` optimizer steps.
-
-    >>> plan = {0: frozenset("b"), 5: frozenset("ab")}
-    >>> sorted(stage_at(plan, 4)), sorted(stage_at(plan, 5))
-    (['b'], ['a', 'b'])
-    """
+    """Parameters that train after `step` optimizer steps."""
     return plan[max(first for first in plan if first <= step)]
 
 
 def within_steps(plan: Plan, n_steps: float) -> Plan:
-    """The stages that a training of `n_steps` comes to; the one of step 0 always.
-
-    >>> sorted(within_steps({0: frozenset("b"), 5: frozenset("ab")}, n_steps=5))
-    [0]
-    """
+    """The stages that a training of `n_steps` comes to; the one of step 0 always."""
     return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
 
 
@@ -125,11 +112,7 @@ def level_of_read(text: str, n_blocks: int) -> int:
 
 
 def level_of_site(site: str, n_blocks: int) -> int:
-    """The level of an isotropy layer.
-
-    >>> [level_of_site(site, 6) for site in ("layer_2", "tokens", "pooled")]
-    [3, 7, 8]
-    """
+    """The level of an isotropy layer."""
     return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
 
 

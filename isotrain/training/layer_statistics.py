@@ -57,14 +57,7 @@ def fit_layers(
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, and then every part of it in the mode it was in.
-
-    >>> with evaluating(layer := nn.Dropout()):
-    ...     layer.training
-    False
-    >>> layer.training
-    True
-    """
+    """The module in evaluation mode, and then every part of it in the mode it was in."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

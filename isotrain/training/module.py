@@ -89,7 +89,7 @@ class FineTuning(pl.LightningModule):
             share = n * n_processes() / sum_over_processes(n)
             of_task = share * self._task_loss(views[0], batch)
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
-        assert isinstance(loss, Tensor)  # a task without a loss is refused without objectives
+        assert isinstance(loss, Tensor)  # a task without a loss has objectives
         self.model.remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)

@@ -22,7 +22,7 @@ def parameter_groups(
     A group of matrices takes the optimizer's own weight decay. `lr_factor` is what the
     optimizer's learning rate is to be multiplied with: for block l of L, layer_decay^(L − l), for
     the embeddings layer_decay^L; what is behind the last block has 1. All that is not of
-    `encoder`, a part of `module`, comes in groups of its own, marked `is_head`.
+    `encoder`, a part of `module`, comes in separate groups, marked `is_head`.
 
     >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
     >>> [(len(g["params"]), g["is_head"]) for g in groups]
@@ -53,10 +53,6 @@ def parameter_groups(
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:
-    """How many parameters there are, and how many of them train.
-
-    >>> count_parameters(nn.Linear(2, 3))
-    {'total': 9, 'trainable': 9}
-    """
+    """How many parameters there are, and how many of them train."""
     sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
     return {"total": sum(n for n, _ in sizes), "trainable": sum(n for n, t in sizes if t)}

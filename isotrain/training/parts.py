@@ -82,10 +82,7 @@ def calls_of(
 
 
 def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
-    """Refuse a member that cannot be called with these arguments; a named one ends in `=`.
-
-    >>> check_call("objective=mine", lambda views, labels: 0, "views, labels")
-    """
+    """Refuse a member that cannot be called with these arguments; a named one ends in `=`."""
     names = [name for name in arguments.split(", ") if name]
     named = {name[:-1]: None for name in names if name.endswith("=")}
     given = [name for name in names if not name.endswith("=")]

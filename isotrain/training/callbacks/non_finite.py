@@ -21,7 +21,7 @@ class NonFiniteError(RuntimeError):
 
 
 class MicroBatch(NamedTuple):
-    """What a report says of one micro-batch; nothing here is read unless there is one."""
+    """One micro-batch, for a report; nothing is read from the device without one."""
 
     loss: Tensor  # averaged over processes
     parts: dict[str, Tensor]  # of this process's loss, by key
@@ -33,10 +33,6 @@ class NonFiniteGuard:
 
     Losses are noted as they come and looked at together with the gradient norm, once per step:
     reading a number waits for the device.
-
-    >>> guard = NonFiniteGuard()
-    >>> guard.note(torch.tensor(0.5), {}, torch.tensor([7]))
-    >>> guard.check(torch.tensor(1.0), 0, nn.Linear(1, 1))
     """
 
     def __init__(self) -> None:

@@ -189,7 +189,7 @@ class Checkpoints(pl.Callback):
 
 
 class AtomicFiles(TorchCheckpointIO):
-    """Writes a checkpoint beside the older one and then replaces it.
+    """Write a checkpoint next to the older one, then replace it.
 
     Lightning's own way leads through the system's temporary folder, which may be small.
     """

@@ -158,7 +158,7 @@ class Throughput(pl.Callback):
 
 
 def left_out(name: str, error: Exception) -> str:
-    """The notice of a logger that failed: the run goes on without it."""
+    """The notice of a logger that failed."""
     reason = redacted(f"{type(error).__name__}: {error}")
     return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every record"
 

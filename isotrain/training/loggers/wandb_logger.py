@@ -37,7 +37,7 @@ class WandbRun(ResumableLogger, WandbLogger):
     def publish(
         self, summary: Mapping[str, float], media: Iterable[tuple[int, Mapping[str, Any]]]
     ) -> None:
-        """Log what a finished run shows beside its scalars.
+        """Log summary and media of a finished run.
 
         Args:
             summary: values of the run's summary.
@@ -58,14 +58,14 @@ class WandbRun(ResumableLogger, WandbLogger):
         and the command that sends it is printed, as for an offline run.
         """
         run = self.experiment
-        told = f"wandb sync {Path(run.dir).parent}"
+        command = f"wandb sync {Path(run.dir).parent}"
         try:
             run.finish(exit_code=int(failed))
         except TimeoutError:
-            say(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {told}")
+            say(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {command}")
         else:
             if run.offline and not run.disabled:
-                say(f"W&B: logged offline; send it with: {told}")
+                say(f"W&B: logged offline; send it with: {command}")
 
 
 @checked
@@ -80,7 +80,7 @@ def build_wandb_logger(
 ) -> WandbRun:
     """A logger whose run is online when a key is configured and offline otherwise.
 
-    `WANDB_MODE` overrides that. When the service cannot be reached, or refuses, the run goes on
+    `WANDB_MODE` overrides that. When the service cannot be reached, or refuses, the run continues
     offline. Machine metadata, command line, code and printed lines are not sent: each can hold
     secrets.
 
@@ -110,7 +110,7 @@ def build_wandb_logger(
     run_id = id_file.read_text("utf-8") if id_file.is_file() else uuid4().hex[:8]
     id_file.write_text(run_id, "utf-8")
 
-    # W&B's reports of its own errors would keep the process when the network is gone.
+    # W&B's error reports would keep the process when the network is gone.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     settings = wandb.Settings(
         x_disable_meta=True,

@@ -18,7 +18,7 @@ from isotrain.types import RowMetric
 
 
 class Measurement:
-    """Values of every metric of one cloud, by `<metric>`, beside `n_rows`.
+    """Values of every metric of one cloud, by `<metric>`, and `n_rows`.
 
     Embeddings with a NaN are left out and counted in `n_rows_not_finite`. Where a metric is not
     defined for a cloud (too few embeddings, one class) its value is absent, with one warning a
@@ -106,7 +106,7 @@ def value_names(
 def site_measures(
     before_ND: Tensor, after_ND: Tensor, labels_N: Tensor | None, queue_MD: Tensor | None
 ) -> dict[str, Tensor]:
-    """What an isotropy layer did to embeddings `[N, D]`, and how stale its queue `[M, D]` is.
+    """The effect of an isotropy layer on embeddings `[N, D]`, and the drift of its queue `[M, D]`.
 
     - `energy_kept`: scatter about the mean, after over before.
     - `label_scatter_removed`, with labels (scores are cut into five classes): 1 − s after / s

@@ -118,7 +118,7 @@ class Reservoir:
     """The `budget` embeddings whose ids hash lowest, for G clouds that share their ids.
 
     The same ones for any order and batch size. Facts of an embedding, such as its label, keep
-    their own type. Memory is G·M·D·4 bytes beside ids and facts, whatever the size of the data.
+    their own type. Memory is G·M·D·4 bytes plus ids and facts, whatever the size of the data.
 
     >>> r = Reservoir(2)
     >>> r.add(torch.arange(4), [torch.arange(4.0)[:, None]], [torch.arange(4)])
