@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
-from isotrain.training.module import FineTuning
+from tests.stopped_runs import fail, finished, stopped
 
 WHOLE = {"entailment": 1500, "not_entailment": 1500}
 
@@ -158,31 +157,14 @@ def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, 
         *("data.label_skew=0.3", "data.fraction=0.8", "data.label_noise=0.25"),
     )
 
-    def finished(name):
-        cfg = composed(*overrides, f"output_dir={tmp_path / name}")
-        scores = run(cfg, "arm")
-        folder = folder_of(cfg, "arm")
-        rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        return scores, rows, state, result_of(cfg)
-
-    reference = finished("whole")
-    original, n_steps = FineTuning.training_step, 0
-
-    def cut(self, *arguments):
-        nonlocal n_steps
-        n_steps += 1
-        if n_steps == 10:
-            raise RuntimeError("as a power cut would")
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, "training_step", cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            finished("cut")
-    scores, rows, state, result = finished("cut")
+    whole = composed(*overrides, f"output_dir={tmp_path / 'whole'}")
+    reference = finished(whole)
+    cfg = composed(*overrides, f"output_dir={tmp_path / 'cut'}")
+    stopped(cfg, monkeypatch, "training_step", 10, fail)
+    scores, rows, state = finished(cfg)
+    result = result_of(cfg)
     assert result["resumed_after_step"] == 8
-    assert result["data_changes"] == reference[3]["data_changes"]
+    assert result["data_changes"] == result_of(whole)["data_changes"]
     assert result["data_changes"]["rows"] == {"before": 96, "after": 66}  # 0.8 of 48 + 34
     assert result["data_changes"]["labels_changed"] == 16
     assert (scores, rows) == reference[:2]

@@ -6,17 +6,12 @@ N rows of a site.
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
 import torch
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
 from isotrain.training import layer_statistics
-from isotrain.training.module import FineTuning
+from tests.stopped_runs import fail, finished, stopped, terminate
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
 REFIT = (*LAYER, "isotropy.eval_stats=refit")
@@ -273,10 +268,10 @@ WHOLE = {}  # runs that nothing stopped
 @pytest.mark.parametrize(
     ("eval_stats", "method", "at", "reaction"),
     [
-        ("frozen", "training_step", 7, "terminate"),
-        ("refit", "training_step", 15, "fail"),  # back to step 12
-        ("frozen", "validation_step", 6, "terminate"),  # in the evaluation of step 5
-        ("refit", "validation_step", 6, "terminate"),
+        ("frozen", "training_step", 7, terminate),
+        ("refit", "training_step", 15, fail),  # back to step 12
+        ("frozen", "validation_step", 6, terminate),  # in the evaluation of step 5
+        ("refit", "validation_step", 6, terminate),
     ],
 )
 def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
@@ -296,32 +291,11 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
         "cache_dir=null",
     )
 
-    def finished(cfg):
-        scores = run(cfg, "arm")
-        folder = folder_of(cfg, "arm")
-        rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-        return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-
     if eval_stats not in WHOLE:
         WHOLE[eval_stats] = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
     whole = WHOLE[eval_stats]
     cfg = composed(*overrides, f"output_dir={tmp_path / 'runs'}")
-    calls, original = 0, getattr(FineTuning, method)
-
-    def counted(self, *arguments):
-        nonlocal calls
-        calls += 1
-        if calls == at and reaction == "terminate":
-            os.kill(os.getpid(), signal.SIGTERM)
-        elif calls == at:
-            raise RuntimeError("as a power cut would")
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, method, counted)
-        with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "arm")
-    folder = folder_of(cfg, "arm")
+    folder = stopped(cfg, monkeypatch, method, at, reaction)
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] != "finished"
     scores, rows, state = finished(cfg)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import numpy as np
 import pytest
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, untimed
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
-from isotrain.training.module import FineTuning
+from tests.stopped_runs import fail, stopped, terminate
 
 
 @pytest.fixture
@@ -39,24 +35,6 @@ def result(cfg):
     return rows, read_snapshots(folder)
 
 
-def cut(cfg, monkeypatch, method, at, number):
-    """Run until the `at`-th call of a method of the module, and stop there."""
-    calls, original = [], getattr(FineTuning, method)
-
-    def counted(self, *arguments):
-        calls.append(1)
-        if len(calls) == at and number is None:
-            raise RuntimeError("as a power cut would")
-        if len(calls) == at:
-            os.kill(os.getpid(), number)
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, method, counted)
-        with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "arm")
-
-
 @pytest.mark.campaign
 def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
     composed, overrides, tmp_path, monkeypatch
@@ -70,12 +48,12 @@ def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
     assert last["isotropy/cosine_drift/layer_02/tokens"] > 1e-6
     for number, (method, at, how) in enumerate(
         [
-            ("training_step", 8, None),  # back to step 4; a row of step 6 was written since
-            ("validation_step", 4 + 4 + 2, signal.SIGTERM),  # in the evaluation of step 10
+            ("training_step", 8, fail),  # back to step 4; a row of step 6 was written since
+            ("validation_step", 4 + 4 + 2, terminate),  # in the evaluation of step 10
         ]
     ):
         cfg = composed(*overrides, f"output_dir={tmp_path / f'cut{number}'}")
-        cut(cfg, monkeypatch, method, at, how)
+        stopped(cfg, monkeypatch, method, at, how)
         rows, arrays = result(cfg)
         for one, two in zip(whole, rows, strict=True):
             assert one.keys() == two.keys()

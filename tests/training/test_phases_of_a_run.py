@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
-import torch
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
+from isotrain.run import folder_of
 from isotrain.training.callbacks.resume import load_resume_point
-from isotrain.training.module import FineTuning
+from tests.stopped_runs import finished, stopped
 
 STEPS = ("freezing=gradual", "freezing.unit=step")
 
@@ -30,36 +25,13 @@ def overrides(small, tmp_path):
     )
 
 
-def stopped(cfg, monkeypatch, at):
-    """Run until the `at`-th training step and send SIGTERM there: that step is still done."""
-    calls, original = 0, FineTuning.training_step
-
-    def counted(self, *arguments):
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, "training_step", counted)
-        with pytest.raises(SIGTERMException):
-            run(cfg, "arm")
-    return folder_of(cfg, "arm")
-
-
-def finished(cfg):
-    run(cfg, "arm")
-    folder = folder_of(cfg, "arm")
-    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-    return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"], folder
-
-
 @pytest.mark.campaign
 def test_a_run_killed_in_every_phase_ends_the_same(
     composed, overrides, tmp_path, monkeypatch, capsys
 ):
-    rows, state, folder = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
+    whole = composed(*overrides, f"output_dir={tmp_path / 'whole'}")
+    _, rows, state = finished(whole)
+    folder = folder_of(whole, "arm")
     printed = capsys.readouterr().out
     assert [line.split(":")[0] for line in printed.splitlines() if "from step" in line] == [
         *("from step 0", "from step 8", "from step 16")
@@ -69,10 +41,10 @@ def test_a_run_killed_in_every_phase_ends_the_same(
     cfg = composed(*overrides)
     done = 0
     for step in (4, 8, 12, 20):  # within each phase, and right where one begins
-        folder = stopped(cfg, monkeypatch, at=step - done)
+        folder = stopped(cfg, monkeypatch, "training_step", step - done)
         assert load_resume_point(folder / "resume.ckpt")["step"] == step
         done = step
-    again, weights, _ = finished(cfg)
+    _, again, weights = finished(cfg)
     assert again == rows
     assert [name for name in state if not state[name].equal(weights[name])] == []
 
@@ -81,20 +53,22 @@ def test_adapters_through_the_whole_command(composed, overrides, tmp_path, monke
     without = [o for o in overrides if not o.startswith(("freezing", "training.reinit"))]
     without.append("trainer.precision=64-true")
     lora = (*without, "peft=lora", "peft.r=2", "peft.dropout=0.1", "trainer.max_steps=8")
-    rows, state, folder = finished(composed(*lora, f"output_dir={tmp_path / 'whole'}"))
+    whole = composed(*lora, f"output_dir={tmp_path / 'whole'}")
+    _, rows, state = finished(whole)
+    folder = folder_of(whole, "arm")
     assert "block 1, block 2, head" in capsys.readouterr().out
     result = json.loads((folder / "result.json").read_text())
     (phase,) = result["phases"]
     assert result["n_parameters"]["trainable"] == phase["n_parameters"] < 1000
     cfg = composed(*lora)
-    stopped(cfg, monkeypatch, at=5)
-    again, weights, _ = finished(cfg)
+    stopped(cfg, monkeypatch, "training_step", 5)
+    _, again, weights = finished(cfg)
     assert again == rows
     assert [name for name in state if not state[name].equal(weights[name])] == []
     # The start is that of a run without: the adapters are drawn behind all else.
     start = composed(*without, "trainer.max_epochs=0", f"output_dir={tmp_path / 'start'}")
     start.training.frozen_dropout = True
-    _, plain, _ = finished(start)
+    _, _, plain = finished(start)
     base = {name.replace(".base_layer", ""): value for name, value in state.items()}
     same = {n for n, value in plain.items() if n.startswith("model.encoder.")}
     assert same

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
+from isotrain.runs.files import read_result
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.resume import load_resume_point
 from isotrain.training.module import FineTuning
+from tests import stopped_runs
+from tests.stopped_runs import fail, stopped, terminate
 
 DEV = {0: 0.9, 3: 0.5, 6: 0.7, 9: 0.7, 12: 0.6, 15: 0.5, 18: 0.65, 21: 0.4, 24: 0.3}
 HELD = {0: 0.1, 3: 0.2, 6: 0.1, 9: 0.4, 14: 0.3, 17: 0.4, 20: 0.2, 22: 0.3}
@@ -53,11 +51,8 @@ def scripted(monkeypatch):
 
 
 def finished(cfg):
-    run(cfg, "arm", show=show_run)
-    folder = folder_of(cfg, "arm")
-    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-    return json.loads((folder / "result.json").read_text()), rows, state
+    _, rows, state = stopped_runs.finished(cfg, show=show_run)
+    return read_result(folder_of(cfg, "arm")), rows, state
 
 
 def differing(one, two):
@@ -207,32 +202,6 @@ def test_the_part_held_out_is_a_function_of_share_and_seed(built):
     assert len(held(built, "data.holdout=0.001")) == 1, "one row at least"
     with pytest.raises(ValueError, match=r"holdout=0\.999 of 96 training rows leaves none"):
         held(built, "data.holdout=0.999")
-
-
-def stopped(cfg, monkeypatch, method, at, reaction):
-    """Run until the `at`-th call of a method of the module, and react there."""
-    calls, original = 0, getattr(FineTuning, method)
-
-    def counted(self, *arguments):
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            reaction(self)
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, method, counted)
-        with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "arm")
-    return folder_of(cfg, "arm")
-
-
-def terminate(_module):
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def fail(_module):
-    raise RuntimeError("as a power cut would")
 
 
 FACTS = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import random
 import signal
 import sys
@@ -12,14 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.jobs.progress import checkpoint_step
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
-from isotrain.training.module import FineTuning
+from tests.stopped_runs import fail, finished, stopped, terminate
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,41 +80,6 @@ def keys(small):
 @pytest.fixture
 def overrides(keys, tmp_path):
     return (*keys, f"output_dir={tmp_path / 'runs'}")
-
-
-def stopped(cfg, monkeypatch, method, at, reaction):
-    """Run until the `at`-th call of a method of the module, and react there."""
-    calls = 0
-    original = getattr(FineTuning, method)
-
-    def counted(self, *arguments):
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            reaction(self)
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, method, counted)
-        with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "arm")
-    return folder_of(cfg, "arm")
-
-
-def terminate(_module):
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def fail(_module):
-    raise RuntimeError("as a power cut would")
-
-
-def finished(cfg):
-    scores = run(cfg, "arm")
-    folder = folder_of(cfg, "arm")
-    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-    return scores, rows, state
 
 
 @pytest.fixture(scope="module")

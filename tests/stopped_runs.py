@@ -1,0 +1,50 @@
+"""Runs that are stopped at a call of their module, and runs to their end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from isotrain.run import folder_of, run
+from isotrain.runs.files import read_records, untimed
+from isotrain.training.module import FineTuning
+
+
+def terminate(_module):
+    """The reaction to a call: a signal. A training step is still done."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail(_module):
+    """The reaction to a call: an error."""
+    raise RuntimeError("as a power cut would")
+
+
+def stopped(cfg, monkeypatch, method, at, reaction=terminate):
+    """Run until the `at`-th call of a method of the module, and react there; the folder."""
+    calls, original = 0, getattr(FineTuning, method)
+
+    def counted(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            reaction(self)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, method, counted)
+        with pytest.raises((SIGTERMException, RuntimeError)):
+            run(cfg, "arm")
+    return folder_of(cfg, "arm")
+
+
+def finished(cfg, **options):
+    """Scores, records without times, and final weights of a run."""
+    scores = run(cfg, "arm", **options)
+    folder = folder_of(cfg, "arm")
+    rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
+    return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
