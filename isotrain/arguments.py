@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite
+from operator import ge, gt, le, lt
 from os import PathLike
 from types import NoneType, UnionType
 from typing import (
@@ -53,14 +54,12 @@ class Bounds(NamedTuple):
         """
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        if self.least is not None and not value >= self.least:  # so that a NaN is outside
-            return f"must be at least {self.least}, got {value}"
-        if self.above is not None and not value > self.above:
-            return f"must be above {self.above}, got {value}"
-        if self.most is not None and not value <= self.most:
-            return f"must be at most {self.most}, got {value}"
-        if self.below is not None and not value < self.below:
-            return f"must be below {self.below}, got {value}"
+        for rule, bound, holds in (
+            *(("at least", self.least, ge), ("above", self.above, gt)),
+            *(("at most", self.most, le), ("below", self.below, lt)),
+        ):
+            if bound is not None and not holds(value, bound):  # so that a NaN is outside
+                return f"must be {rule} {bound}, got {value}"
         return None
 
 

@@ -12,6 +12,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
 from isotrain.config.read_points import read_point
+from isotrain.config.schema import TrainingConfig
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.model.isotropic_model import IsotropicModel
@@ -75,6 +76,12 @@ def check_experiment(
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
     warn_of_rates(plan, encoder, module)
     warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
+    refits = any(layer.eval_stats == "refit" for layer in model.transforms.values())
+    if (rows := cfg.training.refit_rows) != TrainingConfig.refit_rows and not refits:
+        rank_zero_warn(
+            f"training.refit_rows={rows} changes nothing without isotropy.eval_stats=refit; leave "
+            "it out"
+        )
 
 
 def check_reads(

@@ -164,21 +164,6 @@ def test_a_logger_whose_package_is_missing_is_told_with_what_installs_it(monkeyp
     assert told("logger=[wandb]") == told("logger=[]") == []
 
 
-@pytest.mark.parametrize("logger", ["TensorBoardLogger", "MLFlowLogger", "CometLogger"])
-def test_loggers_of_lightning_are_looked_for_too(monkeypatch, logger):
-    monkeypatch.setattr(files, "find_spec", lambda _: None)
-    (mistake,) = told(f"+logger.mine._target_=pytorch_lightning.loggers.{logger}")
-    assert mistake.startswith("logger.mine needs the package")
-
-
-def test_a_task_of_a_users_package_is_left_to_itself(package, monkeypatch, tmp_path):
-    module = package("DATA = None\nclass Mine:\n    def __init__(self): ...\n")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
-    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
-    cfg.task = {"_target_": f"{module}.Mine"}
-    assert data_mistakes(cfg) == []
-
-
 def test_the_data_set_of_a_users_task_is_looked_for(package, monkeypatch, tmp_path):
     module = package(
         """

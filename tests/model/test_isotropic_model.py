@@ -9,7 +9,6 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
-from isotrain.transforms.identity import Identity
 from isotrain.types import Batch, EncoderOutput
 
 WIDTH, TOKENS = 4, 6
@@ -87,18 +86,6 @@ def test_without_transforms_it_is_encoder_pooling_head():
     assert torch.equal(out.logits, m.head(pooled))
     assert len(out.hidden_states) == 3
     assert out.site_embeddings == {}
-
-
-@pytest.mark.parametrize("site", ["pooled", "tokens", "layer_1", "layer_2"])
-@pytest.mark.parametrize("q", [1, 2])
-def test_identity_at_any_site_changes_nothing_and_is_recorded(site, q):
-    data = batch(q=q)
-    plain, out = model({}, q)(data), model({site: Identity(WIDTH)}, q)(data)
-    assert torch.equal(out.logits, plain.logits)
-    assert torch.equal(out.pooled, plain.pooled)
-    before, after = out.site_embeddings[site][:2]
-    assert torch.equal(before, after)
-    assert len(out.site_embeddings[site].ids) == len(before)
 
 
 @pytest.mark.parametrize("q", [1, 2])

@@ -9,8 +9,6 @@ import torch
 
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.objectives.istar import IStar
-from isotrain.objectives.sigreg import SIGReg
 from isotrain.objectives.simcse import SimCSE
 from isotrain.runs.record import CannotRunError
 from isotrain.training.checks import check_reads
@@ -225,21 +223,6 @@ def test_rows_that_an_objective_does_not_remember_are_not_kept():
     extra.observe()
     ((views, _),) = counts.seen
     assert views == []
-
-
-def test_slices_change_once_per_optimizer_step_and_without_a_memory_nothing_is_kept():
-    slices, star = SIGReg(weight=1.0), IStar(weight=1.0, width=D, n_blocks=2, shrinkage=0.0)
-    queue = IStar(weight=1.0, width=D, n_blocks=2, reads=["pooled"])
-    alone = SimCSE(1.0, D, positives="pair")
-    extra = ExtraLosses({"a": slices, "b": star, "c": queue, "d": alone})
-    for _ in range(2):
-        batch, output = batch_and_output(dtype=torch.float32)
-        extra([output], batch)
-    kept = extra.recent.kept.items()
-    assert [n for n, several in kept if all(len(tensors) > 1 for tensors in several)] == ["c"]
-    extra.observe()
-    assert int(slices.n_steps) == 1
-    assert len(queue.queues[0].rows()) == 2 * B * Q
 
 
 @pytest.mark.parametrize(

@@ -186,28 +186,6 @@ def test_gradual_by_steps_across_accumulation(built, accumulate):
     assert seen == states == expected
 
 
-def test_gradual_by_epochs_counts_the_short_last_step(built):
-    """Five batches, two a step: three steps an epoch."""
-    experiment = built(
-        *TRAIN_ONLY,
-        *("freezing=gradual", "trainer.accumulate_grad_batches=2", "trainer.max_epochs=3"),
-        "+trainer.limit_train_batches=5",
-    )
-    assert sorted(experiment.plan) == [0, 3, 6]
-    assert all(p.requires_grad for p in experiment.module.parameters())  # DDP and optimizer know it
-    seen = []
-
-    def look(step):
-        n_trained = sum(p.requires_grad for p in experiment.module.parameters())
-        seen.append((step, experiment.trainer.current_epoch, n_trained))
-
-    on_steps(experiment, look)
-    fit(experiment)
-    of_block = 16  # parameters; the embeddings have 5, the head 2
-    n_trained = [2 + of_block, 2 + 2 * of_block, 2 + 2 * of_block + 5]
-    assert seen == [(step, step // 3, n_trained[step // 3]) for step in range(9)]
-
-
 def test_what_freezes_again_stands_still(built):
     """No freezing here does that, but one of the user's may: momentum must not move it."""
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=6", "optimizer.weight_decay=0.5")

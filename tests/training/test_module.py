@@ -133,18 +133,6 @@ def test_the_queue_is_full_of_training_rows_before_step_0(built):
     assert int(layer.queue.n_filled) == 24
 
 
-def test_an_evaluation_during_training_uses_the_queue_of_training(built):
-    experiment = built("task=rte", *LAYER, "trainer.max_steps=4", "training.prefill_batches=2")
-    layer = experiment.module.model.transforms["pooled"]
-    validate(experiment)
-    anchors = layer.anchor_KD.clone()
-    fit(experiment)
-    assert int(layer.queue.n_filled) == 2 * 8 + 4 * 8
-    validate(experiment)
-    assert int(layer.queue.n_filled) == 2 * 8 + 4 * 8
-    assert not torch.equal(layer.anchor_KD, anchors)
-
-
 def test_a_checkpoint_holds_the_layer_and_evaluates_the_same(built, tmp_path):
     overrides = ("task=rte", *LAYER, "trainer.max_steps=4")
     experiment = built(*overrides)
@@ -170,42 +158,6 @@ def test_a_checkpoint_holds_the_layer_and_evaluates_the_same(built, tmp_path):
     for batch in experiment.data.val_dataloader():
         assert torch.equal(fresh.module.model(batch).logits, experiment.module.model(batch).logits)
     assert -1 <= expected["val/accuracy"] <= 1
-
-
-def test_everything_trains_in_train_mode_also_after_evaluations(built):
-    experiment = built("task=rte", *LAYER, "trainer.max_steps=6", "trainer.val_check_interval=2")
-    modes, training_step = [], experiment.module.training_step
-
-    def step(batch, batch_idx):
-        model = experiment.module.model
-        modes.append({name for name, m in model.named_modules() if not m.training})
-        return training_step(batch, batch_idx)
-
-    experiment.module.training_step = step
-    validate(experiment)
-    fit(experiment)
-    assert modes == [set()] * 6
-
-
-def test_decay_and_schedule_reach_the_optimizer(built):
-    experiment = built(
-        *TRAIN_ONLY,
-        "optimizer.weight_decay=0.5",
-        "training.warmup_fraction=0.5",
-        "trainer.max_steps=10",
-    )
-    rates = []
-    experiment.module.on_before_optimizer_step = lambda o: rates.append(o.param_groups[0]["lr"])
-    fit(experiment)
-    groups = experiment.trainer.optimizers[0].param_groups
-    assert [(g["is_head"], g["weight_decay"]) for g in groups] == [
-        (False, 0.5),
-        (False, 0.0),
-        (True, 0.5),
-        (True, 0.0),
-    ]
-    assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
-    assert rates[6:] == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
 
 
 def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):

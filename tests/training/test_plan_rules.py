@@ -117,16 +117,17 @@ def test_a_decay_of_one_rate_is_warned_of(built, overrides):
 
 
 COSINE = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]")
-FACTOR, DROPOUT = "training.head_lr_factor=10", "task.head_dropout=0.3"
+FACTOR = "training.head_lr_factor=10"
 
 
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        ((*COSINE, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=stsb form=bi nothing does"),
-        ((*TEXT, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=text form=bi nothing does"),
+        ((*COSINE, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=stsb form=bi only"),
+        ((*TEXT, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=text form=bi only"),
+        ((*TASK, "training.refit_rows=9"), r"refit_rows=9 changes nothing without isotropy\.eval"),
     ],
 )
-def test_options_of_a_head_that_is_none_are_warned_of(built, overrides, told):
+def test_options_without_effect_are_warned_of(built, overrides, told):
     with pytest.warns(UserWarning, match=told):
         built(*overrides)
