@@ -14,12 +14,12 @@ from isotrain.geometry.assignment import KMEANS, Anchors, Assignment, fit_anchor
 from isotrain.geometry.cluster_removal import PROJECT, Removal, fit_cluster_removal
 from isotrain.geometry.levels import rms_distance
 from isotrain.geometry.spared import (
+    ProtectedDirections,
     Protection,
-    Spared,
-    fit_spared,
-    kept_share,
-    spared_coordinates,
-    without,
+    fit_protected,
+    protected_coordinates,
+    returned_share,
+    without_protected,
 )
 from isotrain.geometry.straight_through import straight_through
 
@@ -65,12 +65,12 @@ def fit_cluster_pca(
     min(R, floor(rho·(n_c − 1)), rank − 1) leading principal directions. A cluster with fewer than
     `min_rows` embeddings, or without scatter, falls back to the mean and directions of all; a
     cloud without scatter (one embedding, or equal ones) is left as it is. The counters say how
-    often. `Assignment` and `Removal` have the variants. The bulk level of a cloud is its mean
+    often. `Assignment` and `Removal` have the variants. The noise floor of a cloud is its mean
     variance per dimension outside of the removed directions.
 
     `protect` sets directions of all embeddings aside: leading ones, and the between-class ones of
     the labels where they are given. No step sees them, and they come back at the end, shrunk to
-    the bulk level of the result. With `protect.scale` the result gets the rms distance from its
+    the noise floor of the result. With `protect.scale` the result gets the rms distance from its
     mean that the embeddings had.
 
     `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (centroids
@@ -91,11 +91,11 @@ def fit_cluster_pca(
     torch.Size([2, 4, 1])
     """
     n_own = len(x_ND) if n_own is None else n_own
-    spared, rest_ND = None, x_ND
+    protected, rest_ND = None, x_ND
     if protect is not None and (protect.n_leading or labels_N is not None):
         all_ND = straight_through(x_ND, n_own)
-        spared = fit_spared(all_ND, protect.n_leading, labels_N)
-        rest_ND = without(x_ND, spared)
+        protected = fit_protected(all_ND, protect.n_leading, labels_N)
+        rest_ND = without_protected(x_ND, protected)
     anchors, cluster_N = fit_anchors(
         rest_ND.detach(), n_clusters, assign, generator=generator, init=init
     )
@@ -123,14 +123,14 @@ def fit_cluster_pca(
         cluster_N,
         lost.matrix_KDD,
     )
-    if protect is not None and spared is not None:
+    if protect is not None and protected is not None:
         # In this order: gradients are summed in that of the forward pass.
-        coordinate_NJ = spared_coordinates(all_ND, spared)
-        after_ND = apply_cluster_pca(without(all_ND, spared), stats, cluster_N)
-        kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, protect.level)
+        coordinate_NJ = protected_coordinates(all_ND, protected)
+        after_ND = apply_cluster_pca(without_protected(all_ND, protected), stats, cluster_N)
+        kept_J = returned_share(after_ND, coordinate_NJ, protected.direction_DJ, protect.level)
         stats = stats._replace(
-            spared_mean_D=spared.mean_D,
-            spared_DJ=spared.direction_DJ,
+            spared_mean_D=protected.mean_D,
+            spared_DJ=protected.direction_DJ,
             kept_J=kept_J.detach() if removal.grad == "detach" else kept_J,
         )
     if protect is not None and protect.scale:
@@ -159,10 +159,10 @@ def apply_cluster_pca(
     """
     returned_ND = None
     if stats.spared_mean_D is not None and stats.spared_DJ is not None and stats.spared_DJ.numel():
-        spared = Spared(stats.spared_mean_D, stats.spared_DJ)
-        kept_NJ = spared_coordinates(x_ND, spared) * stats.kept_J  # type: ignore[operator]
+        protected = ProtectedDirections(stats.spared_mean_D, stats.spared_DJ)
+        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J  # type: ignore[operator]
         returned_ND = kept_NJ @ stats.spared_DJ.T
-        x_ND = without(x_ND, spared)
+        x_ND = without_protected(x_ND, protected)
     y_ND = _without_clusters(x_ND, stats, assignment_N)
     if returned_ND is not None:
         y_ND = y_ND + returned_ND

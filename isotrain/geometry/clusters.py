@@ -38,9 +38,6 @@ def choose_clusters(
     by hashing positions with `seed`, gives the silhouette and the start of k-means on all: the
     best of five runs on the sample. Another order gives other starts. No gradient.
 
-    Raises:
-        ValueError: `k_max` below 1 or `max_rows` below 3.
-
     Cai et al. 2021 (samples of 20,000 there).
 
     >>> x = torch.tensor([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
@@ -133,14 +130,7 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
     equals all others, has 0. Unchanged by rotation, translation, scale and order. O(N²·D), in
     blocks of 32 MiB whatever N is. No gradient.
 
-    Raises:
-        ValueError: not one whole number per embedding, or not 2 to N − 1 distinct ones.
-
     Rousseeuw 1987; agrees with sklearn.metrics.silhouette_samples.
-
-    >>> x = torch.tensor([[0.0], [1.0], [9.0], [10.0]])
-    >>> round(silhouette_values(x, torch.tensor([0, 0, 1, 1]))[0].item(), 6)  # 1 − 1/9.5
-    0.894737
     """
     n = len(x_ND)
     class_N = class_ids(labels_N.to(x_ND.device), n)

@@ -28,11 +28,7 @@ class GroupValues(NamedTuple):
 
 
 def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
-    """The groups of embeddings, named by any integers.
-
-    Raises:
-        ValueError: not one integer per embedding.
-    """
+    """The groups of embeddings, named by any integers."""
     if groups_N.is_floating_point() or groups_N.is_complex() or groups_N.dtype == torch.bool:
         raise ValueError(
             f"groups are integers, got {groups_N.dtype}; number the words or sentences"
@@ -49,11 +45,7 @@ def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
 def large_groups(
     groups: Groups, min_count: int, fix: str = "lower min_count or give more rows per group"
 ) -> Tensor:
-    """Mask `[G]` of the groups with at least `min_count` members; `fix` closes the error.
-
-    Raises:
-        ValueError: no group has so many (the largest one is named).
-    """
+    """Mask `[G]` of the groups with at least `min_count` members; `fix` closes the error."""
     large_G = groups.count_G >= min_count
     if not bool(large_G.any()):
         g = int(groups.count_G.argmax())
@@ -75,13 +67,6 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Gro
 
     (‖Σ u_i‖² − Σ ‖u_i‖²)/(n(n−1)) with u_i the unit vectors: exact, in O(N·D). Differentiable; a
     zero vector has cosine 0.
-
-    Raises:
-        ValueError: not one integer per embedding, `min_count` below 2, or no group so large.
-
-    >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> group_mean_cosine(x, torch.tensor([5, 5, 7, 7])).value_G.tolist()
-    [1.0, 0.0]
     """
     if min_count < 2:
         raise ValueError(f"a pair needs two rows: min_count must be at least 2, got {min_count}")
@@ -96,15 +81,7 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Gro
 
 
 def mean_cosine_between(x_ND: Tensor, groups_N: Tensor) -> Tensor:
-    """Mean cosine over all pairs of different groups, in O(N·D). Differentiable.
-
-    Raises:
-        ValueError: not one integer per embedding, or a single group.
-
-    >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> mean_cosine_between(x, torch.tensor([5, 5, 7, 7])).item()
-    0.5
-    """
+    """Mean cosine over all pairs of different groups, in O(N·D). Differentiable."""
     groups = check_groups(x_ND, groups_N)
     if len(groups.id_G) < 2:
         raise ValueError("pairs of different groups need at least 2 groups, got 1; add another")
@@ -135,9 +112,6 @@ def first_direction_share(x_SnD: Tensor, center: bool = False) -> Tensor:
 
     The eigenvalues come from the smaller Gram side, n × n or D × D. Differentiable. A set with
     nothing to explain (all zero, or equal and centred) gives 1: one vector is enough.
-
-    >>> first_direction_share(torch.tensor([[[3.0, 0.0], [0.0, 1.0]]])).item()
-    0.8999999761581421
     """
     if center:
         x_SnD = x_SnD - x_SnD.mean(dim=1, keepdim=True)

@@ -89,10 +89,6 @@ def spherical_kmeans(
     goes to cluster 0 and is never a centroid. A cluster that is empty, or whose unit vectors sum
     to zero, keeps its centroid; that is zero only if all embeddings are zero, or cancel under
     K = 1. No gradient.
-
-    >>> x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [9.0, 0.1], [0.1, 0.5]])
-    >>> spherical_kmeans(x, 2, init=x[:2]).assignment_N.tolist()
-    [0, 1, 0, 1]
     """
     unit_ND = unit_rows(x)
     directed_ND = unit_ND[unit_ND.any(dim=1)]

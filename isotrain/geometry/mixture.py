@@ -62,11 +62,6 @@ def fit_mixture(
     `x`: finite float32 or float64, N ≥ 1; N < K is legal. No gradient. Errors as `kmeans`.
 
     Rajaei and Sheikhi 2020 centre such components in place of k-means clusters.
-
-    >>> x = torch.tensor([[0.0], [0.2], [5.0], [5.2], [5.4], [5.6]])
-    >>> found = fit_mixture(x, 2, generator=torch.Generator().manual_seed(0))
-    >>> found.log_weight_K.exp().sort().values
-    tensor([0.3333, 0.6667])
     """
     # With a mixture this only checks the arguments.
     start = kmeans(

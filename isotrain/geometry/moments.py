@@ -48,7 +48,7 @@ class Moments(NamedTuple):
     unit_square_D: Tensor  # Σ u², by coordinate
 
 
-def no_rows(width: int) -> Moments:
+def empty_moments(width: int) -> Moments:
     """The moments of no embeddings: what adding up starts from."""
     zero, zero_D, zero_DD = (torch.zeros([width] * k, dtype=torch.float64) for k in range(3))
     return Moments(zero, zero_D, zero_DD, zero_D, zero_D, zero_D, zero, zero_D, zero_D)
@@ -58,9 +58,6 @@ def merged(first: Moments, *others: Moments) -> Moments:
     """The moments of all embeddings together.
 
     Every part is moved to the common mean by the binomial expansion of Σ(y + δ)^k, Σy = 0.
-
-    >>> merged(no_rows(3), no_rows(3)).mean_D.tolist()
-    [0.0, 0.0, 0.0]
     """
     parts = (first, *others)
     n = sum((part.n for part in others), first.n)
@@ -140,12 +137,6 @@ class RunningCovariance:
     """Number, mean and scatter of the finite embeddings added so far, in float64.
 
     Sums are taken about the mean, so that a mean far from 0 costs no digits.
-
-    >>> seen = RunningCovariance(width=1)
-    >>> for x in (1.0, 3.0, 5.0):
-    ...     seen.add(torch.tensor([[x]]))
-    >>> seen.n, seen.covariance().tolist()
-    (3, [[4.0]])
     """
 
     def __init__(self, width: int, device: torch.device | None = None) -> None:

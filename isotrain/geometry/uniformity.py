@@ -20,9 +20,6 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     Squared distances come from products, with an error of about eps·‖x‖²: meant for unit vectors.
     Differentiable; blocks are computed again in the backward pass, so the memory of a
     gradient does not grow with N² either. Keeps the dtype.
-
-    >>> round(log_mean_potential(torch.tensor([[1.0], [-1.0]]), 2.0).item(), 6)
-    -8.0
     """
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
@@ -46,11 +43,6 @@ def sampled_log_mean_potential(
     error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given cloud,
     whose pairs are sampled. Differentiable in `x`, once; differences are computed again in the
     backward pass, so a gradient too holds a few numbers per pair, and one block.
-
-    >>> x = torch.eye(3, dtype=torch.float64)
-    >>> value, error = sampled_log_mean_potential(x, 2.0, 10, torch.Generator().manual_seed(0))
-    >>> round(value.item(), 6), error.item()
-    (-4.0, 0.0)
     """
     n = len(x_ND)
     first_P = torch.randint(n, (n_pairs,), generator=generator)

@@ -27,8 +27,7 @@ def best_dimension_accuracy(
       on the same embeddings, which flatters.
     - `majority`: share of the largest class, the score without looking.
 
-    Unchanged by shift and positive scale of each coordinate, not by rotation. Folds follow a hash
-    of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
+    Folds follow a hash of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
 
     Raises:
         ValueError: as `Cloud` and `class_ids`; `n_folds` < 1; a class smaller than `n_folds`.

@@ -14,8 +14,8 @@ def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
 
     σ are the singular values of `x`, centred (`center`) or as it is, H the entropy in nats. Counts
     directions; weak ones count for more than in the participation ratio, because σ and not σ² is
-    the weight. Unchanged by rotation, uniform scale and, with `center`, translation. Biased low for
-    N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without scatter gives 0.
+    the weight. Biased low for N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without
+    scatter gives 0.
 
     Raises:
         ValueError: as `Cloud`.

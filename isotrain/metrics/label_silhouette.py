@@ -16,9 +16,8 @@ def label_silhouette(
 
     Mean of (b − a)/max(a, b): a = mean Euclidean distance to the others of the class, b = least
     mean distance to those of another class; 0 for a class of one and for equal embeddings. `labels
-    [N]` are class numbers. Unchanged by rotation, translation and scale. About 0, a little below,
-    where labels are unrelated. In high dimension all distances are alike and values small: compare
-    at equal D.
+    [N]` are class numbers. About 0, a little below, where labels are unrelated. In high dimension
+    all distances are alike and values small: compare at equal D.
 
     O(N²·D). For N > `max_rows`, those whose position hashes lowest (with `seed`) represent all.
 

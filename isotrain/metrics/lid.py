@@ -59,7 +59,6 @@ def lid_estimate(
     ln(r_i/r_m)]⁻¹, with r_i the distance from q to its i-th nearest neighbour and m =
     `n_neighbors`; `aggregate="harmonic"` gives 1/mean(1/LID), which is lower. Queries are all
     embeddings, or `max_queries` drawn with `seed`; neighbours are searched among all, exactly.
-    Unchanged by rotation, translation and scale, so it sees neither the mean cone nor the scale.
     Cosine distances are chords of unit vectors, √(2(1 − cos)): unchanged by rotation and vector
     length. No gradient.
 

@@ -41,9 +41,8 @@ def max_explainable_variance(
     - `adjusted`: `value` − `baseline`; what a static vector explains beyond the mean cone.
     - `n_groups`: words measured; `standard_error`: of `value` over words, absent for one word.
 
-    Unchanged by rotation and one common scale (by translation too if centred); long vectors weigh
-    more. Samples are drawn by hashing positions with `seed`. Equal occurrences give 1, also
-    centred.
+    Long vectors weigh more. Samples are drawn by hashing positions with `seed`. Equal occurrences
+    give 1, also centred.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; `n_per_group` < 2 (3 if centred); `n_baseline` <

@@ -28,8 +28,7 @@ def outlier_dims(
       Gaussian coordinates, at most N
     - `n_high_variance`: dimensions with a variance above `variance_factor` × the mean variance
 
-    Unchanged by uniform scale, and by design not by rotation. Shares are noisy where the cone is
-    weak.
+    Shares are noisy where the cone is weak.
 
     Raises:
         ValueError: as `Cloud`, or `n_top` < 1.

@@ -27,8 +27,8 @@ def partition(
     overflows. For N < D the directions orthogonal to all embeddings count too: there F = N exactly.
     Depends on N and on scale: quote both, and beside it what a Gaussian cloud of the same N, D and
     rms norm scores (`partition_null`; at D = 768 and rms norm 15 about ln .004 for N = 32, ln .30
-    for N = 277). Unchanged by rotation only. Equal eigenvalues leave their eigenvectors, and so the
-    value, to the solver. A gradient holds the directions fixed, so it is always finite.
+    for N = 277). Equal eigenvalues leave their eigenvectors, and so the value, to the solver. A
+    gradient holds the directions fixed, so it is always finite.
 
     `signs="as_is"` takes each direction once, as it comes: defined for given directions only, as
     the sign of an eigenvector is the solver's choice.

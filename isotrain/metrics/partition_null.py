@@ -17,11 +17,7 @@ TABLE = Path(__file__).with_suffix(".json")  # written by benchmarks/partition_n
 
 
 class Band(NamedTuple):
-    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud; in (−∞, 0].
-
-    >>> Band(-0.3, -0.2, -0.1).median
-    -0.2
-    """
+    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud; in (−∞, 0]."""
 
     low: float
     median: float

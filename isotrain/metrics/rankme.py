@@ -14,8 +14,7 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
 
     σ are the min(N, D) singular values of `x`: the published form does not centre, so a mean cone
     lowers it. ε keeps the logarithm finite and adds about min(N, D)·ε·ln(1/ε) to the exponent.
-    Unchanged by rotation and uniform scale. Biased low for N ≲ 10·D. Zero vectors (with `center`: a
-    cloud without scatter) give 0.
+    Biased low for N ≲ 10·D. Zero vectors (with `center`: a cloud without scatter) give 0.
 
     Raises:
         ValueError: as `Cloud`, or ε ≤ 0.

@@ -37,9 +37,8 @@ def s_inter(
     with equal weight. A type in two clusters counts in both; clusters of one type are left out.
     Centring n vectors makes their mean cosine slightly negative, about −1/n.
 
-    Unchanged by rotation; by vector length for `adjust=none`, else by one common scale and
-    translation. Draws hash positions with `seed`, from which k-means starts too. Unbiased over the
-    draw. A vector that is zero, or the mean of its cluster, has cosine 0.
+    Draws hash positions with `seed`, from which k-means starts too. Unbiased over the draw. A
+    vector that is zero, or the mean of its cluster, has cosine 0.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; another `adjust`; `k_max` < 1; `max_rows` < 3; no

@@ -32,9 +32,9 @@ def s_intra(
     - `adjusted`: `value` − `baseline`.
     - `n_groups`: types measured; `n_clusters`: clusters found.
 
-    `adjust`, invariances and zero vectors are as in `s_inter`, except that for `adjust=none` and
-    `centre` nothing is drawn. A type in two clusters is one type in each; clusters without two
-    instances of a type are left out.
+    `adjust` and zero vectors are as in `s_inter`, except that for `adjust=none` and `centre`
+    nothing is drawn. A type in two clusters is one type in each; clusters without two instances of
+    a type are left out.
 
     Raises:
         ValueError: as `s_inter`; no type with two instances, or none with two in one cluster.

@@ -12,9 +12,8 @@ from isotrain.geometry.cloud import Cloud, from_moments
 def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """Σ σ²/σ₁² of `x [N, D]`, in directions; in [1, min(N − 1, D)], D = isotropic.
 
-    σ are the singular values of `x`, centred (`center`) or as it is. The
-    inverse of the first explained variance: it sees the strongest direction alone. Unchanged by
-    rotation, uniform scale and, with `center`, translation. Biased low for N ≲ 10·D, where σ₁ is
+    σ are the singular values of `x`, centred (`center`) or as it is. The inverse of the first
+    explained variance: it sees the strongest direction alone. Biased low for N ≲ 10·D, where σ₁ is
     too large. A cloud without scatter gives 0.
 
     Raises:

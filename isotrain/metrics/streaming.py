@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.moments import Moments, merged, no_rows
+from isotrain.geometry.moments import Moments, empty_moments, merged
 from isotrain.geometry.rows import check_shape, hash_ids
 from isotrain.metrics.suite import HEADLINE, named, needs, suite
 
@@ -80,7 +80,7 @@ class StreamingSuite(Metric):
         self.needed = sorted({needs(f) for f in self.of_rows.values()} - {"rows"})
         empty = torch.zeros(max_rows if self.of_rows else 0, OF_ROW + width, dtype=torch.float64)
         empty[:, 0] = EMPTY
-        self.add_state("packed", _pack(no_rows(width)), dist_reduce_fx=_merged_states)
+        self.add_state("packed", _pack(empty_moments(width)), dist_reduce_fx=_merged_states)
         self.add_state("kept", empty, dist_reduce_fx=_lowest)
 
     def update(

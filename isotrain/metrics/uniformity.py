@@ -21,9 +21,8 @@ def uniformity(
 
     u_i = x_i/‖x_i‖. 0 means one direction for all. Uniform on the sphere gives ln ₀F₁(D/2; t²) − 2t
     on average, about −3.99 for t = 2 and D = 768; N ≤ D + 1 embeddings can go below that, down to
-    −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Unchanged by rotation and vector
-    length; moved by translation: it sees the mean cone. A zero vector has distance 1 to every
-    other.
+    −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Sees the mean cone. A zero vector
+    has distance 1 to every other.
 
     Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
     pairs i ≠ j drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form
