@@ -1,7 +1,4 @@
-"""Cluster centring and removal of dominant directions, as pure functions.
-
-N embeddings, D width, K clusters, R directions of a cluster, J protected directions.
-"""
+"""Cluster centring and removal of R dominant directions of K clusters; J are protected."""
 
 from __future__ import annotations
 
@@ -61,27 +58,23 @@ def fit_cluster_pca(
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
-    A cluster of n_c embeddings subtracts its mean and loses its
-    min(R, floor(rho·(n_c − 1)), rank − 1) leading principal directions. A cluster with fewer than
-    `min_rows` embeddings, or without scatter, falls back to the mean and directions of all; a
-    cloud without scatter (one embedding, or equal ones) is left as it is. The counters say how
-    often. `Assignment` and `Removal` have the variants. The noise floor of a cloud is its mean
-    variance per dimension outside of the removed directions.
+    A cluster of n_c embeddings subtracts its mean and loses its min(R, floor(rho·(n_c − 1)), rank −
+    1) leading principal directions. A cluster with fewer than `min_rows` embeddings, or without
+    scatter, falls back to the mean and directions of all; a cloud without scatter is left as it is.
+    The counters say how often. The noise floor of a cloud is its mean variance per dimension
+    outside of the removed directions.
 
     `protect` sets directions of all embeddings aside: leading ones, and the between-class ones of
-    the labels where they are given. No step sees them, and they come back at the end, shrunk to
-    the noise floor of the result. With `protect.scale` the result gets the rms distance from its
-    mean that the embeddings had.
+    given labels. They come back at the end, shrunk to the noise floor of the result.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (centroids
-    without the protected directions). `effective_rows` counts as N in these rules (cluster shares
-    stay as they are): statistics fitted on a long queue then remove as many directions as the
-    batches of training did. Directions of large clusters are iterated to a residual of 1e-3,
-    unless `exact`.
+    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (without the
+    protected directions). `effective_rows` counts as N in these rules: statistics fitted on a long
+    queue then remove as many directions as the batches of training did. Directions of large
+    clusters are iterated to a residual of 1e-3, unless `exact`.
 
     Means carry a gradient, and what `removal.grad` adds; assignments, protected directions and the
-    scale never do. The last `n_own` embeddings (all, by default) are the batch's, which statistics
-    move with: see `straight_through`.
+    scale never do. Statistics move with the last `n_own` embeddings (all, by default): see
+    `straight_through`.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the fallback and protection are ours.
 
@@ -147,10 +140,8 @@ def apply_cluster_pca(
     """Embeddings minus the mean and the dominant directions of their cluster, `[N, D]`.
 
     y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the given cluster, else that of the nearest
-    anchor, r_c = `removed`; all of x but its protected part P·(x − m), of which `kept` comes back
-    at the end. With a softness above 0 it is a sum over clusters, by membership. The directions
-    act on the right of the embeddings, so that with detached V the gradient is the projection
-    itself.
+    anchor, r_c = `removed`; the protected part comes back at the end, times `kept`. With a softness
+    above 0 it is a sum over clusters, by membership.
 
     >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
     >>> stats = fit_cluster_pca(x, n_clusters=1, n_components=1, removal=Removal(rho=1.0))

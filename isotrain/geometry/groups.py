@@ -19,17 +19,9 @@ class Groups(NamedTuple):
     count_G: Tensor
 
 
-class GroupValues(NamedTuple):
-    """Group ids in ascending order, group sizes, and one value per group."""
-
-    id_G: Tensor
-    count_G: Tensor
-    value_G: Tensor
-
-
 def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
     """The groups of embeddings, named by any integers."""
-    if groups_N.is_floating_point() or groups_N.is_complex() or groups_N.dtype == torch.bool:
+    if groups_N.is_floating_point() or groups_N.dtype == torch.bool:
         raise ValueError(
             f"groups are integers, got {groups_N.dtype}; number the words or sentences"
         )
@@ -62,8 +54,8 @@ def group_sums(x_ND: Tensor, groups: Groups) -> Tensor:
     return zero_GD.index_add(0, groups.index_N, x_ND)
 
 
-def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> GroupValues:
-    """Mean cosine over all pairs inside each group of at least `min_count` embeddings.
+def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Tensor:
+    """Mean cosine `[G]` over all pairs inside each group of at least `min_count` embeddings.
 
     (‖Σ u_i‖² − Σ ‖u_i‖²)/(n(n−1)) with u_i the unit vectors: exact, in O(N·D). Differentiable; a
     zero vector has cosine 0.
@@ -76,8 +68,7 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Gro
     own_G = group_sums(unit_ND.square().sum(dim=1, keepdim=True), groups)[large_G, 0]
     count_G = groups.count_G[large_G]
     pairs_G = count_G.to(x_ND.dtype) * (count_G - 1)
-    value_G = (group_sums(unit_ND, groups)[large_G].square().sum(dim=1) - own_G) / pairs_G
-    return GroupValues(groups.id_G[large_G], count_G, value_G)
+    return (group_sums(unit_ND, groups)[large_G].square().sum(dim=1) - own_G) / pairs_G
 
 
 def mean_cosine_between(x_ND: Tensor, groups_N: Tensor) -> Tensor:

@@ -48,10 +48,9 @@ def leading_directions_of_each(
     the scatter of the union.
 
     Clouds whose smaller side exceeds 128 iterate together on their scatter matrices (subspace
-    iteration), until the first `n_settled` eigenpairs (all by default) have a residual
-    ‖Cv − λv‖ ≤ 1e-3·λ; a cloud that has not settled after 36 rounds is solved exactly. On tokens of
-    a trained encoder (K = 8 clusters, R = 3) 12 rounds do; the projector is then within 0.3 % and
-    the removed energy within 1e-6 of the exact one.
+    iteration), until the first `n_settled` eigenpairs (all by default) have a residual ‖Cv − λv‖ ≤
+    1e-3·λ; one that has not settled after 36 rounds is solved exactly. On tokens of a trained
+    encoder 12 rounds do; the removed energy is then within 1e-6 of the exact one.
     """
     if n_directions == 0:
         everything = [] if rest_ND is None else [rest_ND]

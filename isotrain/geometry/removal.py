@@ -21,17 +21,15 @@ def removal_matrix(
     `clip` has r_i = 1 − level·√(b/λ_i), at least 0, with b the noise floor of `noise_floor`.
 
     The gradient to X goes through V, λ and b, once (no double backward); that of the mean is the
-    caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
-    Daleckii and Krein, f being r on the removed directions and 0 elsewhere. Only a gap g between
-    a removed and another direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype
-    (2.4e-5 in float32, 3.7e-11 in float64), so equal eigenvalues give a finite gradient where
-    that of `torch.linalg.eigh` is NaN. The damping is below rounding for gaps over 0.5 % of λ_1
-    in float32; at a tie between a removed and another direction M jumps and has no derivative.
+    caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of Daleckii and Krein, f
+    being r on the removed directions and 0 elsewhere. Only a gap g between a removed and another
+    direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype, so equal eigenvalues
+    give a finite gradient where that of `torch.linalg.eigh` is NaN. At a tie between a removed and
+    another direction M jumps and has no derivative.
 
-    M does not depend on the scale of X, so that rounding counts as scatter: where `has_scatter`
-    says that there is none, remove nothing. Call it outside of autocast.
-
-    `centred_ND`: finite float32 or float64, of sum zero; the result has its dtype.
+    M does not depend on the scale of X: where `has_scatter` says that there is none, remove
+    nothing. `centred_ND`: finite, of sum zero; the result has its dtype. Call it outside of
+    autocast.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> removal_matrix(x, 1).diagonal().tolist()

@@ -1,23 +1,12 @@
-"""Embeddings of a padded batch: ids, take and put; finiteness, scatter and shape of a cloud.
-
-A = Q·B sequences, T tokens, D hidden, N embeddings.
-"""
+"""Embeddings of a padded batch (A = Q·B sequences, T tokens), and checks of a cloud `[N, D]`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-
-
-class Shaped(Protocol):
-    """A tensor, or what knows its shape."""
-
-    @property
-    def shape(self) -> torch.Size: ...  # noqa: D102
-
 
 POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places per example
 
@@ -135,8 +124,8 @@ def _spreads(x_ND: Tensor) -> Tensor:
     return (high_D - low_D).max() > 8.0 * torch.finfo(x_ND.dtype).eps * largest
 
 
-def check_shape(x: Shaped, min_rows: int = 2) -> None:
-    """Raise a ValueError for what is not `[N, D]` with enough embeddings."""
+def check_shape(x: Any, min_rows: int = 2) -> None:
+    """Raise a ValueError for a tensor (or cloud) that is not `[N, D]` with enough embeddings."""
     if len(x.shape) != 2:
         raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
     n, d = x.shape

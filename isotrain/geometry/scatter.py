@@ -19,14 +19,11 @@ def class_ids(labels_N: Tensor, n_labels: int) -> Tensor:
             f"labels must be [N] = [{n_labels}], one class number per embedding, "
             f"got shape {tuple(labels_N.shape)}"
         )
-    if labels_N.is_floating_point():
-        broken_N = ~torch.isfinite(labels_N) | (labels_N != labels_N.round())
-        if bool(broken_N.any()):
-            first = int(broken_N.nonzero()[0])
-            raise ValueError(
-                f"labels must be whole class numbers, got {labels_N[first].item()} in row {first}; "
-                "slice a score into classes first, e.g. by torch.bucketize at its quantiles"
-            )
+    if labels_N.is_floating_point() and len(broken := labels_N[labels_N % 1 != 0]):
+        raise ValueError(
+            f"labels must be whole class numbers, got {broken[0].item()}; slice a score into "
+            "classes first, e.g. by torch.bucketize at its quantiles"
+        )
     value_C: Tensor
     class_N: Tensor
     value_C, class_N = torch.unique(labels_N, return_inverse=True)

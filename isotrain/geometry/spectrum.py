@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 
-class Spectrum(NamedTuple):
-    """Eigenvalues `[D]` of a second-moment matrix, falling, and the largest rank that N allows."""
-
-    value_D: Tensor
-    most: int
-
-    @property
-    def singular_D(self) -> Tensor:
-        """Square roots of the eigenvalues; the gradient at an eigenvalue of 0 is 0."""
-        real_D = self.value_D > 0
-        return torch.where(real_D, self.value_D, 1.0).sqrt() * real_D
-
-
-def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Spectrum:
-    """Eigenvalues of a Gram matrix of either side, falling, zero-padded to `width`.
+def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
+    """Eigenvalues `[D]` of a Gram matrix of either side, falling, zero-padded to `width`.
 
     Those below D·eps·λ₁ are rounding and set to 0, so that both sides, and one pass or many,
     give the same spectrum; so are those past `most`. Differentiable.
@@ -30,7 +15,7 @@ def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Spectrum:
     value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
     cut = width * torch.finfo(value_S.dtype).eps * value_S[0] if len(value_S) else 0.0
     value_S = torch.where(value_S > cut, value_S, 0.0)
-    return Spectrum(torch.nn.functional.pad(value_S, (0, width - len(value_S))), most)
+    return torch.nn.functional.pad(value_S, (0, width - len(value_S)))
 
 
 def shares(weight_D: Tensor) -> Tensor:

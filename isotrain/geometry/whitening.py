@@ -81,10 +81,9 @@ def whitening_map(
 def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     """(C + floor·1)^−1/2 `[G, S, S]` by the exact eigenproblem: symmetric, positive.
 
-    Of the smaller side, `[N, N]` for N ≤ S, where null directions have the factor floor^−1/2. With
-    floor 0 directions whose eigenvalue is within rounding of zero have the factor 0 (the
-    pseudo-inverse). Give it detached X: the backward of `eigh` is not finite for repeated
-    eigenvalues.
+    Of the smaller side, `[N, N]` for N ≤ S. With floor 0 directions whose eigenvalue is within
+    rounding of zero have the factor 0 (the pseudo-inverse). Give it detached X: the backward of
+    `eigh` is not finite for repeated eigenvalues.
     """
     n, s = x_GNS.shape[1:]
     if n > s:

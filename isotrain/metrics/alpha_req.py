@@ -29,7 +29,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
     """
     if first < 1 or last <= first:
         raise ValueError(f"the window must have 1 ≤ first < last, got {first} to {last}")
-    value_D = Cloud.of(x).spectrum(center).value_D
+    value_D = Cloud.of(x).spectrum(center)
     rank = int((value_D > 0).sum())
     if rank < 3:
         raise ValueError(

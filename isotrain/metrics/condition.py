@@ -32,7 +32,7 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     if not 0.0 < quantile <= 1.0:
         raise ValueError(f"quantile must be in (0, 1], got {quantile}; 0.9 is the default")
     cloud = Cloud.of(x)
-    value_D = cloud.spectrum(center).value_D
+    value_D = cloud.spectrum(center)
     allowed = min(cloud.n - 1 if center else cloud.n, cloud.d)
     small = value_D[math.ceil(quantile * allowed) - 1]
     most = 1.0 / (cloud.d * torch.finfo(value_D.dtype).eps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import entropy, shares
 
 
@@ -26,6 +27,6 @@ def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     >>> round(effective_rank(torch.cat([torch.eye(3), -torch.eye(3)])).item(), 9)
     3.0
     """
-    singular_D = Cloud.of(x).spectrum(center).singular_D
+    singular_D = root(Cloud.of(x).spectrum(center))
     rank = entropy(shares(singular_D)).exp()
     return rank * (singular_D[0] > 0)

@@ -33,5 +33,5 @@ def explained_variance(
         raise ValueError(
             f"n_directions must be a list of numbers of at least 1, got {n_directions}"
         )
-    share_D = shares(Cloud.of(x).spectrum(center).value_D)
+    share_D = shares(Cloud.of(x).spectrum(center))
     return {str(k): share_D[:k].sum() for k in n_directions}

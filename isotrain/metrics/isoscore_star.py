@@ -61,13 +61,6 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
 def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:
     """`isoscore_star` with the covariance of `reference [M, D]` as the target; in [0, 1].
 
-    For a reference known by its embeddings, such as those of the pre-trained model.
-
-    Raises:
-        ValueError: as `isoscore_star`, for either cloud.
-
-    Rudman and Eickhoff 2024.
-
     >>> import torch
     >>> round(isoscore_star_of_rows(torch.eye(3), torch.eye(3)).item(), 6)
     0.5

@@ -65,11 +65,8 @@ def _squared_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
 
 
 def _debiased_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
-    """n(n − 3) times the unbiased HSIC of centred clouds.
-
-    Its three sums run over the Gram matrices K and L without their diagonals. When
-    centred, each row of K sums to 0, hence without its diagonal to −K_ii: no Gram matrix is needed.
-    """
+    """n(n − 3) times the unbiased HSIC of centred clouds."""
+    # Rows of a centred Gram matrix K sum to 0, hence without the diagonal to −K_ii.
     n = len(x_ND)
     x_N, y_N = x_ND.square().sum(dim=1), y_NE.square().sum(dim=1)
     alike = _squared_product(x_ND, y_NE) - x_N @ y_N

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import shares
 
 
@@ -28,6 +29,6 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}; effective_rank has none")
     cloud = Cloud.of(x)
-    singular_D = cloud.spectrum(center).singular_D[: min(cloud.n, cloud.d)]
+    singular_D = root(cloud.spectrum(center))[: min(cloud.n, cloud.d)]
     share_D = shares(singular_D) + epsilon
     return (-(share_D * share_D.log()).sum()).exp() * (singular_D[0] > 0)

@@ -54,7 +54,7 @@ def s_intra(
     for position_n, x_nD in parts:
         index_n = found.index_N[position_n]
         if int(index_n.bincount().max()) > 1:
-            value_G = group_mean_cosine(x_nD, index_n).value_G
+            value_G = group_mean_cosine(x_nD, index_n)
             values.append(value_G.mean())
             baselines.append(mean_pairwise_cosine(x_nD))
             n_types += len(value_G)

@@ -37,4 +37,4 @@ def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> di
     1.0
     """
     x = Cloud.of(x).rows
-    return summary(group_mean_cosine(x, groups, min_count).value_G, mean_pairwise_cosine(x))
+    return summary(group_mean_cosine(x, groups, min_count), mean_pairwise_cosine(x))

@@ -31,4 +31,4 @@ def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     cloud = Cloud.of(x)
     if cloud.d == 1:
         return cloud.mean_D.new_ones(())
-    return entropy(shares(cloud.spectrum(center).value_D)) / math.log(cloud.d)
+    return entropy(shares(cloud.spectrum(center))) / math.log(cloud.d)

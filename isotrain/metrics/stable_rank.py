@@ -25,5 +25,5 @@ def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     >>> round(stable_rank(torch.tensor([[3.0, 0.0], [0.0, 1.0]]), center=False).item(), 6)
     1.111111
     """
-    value_D = Cloud.of(x).spectrum(center).value_D
+    value_D = Cloud.of(x).spectrum(center)
     return value_D.sum() / torch.where(value_D[0] > 0, value_D[0], 1.0)

@@ -21,8 +21,8 @@ def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     the mean cone nor the scale, and is biased low where D is large; it looks at the smallest scale
     there is, so noise weighs more. No gradient.
 
-    Duplicates have no ratio and are dropped. Their neighbours keep μ = 1, which pulls the slope up:
-    repeat no embedding if you can. If every μ is 1 to rounding (a lattice), D is returned.
+    Duplicates have no ratio and are dropped; their neighbours keep μ = 1, which pulls the slope up.
+    If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
         ValueError: as `Cloud` for N < 3; `discard` outside [0, 1); fewer than 3 ratios left.

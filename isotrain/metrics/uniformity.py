@@ -24,9 +24,8 @@ def uniformity(
     −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Sees the mean cone. A zero vector
     has distance 1 to every other.
 
-    Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
-    pairs i ≠ j drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form
-    once).
+    Exact over all pairs for N ≤ `max_rows`, in O(N²·D) time; above that over `n_pairs` pairs i ≠ j
+    drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form once).
 
     Raises:
         ValueError: as `Cloud`; `t` not in (0, ∞); `n_pairs` < 2.
@@ -50,11 +49,6 @@ def uniformity_estimate(
 
     The standard error is that of sampling pairs of this cloud (delta method on the logarithm): 0
     where all pairs are used. How far another cloud of the same kind would be is not in it.
-
-    Raises:
-        ValueError: as `uniformity`.
-
-    Wang and Isola 2020; the standard error is ours.
 
     >>> found = uniformity_estimate(torch.eye(3))
     >>> found["standard_error"].item(), found["n_pairs"].item()

@@ -111,16 +111,6 @@ def test_starts_from_the_clusters_of_kmeans(drawn, n_rounds):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-def test_one_component_is_the_mean_and_the_variance_of_all_rows(monkeypatch):
-    monkeypatch.setattr(module, "FLOOR", 0.25)
-    x = cloud(50, 6, seed=2) + 3.0
-    found = fit_mixture(x, 1)
-    torch.testing.assert_close(found.mean_KD[0], x.mean(dim=0))
-    variance_D = x.var(dim=0, correction=0)
-    torch.testing.assert_close(found.variance_KD[0], variance_D + 0.25 * variance_D.mean())
-    assert found.log_weight_K.tolist() == [0.0]
-
-
 @pytest.mark.parametrize(("n", "d", "k"), [(1, 1, 1), (7, 3, 2), (5, 30, 4)])
 def test_log_joint_equals_scipy(n, d, k):
     x, mixture = cloud(n, d, seed=3), any_mixture(k, d, seed=4)

@@ -1,6 +1,6 @@
-"""Spared directions against the SVD of class means, quantile loops, and their contract.
+"""Protected directions against the SVD of class means, quantile loops, and their contract.
 
-N rows, D dimensions, C classes, J spared directions.
+N rows, D dimensions, C classes, J protected directions.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def test_the_share_has_the_gradient_of_its_formula():
     assert not still.grad.any()
 
 
-# --- nothing that is spared is deleted --------------------------------------------------------
+# --- nothing that is protected is deleted --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_the_share_has_the_gradient_of_its_formula():
 @pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
 @given(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 3), st.integers(0, 99))
 @settings(light, max_examples=8)
-def test_what_is_spared_comes_back_whatever_is_removed(
+def test_what_is_protected_comes_back_whatever_is_removed(
     centre, removal, assign, k, r, soft, n_clipped, seed
 ):
-    """Along each spared direction a row is `kept` times as far from the mean as it was."""
+    """Along each protected direction a row is `kept` times as far from the mean as it was."""
     x, labels = classes(3, n=60, d=9, seed=seed)
     stats = fit_with(
         x,

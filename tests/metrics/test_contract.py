@@ -167,17 +167,6 @@ def test_zero_rows_and_duplicates_leave_no_direction_of_rounding(name):
 
 
 @over_marked
-def test_float16_at_its_ends_and_other_layouts(name):
-    """Entries whose squares leave float16 by far; columns first; a part of a wider tensor."""
-    half = uneven(40, 6).mul(2e4).clamp(-6e4, 6e4).half()
-    exact = measured(name, half.double())
-    torch.testing.assert_close(measured(name, half), exact, rtol=1e-12, atol=0.0)
-    x = uneven(40, 6).float()
-    for same in (x.T.contiguous().T, torch.nn.functional.pad(x, (3, 2))[:, 3:9]):
-        torch.testing.assert_close(measured(name, same), measured(name, x), rtol=1e-12, atol=1e-14)
-
-
-@over_marked
 @pytest.mark.parametrize(("n", "d"), [(7, 5), (5, 7)])
 def test_the_graph_is_kept_where_asked_and_no_warning_is_given(name, n, d):
     """Torch warns of float(tensor) with a graph once a process; here, each time."""

@@ -1,8 +1,5 @@
 """Metrics of batches against the same metrics of all embeddings at once, on one process or two."""
 
-import pickle
-from copy import deepcopy
-
 import pytest
 import torch
 from hypothesis import given
@@ -138,22 +135,6 @@ def test_the_input_is_left_alone_and_no_graph_is_kept():
     assert not any(state.requires_grad for state in fresh.metric_state.values())
 
 
-# What torchmetrics does with a metric
-@pytest.mark.parametrize("copy", [deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_in_mid_stream_go_on_by_themselves(copy):
-    x = uneven()
-    first = feed(mixed(), x, [(0, 30)])
-    second = copy(first)
-    for stream in (first, second):
-        feed(stream, x, [(30, 60)])
-    assert_same(second.compute(), first.compute(), 0.0)
-    assert_same(second.compute(), chosen(x, 16), 1e-12)
-    third = copy(first)
-    feed(third, x, [(0, 10)])
-    assert first.compute()["n_rows"].item() == 60
-    assert third.compute()["n_rows"].item() == 70
-
-
 @pytest.mark.parametrize("build", [moments_alone, mixed])
 def test_forward_gives_the_batch_and_adds_it(build):
     x, stream = uneven(), build()
@@ -179,19 +160,6 @@ def test_states_merge(build):
     assert_same(whole.compute(), feed(build(), x).compute())
     feed(whole, x, [(0, 9)])
     assert whole.compute()["n_rows"].item() == 69
-
-
-@pytest.mark.parametrize("build", [moments_alone, mixed])
-def test_state_dict_when_persistent(build):
-    x = uneven()
-    first = feed(build(), x, [(0, 33)])
-    assert first.state_dict() == {}
-    first.persistent(True)
-    second = build()
-    second.persistent(True)
-    second.load_state_dict(first.state_dict())
-    feed(second, x, [(33, 60)])
-    assert_same(second.compute(), feed(build(), x).compute(), 1e-12)
 
 
 def test_an_id_that_comes_twice_is_one_row():
