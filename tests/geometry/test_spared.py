@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.spared import N_BETWEEN, fit_protected, returned_share
+from isotrain.geometry.spared import N_BETWEEN, Protection, fit_protected, returned_share
 from tests.clouds import light, seeded
 from tests.cluster_parts import fit_with
 
@@ -138,6 +138,7 @@ def test_directions_are_orthonormal_for_any_shape(n, d, n_classes, n_leading, si
     assert n_real(found.direction_DJ) == min(rank, most_between + n_leading)
     assert real(found.direction_DJ).shape[1] == n_real(found.direction_DJ)
     assert found.direction_DJ.dtype == x.dtype
+    assert found.direction_DJ.shape[1] == Protection(n_leading, labels=True).n_directions()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

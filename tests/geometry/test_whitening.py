@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from isotrain.geometry.whitening import (
+    apply_whitening,
     inverse_root,
     newton_inverse_root,
     principal_root,
@@ -106,9 +107,9 @@ def test_principal_root_has_numpys_directions_with_a_positive_largest_entry(n, d
 def test_full_whitening_of_fewer_embeddings_than_dimensions_has_no_infinite_factor(n, d):
     x = cloud(n, d)
     root = partial(principal_root, n_components=d)
-    mean_D, matrix_DD, _ = whitening_map(x, 0.0, False, root)
-    assert not matrix_DD[:, n - 1 :].any()  # past the rank; also no NaN, which would be true
-    y = (x - mean_D) @ matrix_DD
+    stats = whitening_map(x, 0.0, False, root)
+    assert not stats.matrix_DD[:, n - 1 :].any()  # past the rank; also no NaN, which would be true
+    y = apply_whitening(x, stats)
     identity = torch.eye(n - 1, dtype=torch.float64)
     torch.testing.assert_close(y.T[: n - 1] @ y[:, : n - 1] / (n - 1), identity)
 

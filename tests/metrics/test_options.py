@@ -70,6 +70,8 @@ def test_clouds_and_labels_that_do_not_fit():
         find("label_silhouette")(x, torch.arange(6))
     with pytest.raises(ValueError, match=r"\[N\] = \[6\]"):
         find("label_silhouette")(x, torch.arange(5), max_rows=4)
+    with pytest.raises(ValueError, match="at least 2 groups, got 1"):
+        find("intra_sentence_similarity")(x, torch.zeros(6, dtype=torch.int64))
     for other in (uneven(5, 3), uneven(6, 2)):
         for name, words in (("alignment", "repeat rows"), ("cosine_drift", "use linear_cka")):
             with pytest.raises(ValueError, match=words):

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.explained_variance import explained_variance
 from isotrain.metrics.mean_cosine import mean_cosine
-from isotrain.metrics.suite import HEADLINE, call_metric, find, flat, needs, suite
+from isotrain.metrics.suite import HEADLINE, call_metric, find, flat, grouped_by, needs, suite
 from tests.clouds import uneven
 from tests.metrics.test_invariances import MARKED
 
@@ -109,6 +109,12 @@ def test_a_missing_extra_is_told_before_anything_is_measured(function, need):
     with pytest.raises(ValueError, match=f"odd needs {need}; pass {need}="):
         suite(uneven(), {"first": not_yet, "odd": function})
     assert needs(find("isoscore")) == "rows"
+
+
+def test_groups_are_words_unless_the_signature_says_sentences():
+    sentences = find("intra_sentence_similarity")
+    assert [grouped_by(f) for f in (spread, partial(spread, minimum=3))] == ["words"] * 2
+    assert [grouped_by(f) for f in (sentences, partial(sentences, seed=1))] == ["sentences"] * 2
 
 
 @pytest.mark.parametrize("name", ["isocore", "", "isoscore.isoscore", "suite", "../isoscore"])
