@@ -59,10 +59,9 @@ def fit_anchors(
 ) -> tuple[Anchors, Tensor]:
     """The anchors of K clusters, and the cluster `[N]` of each embedding.
 
-    k-means by Euclidean distance (`kmeans`), by cosine (`spherical`), or a mixture of Gaussians
-    with diagonal covariances (`gmm`, which starts from k-means; an embedding belongs to the
-    component most likely to have drawn it). `init [K, D]` is where k-means starts. One cluster
-    takes all. The anchors of softness 0 serve softness 0 alone.
+    k-means by Euclidean distance, by cosine (`spherical`), or a mixture of Gaussians (`gmm`, which
+    starts from k-means). `init [K, D]` is where k-means starts. The anchors of softness 0 serve
+    softness 0 alone.
     """
     options = {"generator": generator, "init": init, "n_iterations": assign.n_iterations}
     none_ZD = x_ND.new_zeros(0, x_ND.shape[1])

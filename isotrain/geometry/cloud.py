@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 import torch
@@ -14,12 +14,13 @@ from isotrain.geometry.moments import (
     Moments,
     ShapeSums,
     UnitSums,
+    added,
     rounding_of,
     shape_sums,
     unit_sums,
 )
 from isotrain.geometry.rows import check_finite, check_shape, has_scatter
-from isotrain.geometry.spectrum import Spectrum, spectrum_of
+from isotrain.geometry.spectrum import spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
 PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed
@@ -30,14 +31,14 @@ class Cloud:
     """Checked embeddings with their moments and spectra in float64, computed when first asked for.
 
     A metric starts with `Cloud.of(x)`, so it takes a tensor or a cloud; metrics given the same
-    cloud compute nothing twice. It is read in blocks, and never copied to float64 as a whole.
-    Where entries pass 1e±60, moments are those of x times a power of two (`unit`), so that fourth
-    powers stay in range. Keeps the graph of an `x` that requires a gradient.
+    cloud compute nothing twice. It is read in blocks, and never copied to float64 as a whole. Where
+    entries pass 1e±60, moments are those of x times a power of two (`unit`). Keeps the graph of an
+    `x` that requires a gradient.
 
     Raises:
         ValueError: not `[N, D]`, fewer than `min_rows` embeddings, or a NaN or infinity.
 
-    >>> Cloud(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).centred.value_D.tolist()
+    >>> Cloud(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).centred.tolist()
     [2.0, 0.0]
     """
 
@@ -49,10 +50,6 @@ class Cloud:
         if not isinstance(x, Tensor):
             raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
         check_shape(x, min_rows)
-        if x.is_complex():
-            raise ValueError(
-                f"a cloud is real, got {x.dtype}; pass x.real, or both parts side by side"
-            )
         self.source = x
         self.x = x if x.is_floating_point() else x.double()
         self.n, self.d = x.shape
@@ -130,31 +127,33 @@ class Cloud:
         return rows_ND @ rows_ND.T
 
     @cached_property
-    def centred(self) -> Spectrum:
-        """Eigenvalues of the covariance, yᵀy/(N−1)."""
+    def centred(self) -> Tensor:
+        """Eigenvalues `[D]` of the covariance, yᵀy/(N−1), falling."""
         if not self.has_scatter:
-            return Spectrum(torch.zeros_like(self.mean_D), 0)
+            return torch.zeros_like(self.mean_D)
         return spectrum_of(self.gram_SS / (self.n - 1), self.d, min(self.n - 1, self.d))
 
     @cached_property
-    def uncentred(self) -> Spectrum:
-        """Eigenvalues of the second moments about the origin, xᵀx/N."""
+    def uncentred(self) -> Tensor:
+        """Eigenvalues `[D]` of the second moments about the origin, xᵀx/N, falling."""
         return spectrum_of(self.uncentred_gram_SS / self.n, self.d, min(self.n, self.d))
 
-    def spectrum(self, center: bool) -> Spectrum:
+    def spectrum(self, center: bool) -> Tensor:
         """`centred` or `uncentred`."""
         return self.centred if center else self.uncentred
 
     @cached_property
     def shape_sums(self) -> ShapeSums:
         """Second to fourth moments by coordinate, third and fourth of the norms."""
-        return shape_sums(self._centred_blocks(self._sum_rows))
+        total: ShapeSums = reduce(added, map(shape_sums, self._centred_blocks(self._sum_rows)))
+        return total
 
     @cached_property
     def unit_sums(self) -> UnitSums:
         """First and second moments of unit vectors, by coordinate."""
         blocks = (block_BD.double() for block_BD in torch.split(self._given, self._sum_rows))
-        return unit_sums(blocks)
+        total: UnitSums = reduce(added, map(unit_sums, blocks))
+        return total
 
     @property
     def moments(self) -> Moments:

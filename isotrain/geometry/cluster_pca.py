@@ -1,7 +1,4 @@
-"""Cluster centring and removal of dominant directions, as pure functions.
-
-N embeddings, D width, K clusters, R directions of a cluster, J protected directions.
-"""
+"""Cluster centring and removal of R dominant directions of K clusters; J are protected."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from isotrain.geometry.assignment import KMEANS, Anchors, Assignment, fit_anchor
 from isotrain.geometry.cluster_removal import PROJECT, Removal, fit_cluster_removal
 from isotrain.geometry.levels import rms_distance
 from isotrain.geometry.spared import (
+    ProtectedDirections,
     Protection,
-    Spared,
-    fit_spared,
-    kept_share,
-    spared_coordinates,
-    without,
+    fit_protected,
+    protected_coordinates,
+    returned_share,
+    without_protected,
 )
 from isotrain.geometry.straight_through import straight_through
 
@@ -61,27 +58,23 @@ def fit_cluster_pca(
 ) -> ClusterPCAStats:
     """Clusters, their means and their dominant directions.
 
-    A cluster of n_c embeddings subtracts its mean and loses its
-    min(R, floor(rho·(n_c − 1)), rank − 1) leading principal directions. A cluster with fewer than
-    `min_rows` embeddings, or without scatter, falls back to the mean and directions of all; a
-    cloud without scatter (one embedding, or equal ones) is left as it is. The counters say how
-    often. `Assignment` and `Removal` have the variants. The bulk level of a cloud is its mean
-    variance per dimension outside of the removed directions.
+    A cluster of n_c embeddings subtracts its mean and loses its min(R, floor(rho·(n_c − 1)), rank −
+    1) leading principal directions. A cluster with fewer than `min_rows` embeddings, or without
+    scatter, falls back to the mean and directions of all; a cloud without scatter is left as it is.
+    The counters say how often. The noise floor of a cloud is its mean variance per dimension
+    outside of the removed directions.
 
     `protect` sets directions of all embeddings aside: leading ones, and the between-class ones of
-    the labels where they are given. No step sees them, and they come back at the end, shrunk to
-    the bulk level of the result. With `protect.scale` the result gets the rms distance from its
-    mean that the embeddings had.
+    given labels. They come back at the end, shrunk to the noise floor of the result.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (centroids
-    without the protected directions). `effective_rows` counts as N in these rules (cluster shares
-    stay as they are): statistics fitted on a long queue then remove as many directions as the
-    batches of training did. Directions of large clusters are iterated to a residual of 1e-3,
-    unless `exact`.
+    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (without the
+    protected directions). `effective_rows` counts as N in these rules: statistics fitted on a long
+    queue then remove as many directions as the batches of training did. Directions of large
+    clusters are iterated to a residual of 1e-3, unless `exact`.
 
     Means carry a gradient, and what `removal.grad` adds; assignments, protected directions and the
-    scale never do. The last `n_own` embeddings (all, by default) are the batch's, which statistics
-    move with: see `straight_through`.
+    scale never do. Statistics move with the last `n_own` embeddings (all, by default): see
+    `straight_through`.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the fallback and protection are ours.
 
@@ -91,11 +84,11 @@ def fit_cluster_pca(
     torch.Size([2, 4, 1])
     """
     n_own = len(x_ND) if n_own is None else n_own
-    spared, rest_ND = None, x_ND
+    protected, rest_ND = None, x_ND
     if protect is not None and (protect.n_leading or labels_N is not None):
         all_ND = straight_through(x_ND, n_own)
-        spared = fit_spared(all_ND, protect.n_leading, labels_N)
-        rest_ND = without(x_ND, spared)
+        protected = fit_protected(all_ND, protect.n_leading, labels_N)
+        rest_ND = without_protected(x_ND, protected)
     anchors, cluster_N = fit_anchors(
         rest_ND.detach(), n_clusters, assign, generator=generator, init=init
     )
@@ -123,14 +116,14 @@ def fit_cluster_pca(
         cluster_N,
         lost.matrix_KDD,
     )
-    if protect is not None and spared is not None:
+    if protect is not None and protected is not None:
         # In this order: gradients are summed in that of the forward pass.
-        coordinate_NJ = spared_coordinates(all_ND, spared)
-        after_ND = apply_cluster_pca(without(all_ND, spared), stats, cluster_N)
-        kept_J = kept_share(after_ND, coordinate_NJ, spared.direction_DJ, protect.level)
+        coordinate_NJ = protected_coordinates(all_ND, protected)
+        after_ND = apply_cluster_pca(without_protected(all_ND, protected), stats, cluster_N)
+        kept_J = returned_share(after_ND, coordinate_NJ, protected.direction_DJ, protect.level)
         stats = stats._replace(
-            spared_mean_D=spared.mean_D,
-            spared_DJ=spared.direction_DJ,
+            spared_mean_D=protected.mean_D,
+            spared_DJ=protected.direction_DJ,
             kept_J=kept_J.detach() if removal.grad == "detach" else kept_J,
         )
     if protect is not None and protect.scale:
@@ -147,10 +140,8 @@ def apply_cluster_pca(
     """Embeddings minus the mean and the dominant directions of their cluster, `[N, D]`.
 
     y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the given cluster, else that of the nearest
-    anchor, r_c = `removed`; all of x but its protected part P·(x − m), of which `kept` comes back
-    at the end. With a softness above 0 it is a sum over clusters, by membership. The directions
-    act on the right of the embeddings, so that with detached V the gradient is the projection
-    itself.
+    anchor, r_c = `removed`; the protected part comes back at the end, times `kept`. With a softness
+    above 0 it is a sum over clusters, by membership.
 
     >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
     >>> stats = fit_cluster_pca(x, n_clusters=1, n_components=1, removal=Removal(rho=1.0))
@@ -159,10 +150,10 @@ def apply_cluster_pca(
     """
     returned_ND = None
     if stats.spared_mean_D is not None and stats.spared_DJ is not None and stats.spared_DJ.numel():
-        spared = Spared(stats.spared_mean_D, stats.spared_DJ)
-        kept_NJ = spared_coordinates(x_ND, spared) * stats.kept_J  # type: ignore[operator]
+        protected = ProtectedDirections(stats.spared_mean_D, stats.spared_DJ)
+        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J  # type: ignore[operator]
         returned_ND = kept_NJ @ stats.spared_DJ.T
-        x_ND = without(x_ND, spared)
+        x_ND = without_protected(x_ND, protected)
     y_ND = _without_clusters(x_ND, stats, assignment_N)
     if returned_ND is not None:
         y_ND = y_ND + returned_ND

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.kmeans import cluster_means
-from isotrain.geometry.levels import bulk_level, capped_basis
+from isotrain.geometry.levels import capped_basis, noise_floor
 from isotrain.geometry.linalg import leading_directions_of_each, random_directions
 from isotrain.geometry.removal import removal_matrix
 from isotrain.geometry.rows import has_scatter, have_scatter
@@ -27,14 +27,14 @@ class Removal:
     Args:
         centre: what is subtracted first: nothing, the mean of all embeddings (`global`), that of
             the cluster, or (`shrink`) that of the cluster but for its offset from the mean of
-            all, cut to the bulk level.
+            all, cut to the noise floor.
         directions: principal | random (a control: as many).
-        mode: project takes directions out | clip shrinks them to the bulk level.
-        level: standard deviation of what is shrunk, in units of the bulk's.
+        mode: project takes directions out | clip shrinks them to the noise floor.
+        level: standard deviation of what is shrunk, in units of the noise floor.
         rho: a cluster of n_c embeddings loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters fall back to the statistics of all embeddings.
-        grad: detach | levels | full: what carries a gradient beside the means: nothing, bulk
-            levels and variances, or also directions (one [D, D] eigenproblem per cluster).
+        grad: detach | levels | full: what carries a gradient beside the means: nothing, noise
+            floors and variances, or also directions (one [D, D] eigenproblem per cluster).
         strength: y = x + strength·(result − x), in [0, 1].
         warmup_steps: optimizer steps over which the strength rises from 0.
     """
@@ -157,11 +157,11 @@ def _directions(
 def _shrunk(
     lost: ClusterRemoval, clouds: list[Tensor], mean_D: Tensor, removal: Removal, follows: bool
 ) -> ClusterRemoval:
-    """Directions and offsets that are cut to the bulk level, and the gradient of directions."""
+    """Directions and offsets that are cut to the noise floor, and the gradient of directions."""
     clips = removal.mode == "clip"
     if clips or removal.centre == "shrink":
         spectra = [
-            bulk_level(cloud_CD, direction_DR, removal.level)
+            noise_floor(cloud_CD, direction_DR, removal.level)
             for cloud_CD, direction_DR in zip(clouds, lost.direction_KDR, strict=True)
         ]
         if clips:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.groups import hashed_order
-from isotrain.geometry.kmeans import KMeans, kmeans
+from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.scatter import class_ids
 
 N_STARTS = 5  # one start missed the true k on 11 of 24 clouds of parted clusters, five on none
@@ -22,24 +22,14 @@ class Clusters(NamedTuple):
     n_clusters: int
 
 
-class Part(NamedTuple):
-    """Positions of the members of a cluster, and the members, centred."""
-
-    position_n: Tensor
-    x_nD: Tensor
-
-
 def choose_clusters(
     x_ND: Tensor, k_max: int = 15, threshold: float = 0.1, max_rows: int = 2000, seed: int = 0
 ) -> Clusters:
     """K-means with the k in 2..`k_max` of the best mean silhouette, or one cluster.
 
     One cluster if the best silhouette is below `threshold`. A sample of at most `max_rows`, drawn
-    by hashing positions with `seed`, gives the silhouette and the start of k-means on all: the
-    best of five runs on the sample. Another order gives other starts. No gradient.
-
-    Raises:
-        ValueError: `k_max` below 1 or `max_rows` below 3.
+    by hashing positions with `seed`, gives the silhouette and the start of k-means on all: the best
+    of five runs. No gradient.
 
     Cai et al. 2021 (samples of 20,000 there).
 
@@ -62,7 +52,9 @@ def choose_clusters(
             kmeans(sample_MD, k, generator=generator, n_iterations=N_ITERATIONS)
             for _ in range(N_STARTS)
         )
-        start = min(starts, key=lambda found: _inertia(sample_MD, found))
+        start = min(
+            starts, key=lambda s: float((sample_MD - s.centroid_KD[s.assignment_N]).square().sum())
+        )
         found = kmeans(x_ND, k, init=start.centroid_KD, n_iterations=N_ITERATIONS)
         found_M = found.assignment_N[sample_M]
         if 2 <= len(torch.unique(found_M)) < len(found_M):
@@ -75,10 +67,6 @@ def choose_clusters(
     return Clusters(assignment_N, len(id_K))
 
 
-def _inertia(x_ND: Tensor, found: KMeans) -> float:
-    return float((x_ND - found.centroid_KD[found.assignment_N]).square().sum())
-
-
 def centre_rows(x_ND: Tensor) -> Tensor:
     """Embeddings less their mean; one that is the mean, but for rounding, becomes exactly zero."""
     shifted_ND = x_ND - x_ND[:1]
@@ -89,8 +77,8 @@ def centre_rows(x_ND: Tensor) -> Tensor:
 
 def adjusted_parts(
     x_ND: Tensor, adjust: str, k_max: int, threshold: float, max_rows: int, seed: int
-) -> list[Part]:
-    """The cloud as it is (`none`), centred (`centre`), or centred inside each cluster (`cluster`).
+) -> list[tuple[Tensor, Tensor]]:
+    """Positions and embeddings: all (`none`), centred (`centre`), or per centred cluster.
 
     Options and errors as `choose_clusters`.
     """
@@ -98,12 +86,12 @@ def adjusted_parts(
         raise ValueError(f"adjust must be none, centre or cluster, got {adjust!r}")
     everything_N = torch.arange(len(x_ND), device=x_ND.device)
     if adjust == "none":
-        return [Part(everything_N, x_ND)]
+        return [(everything_N, x_ND)]
     if adjust == "centre":
-        return [Part(everything_N, centre_rows(x_ND))]
+        return [(everything_N, centre_rows(x_ND))]
     clusters = choose_clusters(x_ND, k_max, threshold, max_rows, seed)
     positions = [everything_N[clusters.assignment_N == k] for k in range(clusters.n_clusters)]
-    return [Part(position_n, centre_rows(x_ND[position_n])) for position_n in positions]
+    return [(position_n, centre_rows(x_ND[position_n])) for position_n in positions]
 
 
 def over_clusters(
@@ -133,14 +121,7 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
     equals all others, has 0. Unchanged by rotation, translation, scale and order. O(N²·D), in
     blocks of 32 MiB whatever N is. No gradient.
 
-    Raises:
-        ValueError: not one whole number per embedding, or not 2 to N − 1 distinct ones.
-
     Rousseeuw 1987; agrees with sklearn.metrics.silhouette_samples.
-
-    >>> x = torch.tensor([[0.0], [1.0], [9.0], [10.0]])
-    >>> round(silhouette_values(x, torch.tensor([0, 0, 1, 1]))[0].item(), 6)  # 1 − 1/9.5
-    0.894737
     """
     n = len(x_ND)
     class_N = class_ids(labels_N.to(x_ND.device), n)
@@ -170,11 +151,7 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
 
 
 def _distances(x_ND: Tensor, first: int, size: int) -> Tensor:
-    """Distances `[N, B]` of all centred embeddings to `size` of them, by products.
-
-    ‖x‖² + ‖y‖² − 2x·y loses the digits of a near pair, so those are computed from x − y: a few
-    MiB at a time, or where many are near, with all the others.
-    """
+    """Distances `[N, B]` of all centred embeddings to `size` of them: by products if not near."""
     square_N = x_ND.square().sum(dim=1)
     block_BD, square_B = x_ND[first : first + size], square_N[first : first + size]
     length_NB = square_N[:, None] + square_B

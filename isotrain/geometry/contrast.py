@@ -12,9 +12,6 @@ def contrast(logits_NM: Tensor, decoupled: bool = False) -> Tensor:
     M ≥ N; all other candidates are negatives. In [0, ∞); `decoupled` leaves j = i out of the sum,
     and the value may be negative. One candidate alone is a positive without a negative: 0, with
     zero gradient.
-
-    >>> round(contrast(torch.zeros(2, 4)).item(), 4), round(contrast(torch.eye(2), True).item(), 4)
-    (1.3863, -1.0)
     """
     n, m = logits_NM.shape
     if m == 1:
@@ -32,9 +29,6 @@ def ranking(score_B: Tensor, label_B: Tensor, scale: float) -> Tensor:
     The i-th of B pairs has score s_i and label y_i, classes or graded; the loss falls as scores
     follow the order of the labels. Equal labels are not compared: 0, with zero gradient, where
     all are equal.
-
-    >>> round(ranking(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]), 20.0).item(), 4)
-    0.6931
     """
     ahead_BB = score_B[:, None] - score_B[None, :]
     exponents = scale * ahead_BB[label_B[:, None] < label_B[None, :]]

@@ -85,14 +85,8 @@ def spherical_kmeans(
 ) -> KMeans:
     """Clusters of `x [N, D]` that locally maximise Σ cos(x_i, c_{a(i)}), ‖c‖ = 1.
 
-    As `kmeans`, on unit vectors and with its errors. A zero vector has cosine 0 with all centroids,
-    goes to cluster 0 and is never a centroid. A cluster that is empty, or whose unit vectors sum
-    to zero, keeps its centroid; that is zero only if all embeddings are zero, or cancel under
-    K = 1. No gradient.
-
-    >>> x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [9.0, 0.1], [0.1, 0.5]])
-    >>> spherical_kmeans(x, 2, init=x[:2]).assignment_N.tolist()
-    [0, 1, 0, 1]
+    As `kmeans`, on unit vectors and with its errors. A zero vector goes to cluster 0 and is never a
+    centroid. A cluster that is empty, or whose unit vectors sum to zero, keeps its centroid.
     """
     unit_ND = unit_rows(x)
     directed_ND = unit_ND[unit_ND.any(dim=1)]
@@ -140,9 +134,8 @@ def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
 def nearest_direction(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
     """Index `[N]` of the centroid with the largest cosine to each embedding; 0 for a zero vector.
 
-    Found as the nearest unit vector, ‖u − c‖² = 2 − 2 cos, which in a narrow cone keeps digits that
-    the cosine loses. The lower index wins a tie between equal directions. A zero centroid has no
-    direction; it stands for a cosine of ½ with every embedding.
+    Found as the nearest unit vector, which in a narrow cone keeps digits that the cosine loses. The
+    lower index wins a tie. A zero centroid has a cosine of ½ with every embedding.
     """
     return _nearest_unit(unit_rows(x_ND), unit_rows(centroid_KD))
 
@@ -166,11 +159,7 @@ def _nearest(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
 def _plus_plus(
     x_ND: Tensor, centroid_KD: Tensor, n_more: int, generator: torch.Generator | None
 ) -> Tensor:
-    """`n_more` further centroids by greedy k-means++.
-
-    Of a few candidates drawn with odds in proportion to their squared distance, the one that lowers
-    the sum of distances most: single far-off embeddings do not take a cluster each.
-    """
+    """`n_more` further centroids by greedy k-means++: of a few candidates the best, in turn."""
     n = len(x_ND)
     n_candidates = 2 + int(math.log(max(1, len(centroid_KD) + n_more)))
     centroids = list(centroid_KD)

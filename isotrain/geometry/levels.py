@@ -10,20 +10,15 @@ from torch import Tensor
 from isotrain.geometry.rows import finite_rows
 
 
-def bulk_level(
+def noise_floor(
     centred_ND: Tensor, direction_DR: Tensor, level: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`level` times the root of a cloud's bulk level, and the share of directions above that.
+    """`level` times the root of a cloud's noise floor, and the share of directions above that.
 
-    The bulk level is the mean variance of the D − R dimensions outside of the orthonormal
+    The noise floor is the mean variance of the D − R dimensions outside of the orthonormal
     `direction` (zero columns do not count), so that it does not depend on N. Direction i with
     variance λ_i has the standard deviation level·√bulk once the share 1 − level·√(bulk/λ_i) of
     its coordinate is taken away; a weaker one has nothing above it. Differentiable.
-
-    >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> level, share_R = bulk_level(x, torch.tensor([[1.0], [0.0]]))
-    >>> share_R.tolist()
-    [0.75]
     """
     n_directions = direction_DR.detach().square().sum().round()
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
@@ -41,10 +36,10 @@ def root(x: Tensor) -> Tensor:
     return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
-def capped_basis(basis_DS: Tensor, rho: float, n_rows: float) -> Tensor:
+def capped_basis(basis_DS: Tensor, rho: float, n_embeddings: float) -> Tensor:
     """The first R of R + 1 columns: floor(rho·(N − 1)) at most, and one less than the rank."""
     n_components = max(0, basis_DS.shape[1] - 1)
-    cap = math.floor(rho * (n_rows - 1) + 1e-9)
+    cap = math.floor(rho * (n_embeddings - 1) + 1e-9)
     most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: nothing waits
     kept_R = torch.arange(n_components, device=basis_DS.device) < most
     return basis_DS[:, :n_components] * kept_R

@@ -1,7 +1,4 @@
-"""Gaussian mixtures with diagonal covariances, by EM. N embeddings, D dimensions, K components.
-
-A component k has weight π_k, mean m_k and variances v_k; its density is N(x; m_k, diag v_k).
-"""
+"""Gaussian mixtures with diagonal covariances, by EM. N embeddings, D dimensions, K components."""
 
 from __future__ import annotations
 
@@ -55,20 +52,13 @@ def fit_mixture(
     At most `n_iterations` rounds of EM from `init` if that is a mixture, else from the clusters of
     k-means, which starts from centroids `init` or is drawn from `generator`; ends when a round
     gains less than 1e-4 nat per embedding. 1e-3 times the mean variance over all dimensions is
-    added to every variance (1e-3 alone without scatter), so the fit does not depend on the unit
-    of `x`. A component whose responsibilities sum to less than 1e-6 keeps its mean, takes the
-    variances of all embeddings, and is counted as one.
+    added to every variance. A component whose responsibilities sum to less than 1e-6 keeps its
+    mean, takes the variances of all embeddings, and is counted as one.
 
     `x`: finite float32 or float64, N ≥ 1; N < K is legal. No gradient. Errors as `kmeans`.
 
     Rajaei and Sheikhi 2020 centre such components in place of k-means clusters.
-
-    >>> x = torch.tensor([[0.0], [0.2], [5.0], [5.2], [5.4], [5.6]])
-    >>> found = fit_mixture(x, 2, generator=torch.Generator().manual_seed(0))
-    >>> found.log_weight_K.exp().sort().values
-    tensor([0.3333, 0.6667])
     """
-    # With a mixture this only checks the arguments.
     start = kmeans(
         x_ND,
         n_clusters,

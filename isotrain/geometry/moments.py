@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -33,8 +32,8 @@ class UnitSums(NamedTuple):
 class Moments(NamedTuple):
     """Sums over N embeddings x_i in float64; y_i = x_i − mean, u_i = x_i/‖x_i‖.
 
-    Centred sums instead of raw ones: with a mean of norm 16,000 and a variance of 1, Σxxᵀ keeps
-    eight digits of the variance, Σyyᵀ all of them. O(D²) memory, whatever N is.
+    Centred sums: with a mean of norm 16,000 and a variance of 1, Σxxᵀ keeps eight digits of the
+    variance, Σyyᵀ all of them. O(D²) memory, whatever N is.
     """
 
     n: Tensor
@@ -48,7 +47,7 @@ class Moments(NamedTuple):
     unit_square_D: Tensor  # Σ u², by coordinate
 
 
-def no_rows(width: int) -> Moments:
+def empty_moments(width: int) -> Moments:
     """The moments of no embeddings: what adding up starts from."""
     zero, zero_D, zero_DD = (torch.zeros([width] * k, dtype=torch.float64) for k in range(3))
     return Moments(zero, zero_D, zero_DD, zero_D, zero_D, zero_D, zero, zero_D, zero_D)
@@ -58,16 +57,13 @@ def merged(first: Moments, *others: Moments) -> Moments:
     """The moments of all embeddings together.
 
     Every part is moved to the common mean by the binomial expansion of Σ(y + δ)^k, Σy = 0.
-
-    >>> merged(no_rows(3), no_rows(3)).mean_D.tolist()
-    [0.0, 0.0, 0.0]
     """
     parts = (first, *others)
     n = sum((part.n for part in others), first.n)
     anchor = max(parts, key=lambda part: float(part.n)).mean_D  # equal means stay as they are
     pulls = [part.n * (part.mean_D - anchor) for part in parts]
     mean_D = anchor + sum(pulls[1:], pulls[0]) / n.clamp_min(1.0)
-    total: Moments = reduce(_added, (_moved(part, mean_D) for part in parts))
+    total: Moments = reduce(added, (_moved(part, mean_D) for part in parts))
     return total._replace(mean_D=mean_D)
 
 
@@ -94,7 +90,8 @@ def _moved(part: Moments, mean_D: Tensor) -> Moments:
     )
 
 
-def _added(a: Any, b: Any) -> Any:
+def added(a: Any, b: Any) -> Any:
+    """Part by part."""
     return type(a)(*(left + right for left, right in zip(a, b, strict=True)))
 
 
@@ -103,19 +100,8 @@ def rounding_of(mean_D: Tensor, n: int) -> Tensor:
     return n * (8.0 * torch.finfo(torch.float64).eps * mean_D).square()
 
 
-def shape_sums(blocks: Iterable[Tensor]) -> ShapeSums:
-    """The sums over blocks of centred embeddings `[B, D]`."""
-    total: ShapeSums = reduce(_added, map(_shape_terms, blocks))
-    return total
-
-
-def unit_sums(blocks: Iterable[Tensor]) -> UnitSums:
-    """The sums over blocks of embeddings `[B, D]`, scaled to length 1."""
-    total: UnitSums = reduce(_added, map(_unit_terms, blocks))
-    return total
-
-
-def _shape_terms(y_BD: Tensor) -> ShapeSums:
+def shape_sums(y_BD: Tensor) -> ShapeSums:
+    """The sums over a block of centred embeddings."""
     square_BD = y_BD.square()
     norm_B = square_BD.sum(dim=1)
     return ShapeSums(
@@ -127,7 +113,8 @@ def _shape_terms(y_BD: Tensor) -> ShapeSums:
     )
 
 
-def _unit_terms(x_BD: Tensor) -> UnitSums:
+def unit_sums(x_BD: Tensor) -> UnitSums:
+    """The sums over a block of embeddings, scaled to length 1."""
     square_BD = x_BD.square()
     length_B = square_BD.sum(dim=1)  # squared
     if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
@@ -140,12 +127,6 @@ class RunningCovariance:
     """Number, mean and scatter of the finite embeddings added so far, in float64.
 
     Sums are taken about the mean, so that a mean far from 0 costs no digits.
-
-    >>> seen = RunningCovariance(width=1)
-    >>> for x in (1.0, 3.0, 5.0):
-    ...     seen.add(torch.tensor([[x]]))
-    >>> seen.n, seen.covariance().tolist()
-    (3, [[4.0]])
     """
 
     def __init__(self, width: int, device: torch.device | None = None) -> None:

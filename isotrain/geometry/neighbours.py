@@ -1,8 +1,4 @@
-"""Exact nearest neighbours by matrix products.
-
-N embeddings, D dimensions, Q queries, B of a block, F of them at a time, O of them left open,
-C candidates, K neighbours.
-"""
+"""Exact nearest neighbours by products. Q queries, B of a block, C candidates, K neighbours."""
 
 from __future__ import annotations
 
@@ -25,18 +21,14 @@ class Neighbours(NamedTuple):
 def nearest_neighbours(x_ND: Tensor, n_neighbors: int, query_Q: Tensor | None = None) -> Neighbours:
     """The `n_neighbors` embeddings nearest to each of index `query_Q` (all by default), Euclidean.
 
-    The query is left out by its index, so a duplicate of it is a neighbour at distance 0. The
-    distances are exact to float64 rounding; at equal distance the choice is free. No gradient.
+    The query is left out by its index, so a duplicate of it is a neighbour at distance 0. Exact to
+    float64 rounding; at equal distance the choice is free. No gradient.
 
     Candidates are chosen by the products ‖x_i‖² − 2 x_q·x_i of centred embeddings in float32,
-    shrunk by a bound on their rounding, so that none left out can be nearer than the worst
-    candidate seems to be. The distances of the candidates are then computed from differences in
+    shrunk by a bound on their rounding; their distances are then computed from differences in
     float64. A query whose last neighbour is not within that bound (in clusters far tighter than
-    the cloud) is measured against all by differences. Beyond the result it holds at most four
-    copies of the cloud in float64, and blocks of 8 MB.
-
-    Raises:
-        ValueError: `n_neighbors` is not in [1, N − 1].
+    the cloud) is measured against all by differences. Holds at most four copies of the cloud in
+    float64, and blocks of 8 MB.
 
     >>> x = torch.tensor([[0.0], [1.0], [3.0], [3.0]], dtype=torch.float64)
     >>> nearest_neighbours(x, 2).distance_QK.tolist()
@@ -103,12 +95,9 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
 
 
 def _rounds_once(like_ND: Tensor, size: int) -> bool:
-    """Whether float32 products of this shape, here and now, round no more coarsely than float32.
-
-    TF32 and bfloat16 are allowed by several settings and environment variables, and taken for
-    some shapes only: so one product is measured. A single column of thirds is not zero, and an
-    entry is then one product: its relative error is at most eps/2 in float32, 1e-4 in those.
-    """
+    """Whether float32 products of this shape round no more coarsely than float32, measured."""
+    # TF32 and bfloat16 have several switches, and are taken for some shapes only. With one column
+    # of thirds an entry is one product: its relative error is eps/2 in float32, 1e-4 in those.
     probe_ND = torch.zeros_like(like_ND)
     probe_ND[:, 0] = 1.0 / 3.0
     exact = probe_ND[0, 0].double().square()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from isotrain.geometry.levels import bulk_level
+from isotrain.geometry.levels import noise_floor
 
 
 def removal_matrix(
@@ -18,20 +18,18 @@ def removal_matrix(
 
     M = V·diag(r)·Vᵀ, V the `n_removed` leading principal directions of a centred cloud X; those
     whose eigenvalue λ of XᵀX is within rounding of zero do not count. Projection has r = 1;
-    `clip` has r_i = 1 − level·√(b/λ_i), at least 0, with b the bulk level of `bulk_level`.
+    `clip` has r_i = 1 − level·√(b/λ_i), at least 0, with b the noise floor of `noise_floor`.
 
     The gradient to X goes through V, λ and b, once (no double backward); that of the mean is the
-    caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of
-    Daleckii and Krein, f being r on the removed directions and 0 elsewhere. Only a gap g between
-    a removed and another direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype
-    (2.4e-5 in float32, 3.7e-11 in float64), so equal eigenvalues give a finite gradient where
-    that of `torch.linalg.eigh` is NaN. The damping is below rounding for gaps over 0.5 % of λ_1
-    in float32; at a tie between a removed and another direction M jumps and has no derivative.
+    caller's. It is made of the divided differences (f_i − f_j)/(λ_i − λ_j) of Daleckii and Krein, f
+    being r on the removed directions and 0 elsewhere. Only a gap g between a removed and another
+    direction divides, as g/(g² + (ε·λ_1)²) with ε = eps^(2/3) of the dtype, so equal eigenvalues
+    give a finite gradient where that of `torch.linalg.eigh` is NaN. At a tie between a removed and
+    another direction M jumps and has no derivative.
 
-    M does not depend on the scale of X, so that rounding counts as scatter: where `has_scatter`
-    says that there is none, remove nothing. Call it outside of autocast.
-
-    `centred_ND`: finite float32 or float64, of sum zero; the result has its dtype.
+    M does not depend on the scale of X: where `has_scatter` says that there is none, remove
+    nothing. `centred_ND`: finite, of sum zero; the result has its dtype. Call it outside of
+    autocast.
 
     >>> x = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> removal_matrix(x, 1).diagonal().tolist()
@@ -62,7 +60,7 @@ class _Removal(torch.autograd.Function):
         real_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
         n_real = int(real_T[:n_removed].sum())
         basis_DR = torch.linalg.qr(root_DT[:, :n_real])[0]
-        share_R = bulk_level(x_ND, basis_DR, level)[1] if clip else value_T.new_ones(n_real)
+        share_R = noise_floor(x_ND, basis_DR, level)[1] if clip else value_T.new_ones(n_real)
         ctx.level = level
         ctx.save_for_backward(x_ND, basis_DR, share_R, value_T, root_DT[:, n_real:], largest)
         matrix_DD: Tensor = (basis_DR * share_R) @ basis_DR.T
@@ -82,7 +80,7 @@ class _Removal(torch.autograd.Function):
         # term is all there is in the null space, and the second needs no unit vectors.
         other_BR = root_DB.T @ image_DR * _inverse(level_R - level_B[:, None]) / largest
         half_DR = (image_DR + root_DB @ other_BR) * (share_R / level_R)
-        # Removed with removed, b = level² times the bulk level: √b/(√λ_i·√λ_j·(√λ_i + √λ_j)), and
+        # Removed with removed, b = level² times the noise floor: √b/(√λ_i·√λ_j·(√λ_i + √λ_j)), and
         # 0 for a projection. A clamped direction (r = 0) is like one of the others.
         kept_R, root_R = 1.0 - share_R, level_R.sqrt()
         smooth_RR = kept_R / (root_R[:, None] * (root_R[:, None] + root_R))

@@ -1,23 +1,12 @@
-"""Embeddings of a padded batch: ids, take and put; finiteness, scatter and shape of a cloud.
-
-A = Q·B sequences, T tokens, D hidden, N embeddings.
-"""
+"""Embeddings of a padded batch (A = Q·B sequences, T tokens), and checks of a cloud `[N, D]`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-
-
-class Shaped(Protocol):
-    """A tensor, or what knows its shape."""
-
-    @property
-    def shape(self) -> torch.Size: ...  # noqa: D102
-
 
 POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places per example
 
@@ -26,12 +15,6 @@ def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
     """Ids `[Q·B, T]` that name (example, sequence, position) uniquely, whatever the padding.
 
     The low 20 bits are q · 2^16 + t for position t of sequence q.
-
-    Raises:
-        ValueError: more than 65,536 positions or 16 sequences.
-
-    >>> row_ids(torch.tensor([3]), 2, 2).tolist()
-    [[3145728, 3145729], [3211264, 3211265]]
     """
     if n_positions > 1 << 16 or n_sequences > 16:
         raise ValueError(
@@ -75,9 +58,6 @@ def hash_ids(ids: Tensor) -> Tensor:
     """Pseudo-random non-negative int64 of each id, the same on every machine and device.
 
     The finaliser of splitmix64 (Steele, Lea, Flood 2014); products wrap around.
-
-    >>> hash_ids(torch.tensor([0, 1])).tolist() == hash_ids(torch.tensor([0, 1])).tolist()
-    True
     """
     x = ids + (-7046029254386353131)  # 0x9E3779B97F4A7C15 as a signed number
     x = (x ^ _shift(x, 30)) * (-4658895280553007687)  # 0xBF58476D1CE4E5B9
@@ -123,9 +103,6 @@ def has_scatter(x_ND: Tensor) -> bool:
     """Whether the embeddings differ by more than rounding.
 
     Measured by the extremes of each dimension: a mean is itself rounded.
-
-    >>> has_scatter(torch.ones(9, 2)), has_scatter(torch.eye(2))
-    (False, True)
     """
     return have_scatter([x_ND])[0]
 
@@ -147,8 +124,8 @@ def _spreads(x_ND: Tensor) -> Tensor:
     return (high_D - low_D).max() > 8.0 * torch.finfo(x_ND.dtype).eps * largest
 
 
-def check_shape(x: Shaped, min_rows: int = 2) -> None:
-    """Raise a ValueError for what is not `[N, D]` with enough embeddings."""
+def check_shape(x: Any, min_rows: int = 2) -> None:
+    """Raise a ValueError for a tensor (or cloud) that is not `[N, D]` with enough embeddings."""
     if len(x.shape) != 2:
         raise ValueError(f"a cloud has shape [N, D], got {tuple(x.shape)}; drop pads and flatten")
     n, d = x.shape

@@ -12,35 +12,24 @@ from isotrain.geometry.groups import hashed_order
 N_SLICES = 5  # classes that scores are cut into
 
 
-def class_ids(labels_N: Tensor, n_rows: int) -> Tensor:
-    """Labels as class numbers 0…C−1 `[N]` int64, in the order of the labels.
-
-    Raises:
-        ValueError: not one label per embedding, labels that are not whole numbers, or fewer than
-            two classes.
-
-    >>> class_ids(torch.tensor([7, -1, 7]), 3).tolist()
-    [1, 0, 1]
-    """
-    if labels_N.shape != (n_rows,):
+def class_ids(labels_N: Tensor, n_labels: int) -> Tensor:
+    """Labels as class numbers 0…C−1 `[N]` int64, in the order of the labels."""
+    if labels_N.shape != (n_labels,):
         raise ValueError(
-            f"labels must be [N] = [{n_rows}], one class number per embedding, "
+            f"labels must be [N] = [{n_labels}], one class number per embedding, "
             f"got shape {tuple(labels_N.shape)}"
         )
-    if labels_N.is_floating_point():
-        broken_N = ~torch.isfinite(labels_N) | (labels_N != labels_N.round())
-        if bool(broken_N.any()):
-            first = int(broken_N.nonzero()[0])
-            raise ValueError(
-                f"labels must be whole class numbers, got {labels_N[first].item()} in row {first}; "
-                "slice a score into classes first, e.g. by torch.bucketize at its quantiles"
-            )
+    if labels_N.is_floating_point() and len(broken := labels_N[labels_N % 1 != 0]):
+        raise ValueError(
+            f"labels must be whole class numbers, got {broken[0].item()}; slice a score into "
+            "classes first, e.g. by torch.bucketize at its quantiles"
+        )
     value_C: Tensor
     class_N: Tensor
     value_C, class_N = torch.unique(labels_N, return_inverse=True)
     if len(value_C) < 2:
         raise ValueError(
-            f"at least two classes are needed, got {len(value_C)} in {n_rows} rows; "
+            f"at least two classes are needed, got {len(value_C)} in {n_labels} rows; "
             "measure rows of several classes together"
         )
     return class_N
@@ -63,12 +52,6 @@ def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
 
     Members of a class follow a hash of (seed, position), and classes go in their order. The sizes
     of folds differ by at most one, in each class and in all.
-
-    Raises:
-        ValueError: fewer than two folds, or a class smaller than their number.
-
-    >>> stratified_folds(torch.tensor([0, 0, 1, 1]), 2).view(2, 2).sum(dim=1).tolist()
-    [1, 1]
     """
     count_C = torch.bincount(class_N)
     if n_folds < 2 or n_folds > int(count_C.min()):

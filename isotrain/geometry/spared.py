@@ -20,10 +20,10 @@ class Protection:
     """What of the embeddings is set aside first, and comes back at the end.
 
     Args:
-        n_leading: leading directions of all embeddings, shrunk to the bulk level: what
+        n_leading: leading directions of all embeddings, shrunk to the noise floor: what
             fine-tuning has put there (a label) is not deleted.
         labels: the between-class directions too (4 at most; scores are cut into five classes).
-        level: standard deviation of what comes back, in units of the bulk's.
+        level: standard deviation of what comes back, in units of the noise floor.
         scale: multiply results so that their rms distance from their mean is that of the input.
     """
 
@@ -45,14 +45,16 @@ class Protection:
 LEADING = Protection(n_leading=3)
 
 
-class Spared(NamedTuple):
+class ProtectedDirections(NamedTuple):
     """A point and orthonormal protected directions; zero columns protect nothing."""
 
     mean_D: Tensor
     direction_DJ: Tensor
 
 
-def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> Spared:
+def fit_protected(
+    x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None
+) -> ProtectedDirections:
     """The between-class directions of the labels, then the leading ones of what remains.
 
     Between-class directions are the principal ones of the class means, weighted by the size of
@@ -69,23 +71,23 @@ def fit_spared(x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None) -> 
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
     leading_DL = leading_directions(centred_ND, n_leading)
     columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))
-    return Spared(mean_D, torch.cat(columns, dim=1))
+    return ProtectedDirections(mean_D, torch.cat(columns, dim=1))
 
 
-def spared_coordinates(x_ND: Tensor, spared: Spared) -> Tensor:
+def protected_coordinates(x_ND: Tensor, protected: ProtectedDirections) -> Tensor:
     """Coordinates along the protected directions, `[N, J]`."""
-    return (x_ND - spared.mean_D) @ spared.direction_DJ
+    return (x_ND - protected.mean_D) @ protected.direction_DJ
 
 
-def without(x_ND: Tensor, spared: Spared) -> Tensor:
+def without_protected(x_ND: Tensor, protected: ProtectedDirections) -> Tensor:
     """The embeddings with the mean's coordinates along the protected directions."""
-    return x_ND - spared_coordinates(x_ND, spared) @ spared.direction_DJ.T
+    return x_ND - protected_coordinates(x_ND, protected) @ protected.direction_DJ.T
 
 
-def kept_share(
+def returned_share(
     after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor, level: float = 1.0
 ) -> Tensor:
-    """The share `[J]` of each protected direction that brings it to the bulk level, at most 1.
+    """The share `[J]` of each protected direction that brings it to the noise floor, at most 1.
 
     level·√(b/λ_j), λ_j the variance along direction j and b the mean variance per dimension of
     `after`, the result without them. Where nothing else varies, all is kept.

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 
-class Spectrum(NamedTuple):
-    """Eigenvalues `[D]` of a second-moment matrix, falling, and the largest rank that N allows."""
-
-    value_D: Tensor
-    most: int
-
-    @property
-    def singular_D(self) -> Tensor:
-        """Square roots of the eigenvalues; the gradient at an eigenvalue of 0 is 0."""
-        real_D = self.value_D > 0
-        return torch.where(real_D, self.value_D, 1.0).sqrt() * real_D
-
-
-def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Spectrum:
-    """Eigenvalues of a Gram matrix of either side, falling, zero-padded to `width`.
+def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
+    """Eigenvalues `[D]` of a Gram matrix of either side, falling, zero-padded to `width`.
 
     Those below D·eps·λ₁ are rounding and set to 0, so that both sides, and one pass or many,
     give the same spectrum; so are those past `most`. Differentiable.
-
-    >>> spectrum_of(torch.diag(torch.tensor([1.0, 4.0])), width=3, most=2).value_D.tolist()
-    [4.0, 1.0, 0.0]
     """
     value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
     cut = width * torch.finfo(value_S.dtype).eps * value_S[0] if len(value_S) else 0.0
     value_S = torch.where(value_S > cut, value_S, 0.0)
-    return Spectrum(torch.nn.functional.pad(value_S, (0, width - len(value_S))), most)
+    return torch.nn.functional.pad(value_S, (0, width - len(value_S)))
 
 
 def shares(weight_D: Tensor) -> Tensor:
@@ -43,11 +25,7 @@ def shares(weight_D: Tensor) -> Tensor:
 
 
 def entropy(share_D: Tensor) -> Tensor:
-    """−Σ p·ln p in nats, with 0·ln 0 = 0.
-
-    >>> round(entropy(torch.tensor([0.5, 0.5, 0.0])).item(), 6)
-    0.693147
-    """
+    """−Σ p·ln p in nats, with 0·ln 0 = 0."""
     real_D = share_D > 0
     return 0.0 - (share_D * torch.where(real_D, share_D, 1.0).log()).sum()
 
@@ -59,10 +37,6 @@ def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
     otherwise C = 0 gives 0. With a finite gradient everywhere.
 
     Rudman et al. 2022, Eq. 5-7, without the eigenvalues.
-
-    >>> C = torch.diag(torch.tensor([4.0, 1.0, 1.0]))
-    >>> evenness(C.trace(), C.square().sum(), 3).item()
-    0.5
     """
     if width == 1:
         return 1.0 + 0.0 * trace

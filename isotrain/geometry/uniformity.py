@@ -18,11 +18,7 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     """ln mean_{i<j} exp(−t‖x_i − x_j‖²) over all pairs of embeddings, exact, in blocks.
 
     Squared distances come from products, with an error of about eps·‖x‖²: meant for unit vectors.
-    Differentiable; blocks are computed again in the backward pass, so the memory of a
-    gradient does not grow with N² either. Keeps the dtype.
-
-    >>> round(log_mean_potential(torch.tensor([[1.0], [-1.0]]), 2.0).item(), 6)
-    -8.0
+    Differentiable; blocks are computed again in the backward pass, so memory does not grow with N².
     """
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
@@ -43,14 +39,8 @@ def sampled_log_mean_potential(
     """`log_mean_potential` of `n_pairs` drawn pairs, and its standard error.
 
     Pairs i ≠ j are drawn evenly, with replacement, by `generator`, which lives on the CPU. The
-    error is that of the logarithm by the delta method, sd/(mean·√P): it is about the given cloud,
-    whose pairs are sampled. Differentiable in `x`, once; differences are computed again in the
-    backward pass, so a gradient too holds a few numbers per pair, and one block.
-
-    >>> x = torch.eye(3, dtype=torch.float64)
-    >>> value, error = sampled_log_mean_potential(x, 2.0, 10, torch.Generator().manual_seed(0))
-    >>> round(value.item(), 6), error.item()
-    (-4.0, 0.0)
+    error is that of the logarithm by the delta method, sd/(mean·√P). Differentiable in `x`, once;
+    differences are computed again in the backward pass.
     """
     n = len(x_ND)
     first_P = torch.randint(n, (n_pairs,), generator=generator)
@@ -67,11 +57,7 @@ def sampled_log_mean_potential(
 
 
 class _SquaredDistances(torch.autograd.Function):
-    """‖x_i − x_j‖² of pairs, in blocks both ways.
-
-    By hand: checkpointed blocks each add an [N, D] gradient, and their small results, kept between
-    large passing ones, leave the heap as large as all differences.
-    """
+    """‖x_i − x_j‖² of pairs, in blocks both ways; checkpoints would keep an [N, D] each."""
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, pair_2P: Tensor) -> Tensor:

@@ -81,14 +81,9 @@ def whitening_map(
 def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     """(C + floor·1)^−1/2 `[G, S, S]` by the exact eigenproblem: symmetric, positive.
 
-    Of the smaller side, `[N, N]` for N ≤ S, where null directions have the factor floor^−1/2. With
-    floor 0 directions whose eigenvalue is within rounding of zero have the factor 0 (the
-    pseudo-inverse). Give it detached X: the backward of `eigh` is not finite for repeated
-    eigenvalues.
-
-    >>> x = torch.tensor([[[1.0], [-1.0]]])
-    >>> round(inverse_root(x, torch.tensor(0.25)).item(), 5)  # C = 2
-    0.66667
+    Of the smaller side, `[N, N]` for N ≤ S. With floor 0 directions whose eigenvalue is within
+    rounding of zero have the factor 0 (the pseudo-inverse). Give it detached X: the backward of
+    `eigh` is not finite for repeated eigenvalues.
     """
     n, s = x_GNS.shape[1:]
     if n > s:
@@ -120,10 +115,6 @@ def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tens
     The coupled Newton–Schulz iteration from Y = A, Z = 1 with A = (C + floor·1)/‖C + floor·1‖_F:
     M = (3·1 − Z Y)/2, Y ← Y M, Z ← M Z; then Z → A^−1/2. The smallest eigenvalue of A grows by
     2.25 an iteration until it is near 1, so ln(1/λ_min(A))/0.81 + 5 iterations are enough.
-
-    >>> x = torch.tensor([[[1.0], [-1.0]]])
-    >>> round(newton_inverse_root(x, torch.tensor(0.25), 15).item(), 5)  # C = 2
-    0.66667
     """
     n, s = x_GNS.shape[1:]
     one_SS = x_GNS.new_ones(s).diag()
@@ -140,10 +131,6 @@ def principal_root(x_1ND: Tensor, floor: Tensor, n_components: int) -> Tensor:
     """U diag((λ + floor)^−1/2) `[1, D, D]` of the leading directions, further columns 0.
 
     Columns are in falling order of λ, the largest entry of each positive; past the rank of X, 0.
-
-    >>> x = torch.tensor([[[0.0, -1.0], [0.0, 1.0]]])
-    >>> principal_root(x, torch.tensor(2.0), 2).abs().tolist()  # λ = 2, 0
-    [[[0.0, 0.0], [0.5, 0.0]]]
     """
     x_ND = x_1ND[0]
     basis_DR = leading_directions(x_ND, n_components)

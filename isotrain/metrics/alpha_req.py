@@ -14,8 +14,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
 
     Minus the slope of the least-squares line through (ln i, ln λ_i), i from `first` to `last`: the
     head of a spectrum is no power law and its tail is noise. With r < `last` eigenvalues that are
-    not zero, the window ends at r and starts at r/2 at the latest. Unchanged by rotation, uniform
-    scale and, with `center`, translation. Biased high for N < 5·D.
+    not zero, the window ends at r and starts at r/2 at the latest. Biased high for N < 5·D.
 
     Raises:
         ValueError: as `Cloud`; not 1 ≤ `first` < `last`; fewer than 3 eigenvalues above zero.
@@ -30,7 +29,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
     """
     if first < 1 or last <= first:
         raise ValueError(f"the window must have 1 ≤ first < last, got {first} to {last}")
-    value_D = Cloud.of(x).spectrum(center).value_D
+    value_D = Cloud.of(x).spectrum(center)
     rank = int((value_D > 0).sum())
     if rank < 3:
         raise ValueError(

@@ -19,16 +19,14 @@ def best_dimension_accuracy(
     """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = it decides.
 
     The rule x_d ≤ t ? a : b, with the coordinate d, threshold t (half-way between two embeddings)
-    and classes a and b of greatest accuracy on the training folds: exact over all D·(M − 1) cuts.
-    Of equal rules the first coordinate's lowest cut is taken. More than two classes cannot reach
-    1, as a rule names two. `labels [N]` are class numbers.
+    and classes a and b of greatest accuracy on the training folds; of equal rules the first.
+    `labels [N]` are class numbers.
 
     - `accuracy`: of the `n_folds` rules on what they have not seen. `n_folds=1` chooses and scores
       on the same embeddings, which flatters.
     - `majority`: share of the largest class, the score without looking.
 
-    Unchanged by shift and positive scale of each coordinate, not by rotation. Folds follow a hash
-    of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
+    Folds follow a hash of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
 
     Raises:
         ValueError: as `Cloud` and `class_ids`; `n_folds` < 1; a class smaller than `n_folds`.

@@ -21,8 +21,7 @@ def cluster_label_nmi(
     - `ari` ≤ 1: the Rand index of pairs, adjusted so that unrelated partitions average 0.
 
     A layer that subtracts cluster means deletes what they agree on, so `n_clusters` is by default
-    that of cluster_pca. `labels [N]` are class numbers. Unchanged by rotation, translation and
-    scale up to the local optimum that k-means finds from one k-means++ start, drawn with `seed` by
+    that of cluster_pca. `labels [N]` are class numbers. One k-means++ start, drawn with `seed` by
     position.
 
     Raises:

@@ -17,8 +17,8 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     λ_q is eigenvalue number ⌈q·r⌉, r = min(N − 1, D) the rank that N allows (min(N, D) without
     `center`). The usual condition number, of which q = 1 is the square, is infinite or noise for
     small N; q = `quantile` = 0.9 leaves out the noisy end. Where λ_q is zero to rounding, as
-    without scatter, the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least". Unchanged by
-    rotation, uniform scale and, with `center`, translation. Biased high for N ≲ 10·D.
+    without scatter, the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least". Biased high
+    for N ≲ 10·D.
 
     Raises:
         ValueError: as `Cloud`, or a quantile outside (0, 1].
@@ -32,7 +32,7 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     if not 0.0 < quantile <= 1.0:
         raise ValueError(f"quantile must be in (0, 1], got {quantile}; 0.9 is the default")
     cloud = Cloud.of(x)
-    value_D = cloud.spectrum(center).value_D
+    value_D = cloud.spectrum(center)
     allowed = min(cloud.n - 1 if center else cloud.n, cloud.d)
     small = value_D[math.ceil(quantile * allowed) - 1]
     most = 1.0 / (cloud.d * torch.finfo(value_D.dtype).eps)

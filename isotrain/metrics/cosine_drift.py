@@ -14,8 +14,8 @@ def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
 
     Computed as half the squared chord ½‖u_i − v_i‖² of unit vectors, which keeps the digits of a
     small drift. The cosine of a zero vector is 0 with any other vector, 1 with another zero vector.
-    Unchanged by one rotation of both clouds and by vector length, not by translation. A mean cone
-    that both share hides drift: subtract it first, or see `linear_cka`. No finite-N bias.
+    A mean cone that both share hides drift: subtract it first, or see `linear_cka`. No finite-N
+    bias.
 
     Raises:
         ValueError: as `Cloud` for N < 1, or `reference` of another shape.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import entropy, shares
 
 
@@ -14,8 +15,8 @@ def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
 
     σ are the singular values of `x`, centred (`center`) or as it is, H the entropy in nats. Counts
     directions; weak ones count for more than in the participation ratio, because σ and not σ² is
-    the weight. Unchanged by rotation, uniform scale and, with `center`, translation. Biased low for
-    N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without scatter gives 0.
+    the weight. Biased low for N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without
+    scatter gives 0.
 
     Raises:
         ValueError: as `Cloud`.
@@ -26,6 +27,6 @@ def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     >>> round(effective_rank(torch.cat([torch.eye(3), -torch.eye(3)])).item(), 9)
     3.0
     """
-    singular_D = Cloud.of(x).spectrum(center).singular_D
+    singular_D = root(Cloud.of(x).spectrum(center))
     rank = entropy(shares(singular_D)).exp()
     return rank * (singular_D[0] > 0)

@@ -16,10 +16,9 @@ def explained_variance(
 ) -> dict[str, Tensor]:
     """EV_k = Σ_{i≤k} λ_i/Σλ of `x [N, D]`, by k; in [k/D, 1], k/D = isotropic.
 
-    λ are the eigenvalues of the covariance (`center`) or of the second moments about the
-    origin, where the mean cone counts. The keys are the numbers in `n_directions`. Unchanged
-    by rotation, uniform scale and, with `center`, translation. Biased high for N ≲ 10·D: at
-    least k/(N − 1). A cloud without scatter gives 0.
+    λ are the eigenvalues of the covariance (`center`) or of the second moments about the origin,
+    where the mean cone counts. The keys are the numbers in `n_directions`. Biased high for N ≲
+    10·D: at least k/(N − 1). A cloud without scatter gives 0.
 
     Raises:
         ValueError: as `Cloud`, or a number of directions below 1.
@@ -34,5 +33,5 @@ def explained_variance(
         raise ValueError(
             f"n_directions must be a list of numbers of at least 1, got {n_directions}"
         )
-    share_D = shares(Cloud.of(x).spectrum(center).value_D)
+    share_D = shares(Cloud.of(x).spectrum(center))
     return {str(k): share_D[:k].sum() for k in n_directions}

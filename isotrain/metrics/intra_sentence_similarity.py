@@ -41,8 +41,7 @@ def intra_sentence_similarity(
       position and `seed`); `above_shuffled`: `value` − `shuffled`, near 0 where no sentence shows.
     - `n_groups`: sentences measured; `standard_error`: of `value` over sentences, absent for one.
 
-    Unchanged by rotation, one common scale and order; moved by translation and by the length of
-    single vectors, which weigh in the mean. A zero vector, or a zero mean, has cosine 0.
+    Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; another `form`; `min_count` < 1 (2 for

@@ -17,9 +17,8 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
 
     (PR − 1)/(D − 1) with PR = (tr C)²/‖C‖²_F, the participation ratio of the centred covariance C.
     Equals the published five-step definition exactly, with two traces instead of an eigenproblem.
-    Unchanged by rotation, translation and uniform scale, so it does not see the mean cone. Biased
-    low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D); `isoscore_corrected` takes that out.
-    D = 1 gives 1, otherwise a cloud without scatter gives 0.
+    Does not see the mean cone. Biased low for N ≲ 10·D: a Gaussian cloud gives about N/(N + D);
+    `isoscore_corrected` takes that out. D = 1 gives 1, otherwise a cloud without scatter gives 0.
 
     `precision="mixed"` takes products of centred embeddings in float32, as the published package
     does; the value moves by less than 1e-6, unless torch takes float32 products in TF32 or

@@ -18,10 +18,10 @@ def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
         tr(Σ²) ≈ c·[(N−1)(N−2)·tr S² + (tr S)² − N·Q]
         (tr Σ)² ≈ c·[(N² − 3N + 1)·(tr S)² + 2·tr S² − N·Q],   c = (N−1)/(N(N−2)(N−3)).
 
-    Invariances of `isoscore`. The ratio has a bias of order 1/N and scatters around the truth, also
-    below 0 and above 1 (relative standard deviation about 10 % for 16 Gaussian embeddings).
-    Embeddings must be independent: tokens of one sentence count for less than their number. D = 1
-    gives 1, a cloud without scatter 0.
+    The ratio has a bias of order 1/N and scatters around the truth, also below 0 and above 1
+    (relative standard deviation about 10 % for 16 Gaussian embeddings). Embeddings must be
+    independent: tokens of one sentence count for less than their number. D = 1 gives 1, a cloud
+    without scatter 0.
 
     Raises:
         ValueError: as `Cloud` for N < 4, or an estimate of tr(Σ²) that is not positive, which takes

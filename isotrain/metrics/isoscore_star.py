@@ -13,9 +13,8 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
 
     C is the centred covariance of `x` (divided by N − 1), C₀ = `reference_covariance [D, D]`, ζ =
     `shrinkage` in [0, 1]: 0 gives IsoScore, 1 that of C₀. By traces, without an eigenproblem, so
-    the gradient is finite for equal eigenvalues and equal embeddings too. Unchanged by translation,
-    by one rotation of `x` and C₀, and by one scale of both; does not see the mean cone. D = 1 gives
-    1, otherwise a sum of 0 gives 0.
+    the gradient is finite for equal eigenvalues and equal embeddings too. Does not see the mean
+    cone. D = 1 gives 1, otherwise a sum of 0 gives 0.
 
     Raises:
         ValueError: as `Cloud`; C₀ not `[D, D]`, not finite or not symmetric to 1e-4; ζ outside
@@ -61,13 +60,6 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
 
 def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:
     """`isoscore_star` with the covariance of `reference [M, D]` as the target; in [0, 1].
-
-    For a reference known by its embeddings, such as those of the pre-trained model.
-
-    Raises:
-        ValueError: as `isoscore_star`, for either cloud.
-
-    Rudman and Eickhoff 2024.
 
     >>> import torch
     >>> round(isoscore_star_of_rows(torch.eye(3), torch.eye(3)).item(), 6)

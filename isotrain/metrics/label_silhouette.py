@@ -16,14 +16,12 @@ def label_silhouette(
 
     Mean of (b − a)/max(a, b): a = mean Euclidean distance to the others of the class, b = least
     mean distance to those of another class; 0 for a class of one and for equal embeddings. `labels
-    [N]` are class numbers. Unchanged by rotation, translation and scale. About 0, a little below,
-    where labels are unrelated. In high dimension all distances are alike and values small: compare
-    at equal D.
-
-    O(N²·D). For N > `max_rows`, those whose position hashes lowest (with `seed`) represent all.
+    [N]` are class numbers. About 0, a little below, where labels are unrelated. Values are small in
+    high dimension: compare at equal D. O(N²·D), over the `max_rows` whose position hashes lowest
+    (with `seed`).
 
     Raises:
-        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes; `max_rows` < 3.
+        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes in `max_rows`.
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 
@@ -33,8 +31,6 @@ def label_silhouette(
     True
     """
     x = Cloud.of(x, min_rows=3).rows
-    if max_rows < 3:
-        raise ValueError(f"max_rows must be at least 3, got {max_rows}")
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
         kept_M = hashed_order(len(x), seed, x.device)[:max_rows]

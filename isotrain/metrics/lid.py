@@ -1,7 +1,4 @@
-"""Local intrinsic dimension by maximum likelihood.
-
-N embeddings, D dimensions, Q queries, M neighbours.
-"""
+"""Local intrinsic dimension by maximum likelihood. Q queries, M neighbours."""
 
 from __future__ import annotations
 
@@ -15,9 +12,7 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
 
 FLOOR = 1e-4  # least r_i/r_m that counts
-ROUNDING = (
-    64.0 * torch.finfo(torch.float64).eps
-)  # of chords of unit vectors, and of equal distances
+ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords, and of equal distances
 
 
 def lid(
@@ -59,21 +54,18 @@ def lid_estimate(
     ln(r_i/r_m)]⁻¹, with r_i the distance from q to its i-th nearest neighbour and m =
     `n_neighbors`; `aggregate="harmonic"` gives 1/mean(1/LID), which is lower. Queries are all
     embeddings, or `max_queries` drawn with `seed`; neighbours are searched among all, exactly.
-    Unchanged by rotation, translation and scale, so it sees neither the mean cone nor the scale.
     Cosine distances are chords of unit vectors, √(2(1 − cos)): unchanged by rotation and vector
     length. No gradient.
 
     `squared=True` puts r² in the formula, exactly half the value: the convention of Cai et al.
-    2021. Their option cosine, 1 − cos, is half a squared chord. scikit-dimension has (m − 1)/m of
-    this formula in each point, aggregated harmonically.
+    2021. scikit-dimension has (m − 1)/m of this formula in each point, aggregated harmonically.
 
     Biased high by m/(m − 2) where the density is even (harmonic: m/(m − 1)), and low for finite N
     where D is large: about 14 for a Gaussian with D = 20, N = 3,000 and m = 100.
 
-    Ratios below 1e-4 count as 1e-4, so a duplicate costs 9.2 in the sum and not infinity. Equal
-    distances to all m neighbours count as D. A query that coincides with all m has no dimension;
-    `n_queries` are the others. The standard error, sd/√Q (harmonic: by the delta method), treats
-    them as independent draws from a much larger cloud; it is infinite for one query.
+    Ratios below 1e-4 count as 1e-4, and equal distances to all m neighbours as D. A query that
+    coincides with all m has no dimension; `n_queries` are the others. The standard error, sd/√Q
+    (harmonic: by the delta method), treats them as independent draws; it is infinite for one query.
 
     Raises:
         ValueError: as `Cloud`; m < 2 or N ≤ m; another `distance` or `aggregate`; `max_queries` <
@@ -95,11 +87,6 @@ def lid_estimate(
         raise ValueError(f"aggregate must be mean or harmonic, got {aggregate!r}")
     if n_neighbors < 2:
         raise ValueError(f"n_neighbors must be at least 2, got {n_neighbors}: r_m/r_m is always 1")
-    if n <= n_neighbors:
-        raise ValueError(
-            f"lid needs more rows than n_neighbors = {n_neighbors}, got {n}; "
-            "give more rows or lower n_neighbors"
-        )
     if max_queries is not None and max_queries < 1:
         raise ValueError(f"max_queries must be at least 1, or null for all rows, got {max_queries}")
     x = x.detach()

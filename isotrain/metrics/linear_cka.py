@@ -11,12 +11,11 @@ from isotrain.geometry.rows import check_cloud, has_scatter
 def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> Tensor:
     """Similarity of `x [N, D]` to `reference [N, E]` of the same inputs; [0, 1], 1 = same shape.
 
-    ‖XᵀY‖²_F/(‖XᵀX‖_F·‖YᵀY‖_F) of the centred clouds. Unchanged by rotation, translation and scale
-    of either cloud, not by other linear maps: leading directions dominate it. Biased up: unrelated
-    Gaussian clouds give about √(D·E/((n + D)(n + E))) with n = N − 1. `debiased=True` replaces each
-    product by its U-statistic (unbiased HSIC): in [−1, 1] and near 0 for unrelated clouds of any
-    N ≥ 4. A cloud without scatter, and if debiased one whose embeddings are all equally far apart,
-    gives 0. O(N·D·E), or by Gram matrices [N, N] where that is less.
+    ‖XᵀY‖²_F/(‖XᵀX‖_F·‖YᵀY‖_F) of the centred clouds. Leading directions dominate it. Biased up:
+    unrelated Gaussian clouds give about √(D·E/((n + D)(n + E))) with n = N − 1. `debiased=True`
+    replaces each product by its U-statistic (unbiased HSIC): in [−1, 1] and near 0 for unrelated
+    clouds of any N ≥ 4. A cloud without scatter, and if debiased one whose embeddings are all
+    equally far apart, gives 0. O(N·D·E), or by Gram matrices [N, N] where that is less.
 
     Raises:
         ValueError: as `Cloud` (N < 4 if debiased), or another N in `reference`.
@@ -66,11 +65,8 @@ def _squared_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
 
 
 def _debiased_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
-    """n(n − 3) times the unbiased HSIC of centred clouds.
-
-    Its three sums run over the Gram matrices K and L without their diagonals. When
-    centred, each row of K sums to 0, hence without its diagonal to −K_ii: no Gram matrix is needed.
-    """
+    """n(n − 3) times the unbiased HSIC of centred clouds."""
+    # Rows of a centred Gram matrix K sum to 0, hence without the diagonal to −K_ii.
     n = len(x_ND)
     x_N, y_N = x_ND.square().sum(dim=1), y_NE.square().sum(dim=1)
     alike = _squared_product(x_ND, y_NE) - x_N @ y_N

@@ -20,9 +20,8 @@ def linear_probe_accuracy(
       √(p(1 − p)/N), and more between folds.
     - `majority`: share of the largest class, the score without looking and without scatter.
 
-    As `l2` is a share of the mean eigenvalue, accuracy is unchanged by rotation, translation and
-    scale; but a few directions with most of the scatter raise λ for all others. `labels [N]` are
-    class numbers. Folds are stratified and follow a hash of (seed, position) and the order of the
+    A few directions with most of the scatter raise λ for all others. `labels [N]` are class
+    numbers. Folds are stratified and follow a hash of (seed, position) and the order of the
     classes. O(n_folds·N·D·min(N, D)), exact.
 
     Raises:

@@ -1,7 +1,4 @@
-"""Maximum explainable variance: how well one vector represents a word.
-
-N embeddings, D dimensions, G groups, S sets of n each.
-"""
+"""Maximum explainable variance of words by one vector. G groups, S sets of n each."""
 
 from __future__ import annotations
 
@@ -30,10 +27,9 @@ def max_explainable_variance(
     """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.
 
     `x [N, D]` are occurrences, `groups [N]` integers that name their words. σ are the singular
-    values of n occurrences of a word, with `center` less their mean (the floor is then 1/(n−1)). As
-    this depends on n, every word is measured on `n_per_group` occurrences and rarer words are left
-    out; `None` takes all occurrences of words with two (three if centred) and mixes values of
-    different n.
+    values of n occurrences of a word, with `center` less their mean (the floor is then 1/(n−1)).
+    Every word is measured on `n_per_group` occurrences and rarer words are left out; `None` takes
+    all occurrences and mixes values of different n.
 
     - `value`: mean over words of σ₁²/Σσ².
     - `baseline`: the same of at most `n_baseline` disjoint random sets of n, drawn from all; with
@@ -41,9 +37,8 @@ def max_explainable_variance(
     - `adjusted`: `value` − `baseline`; what a static vector explains beyond the mean cone.
     - `n_groups`: words measured; `standard_error`: of `value` over words, absent for one word.
 
-    Unchanged by rotation and one common scale (by translation too if centred); long vectors weigh
-    more. Samples are drawn by hashing positions with `seed`. Equal occurrences give 1, also
-    centred.
+    Long vectors weigh more. Samples are drawn by hashing positions with `seed`. Equal occurrences
+    give 1, also centred.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; `n_per_group` < 2 (3 if centred); `n_baseline` <

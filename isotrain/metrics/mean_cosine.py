@@ -11,9 +11,8 @@ from isotrain.geometry.cloud import Cloud, from_moments
 def mean_cosine(x: Tensor | Cloud) -> Tensor:
     """Mean cosine of all pairs of distinct embeddings `x [N, D]`; [−1/(N−1), 1], 0 = isotropic.
 
-    (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D). Unchanged by
-    rotation and by vector length; moved by translation: it sees the mean cone and little else.
-    Unbiased for every N. A zero vector has cosine 0.
+    (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D). Sees the mean
+    cone and little else. Unbiased for every N. A zero vector has cosine 0.
 
     Raises:
         ValueError: as `Cloud`.

@@ -28,8 +28,7 @@ def outlier_dims(
       Gaussian coordinates, at most N
     - `n_high_variance`: dimensions with a variance above `variance_factor` × the mean variance
 
-    Unchanged by uniform scale, and by design not by rotation. Shares are noisy where the cone is
-    weak.
+    Shares are noisy where the cone is weak.
 
     Raises:
         ValueError: as `Cloud`, or `n_top` < 1.
@@ -43,8 +42,6 @@ def outlier_dims(
     """
     if n_top < 1:
         raise ValueError(f"n_top must be at least 1, got {n_top}")
-    if not variance_factor > 0:
-        raise ValueError(f"variance_factor must be above 0, got {variance_factor}")
     cloud = Cloud.of(x)
     n = cloud.n
     units, shape = cloud.unit_sums, cloud.shape_sums

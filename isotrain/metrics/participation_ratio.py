@@ -13,9 +13,8 @@ def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
 
     λ are the eigenvalues of the covariance (`center`), or of the second moments about the origin,
     where the mean cone is a direction too. By traces, without an eigenproblem. With `center` it is
-    1 + (D − 1)·IsoScore, with the same invariances and bias (a Gaussian cloud gives about
-    N·D/(N + D)); without, translation moves it. A cloud without scatter (without `center`: of zero
-    vectors) gives 0.
+    1 + (D − 1)·IsoScore: a Gaussian cloud gives about N·D/(N + D). A cloud without scatter (without
+    `center`: of zero vectors) gives 0.
 
     Raises:
         ValueError: as `Cloud`.

@@ -23,21 +23,19 @@ def partition(
     """ln I(W) of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
 
     I(W) = min_c F(c) / max_c F(c), F(c) = Σ_i exp(c·x_i), over unit directions c: the eigenvectors
-    of XᵀX, taken with both signs, or the given `directions [D, J]`. In log space, so nothing
-    overflows. For N < D the directions orthogonal to all embeddings count too: there F = N exactly.
-    Depends on N and on scale: quote both, and beside it what a Gaussian cloud of the same N, D and
-    rms norm scores (`partition_null`; at D = 768 and rms norm 15 about ln .004 for N = 32, ln .30
-    for N = 277). Unchanged by rotation only. Equal eigenvalues leave their eigenvectors, and so the
-    value, to the solver. A gradient holds the directions fixed, so it is always finite.
+    of XᵀX with both signs, or the given `directions [D, J]`. In log space, so nothing overflows.
+    For N < D the directions orthogonal to all embeddings count too: there F = N exactly. Depends on
+    N and on scale: quote both, and beside it what a Gaussian cloud of the same N, D and rms norm
+    scores (`partition_null`). Equal eigenvalues leave their eigenvectors, and so the value, to the
+    solver. A gradient holds the directions fixed, so it is always finite.
 
     `signs="as_is"` takes each direction once, as it comes: defined for given directions only, as
     the sign of an eigenvector is the solver's choice.
 
     `precision="mixed"` takes products of centred embeddings in float32 and puts the mean back in
-    float64; for N < D only the projections are float32. With r the largest distance from the mean,
-    ln I is off by less than 3e-7·max(r, 1) on given directions and 2e-6·max(r, 1) on eigenvectors
-    (the worst of 400 clouds: Gaussian, heavy-tailed, outlier dimensions; no bound where eigenvalues
-    tie). Not for r beyond 1e4, nor where torch takes float32 products in TF32 or bfloat16.
+    float64. With r the largest distance from the mean, ln I is off by less than 3e-7·max(r, 1) on
+    given directions and 2e-6·max(r, 1) on eigenvectors (measured on 400 clouds). Not for r beyond
+    1e4, nor where torch takes float32 products in TF32 or bfloat16.
 
     Raises:
         ValueError: as `Cloud` for N < 1; another `signs` or `precision`; as_is without directions;
@@ -61,21 +59,25 @@ def partition(
     cloud = Cloud.of(x, min_rows=1)
     x = cloud.rows
     n, d = x.shape
-    given_DJ = None if directions is None else _checked(directions.to(x), d)
+    if directions is not None:
+        directions = directions.to(x)
+        if directions.ndim != 2 or directions.shape[0] != d or directions.shape[1] == 0:
+            raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(directions.shape)}")
+        if not bool(((directions.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
+            raise ValueError("directions must be unit columns; divide each by its norm")
     scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # squares stay in range
     x = x / scale  # exact: a power of two
     centre_D, rest_ND = x.new_zeros(d), x
     if precision == "mixed":
         centre_D = x.mean(dim=0)
         rest_ND = (x - centre_D).float()
-    if given_DJ is None:
+    direction_DJ = directions
+    if direction_DJ is None:
         if precision == "mixed" and n >= d:
             gram_SS = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
         else:
             gram_SS = cloud.uncentred_gram_SS
         direction_DJ = _eigenvectors(gram_SS.detach(), x.detach())
-    else:
-        direction_DJ = given_DJ
     parts = []
     for block_DJ in torch.split(direction_DJ, max(1, BLOCK // n), dim=1):
         product_NJ = _product(rest_ND, block_DJ.to(rest_ND.dtype))
@@ -83,20 +85,11 @@ def partition(
         parts.append(_log_sum_exp(product_NJ, scale) + shift_J)
         if signs == "both":
             parts.append(_log_sum_exp(-product_NJ, scale) - shift_J)
-    if given_DJ is None and direction_DJ.shape[1] < d:
+    if directions is None and direction_DJ.shape[1] < d:
         parts.append(x.new_tensor([math.log(n)]))
     log_f = torch.cat(parts)
     value = (log_f.min() - log_f.max()).clamp(max=0.0)
     return value if log else value.exp()
-
-
-def _checked(direction_DJ: Tensor, d: int) -> Tensor:
-    """The given directions, if they are unit columns."""
-    if direction_DJ.ndim != 2 or direction_DJ.shape[0] != d or direction_DJ.shape[1] == 0:
-        raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(direction_DJ.shape)}")
-    if not bool(((direction_DJ.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
-        raise ValueError("directions must be unit columns; divide each by its norm")
-    return direction_DJ
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

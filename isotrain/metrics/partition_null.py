@@ -17,11 +17,7 @@ TABLE = Path(__file__).with_suffix(".json")  # written by benchmarks/partition_n
 
 
 class Band(NamedTuple):
-    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud; in (−∞, 0].
-
-    >>> Band(-0.3, -0.2, -0.1).median
-    -0.2
-    """
+    """2.5 %, 50 % and 97.5 % quantiles of ln I(W) over draws of a Gaussian cloud; in (−∞, 0]."""
 
     low: float
     median: float
@@ -56,20 +52,14 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
     """Null band of ln I(W) (both signs) of `n` × `d` iid N(0, rms_norm²/d) entries.
 
     From a stored table of simulations over N = 2 … 131,072, D = 1 … 8,192 and rms norms 1/4 …
-    1,024, in powers of two; up to 600 draws a shape (the table counts them), 2 for large ones
-    and none for the 16 largest (such as N = D = 4,096), which continue their neighbours.
-    Interpolated is h = ln(−ln I / rms): linear in ln N and ln D, cubic (Catmull-Rom) in ln rms.
-    Beyond the rms norms h is constant, its limit at both ends.
+    1,024, in powers of two; up to 600 draws a shape. Interpolated is h = ln(−ln I / rms): linear in
+    ln N and ln D, cubic (Catmull-Rom) in ln rms. Beyond the rms norms h is constant, its limit at
+    both ends.
 
-    Error of ln(−ln I) at 480 points between the nodes (N 3 … 11,585, D 3 … 1,448; .01 is 1 % of
-    ln I): median of the band .008 on half of them, .031 on 95 %, .09 at worst; its ends .014,
-    .095 and .23, the worst at D = 3. For D = 768 and N = 2,048 to 20,000 the median is within
-    .04 to .1; for N ≥ 3,000 and D ≥ 2,048 within .2, which is wider than the band there.
-
-    Raises:
-        ValueError: N or D outside the grid, or a negative or non-finite rms norm.
-
-    Ours, by simulation.
+    Error of ln(−ln I) at 480 points between the nodes: median of the band .008 on half of them,
+    .031 on 95 %, .09 at worst; its ends .014, .095 and .23, the worst at D = 3. For D = 768 and N =
+    2,048 to 20,000 the median is within .04 to .1; for N ≥ 3,000 and D ≥ 2,048 within .2, wider
+    than the band.
 
     >>> band = gaussian_null(277, 768, 15.0)
     >>> [round(math.exp(value), 1) for value in band]

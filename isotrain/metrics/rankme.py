@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import shares
 
 
@@ -14,8 +15,7 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
 
     σ are the min(N, D) singular values of `x`: the published form does not centre, so a mean cone
     lowers it. ε keeps the logarithm finite and adds about min(N, D)·ε·ln(1/ε) to the exponent.
-    Unchanged by rotation and uniform scale. Biased low for N ≲ 10·D. Zero vectors (with `center`: a
-    cloud without scatter) give 0.
+    Biased low for N ≲ 10·D. Zero vectors (with `center`: a cloud without scatter) give 0.
 
     Raises:
         ValueError: as `Cloud`, or ε ≤ 0.
@@ -29,6 +29,6 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}; effective_rank has none")
     cloud = Cloud.of(x)
-    singular_D = cloud.spectrum(center).singular_D[: min(cloud.n, cloud.d)]
+    singular_D = root(cloud.spectrum(center))[: min(cloud.n, cloud.d)]
     share_D = shares(singular_D) + epsilon
     return (-(share_D * share_D.log()).sum()).exp() * (singular_D[0] > 0)

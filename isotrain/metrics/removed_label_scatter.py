@@ -21,9 +21,9 @@ def removed_label_scatter(
     - `explained` = tr(VᵀS_T·V)/tr S_T, the same of the total scatter: about what unrelated labels
       give. k random directions give k/D.
 
-    `labels [N]` are class numbers. Unchanged by rotation (with the directions, if given),
-    translation and scale. No gradient. For one mean and one set of directions: a layer with several
-    clusters removes each cluster's mean too; compare `scatter_ratio` before and after such a layer.
+    `labels [N]` are class numbers. No gradient. For one mean and one set of directions: a layer
+    with several clusters removes each cluster's mean too; compare `scatter_ratio` before and after
+    such a layer.
 
     Raises:
         ValueError: as `Cloud` and `class_ids`; `n_directions` < 1; directions that are not

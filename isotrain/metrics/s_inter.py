@@ -33,13 +33,12 @@ def s_inter(
 
     `adjust`: `none`; `centre` subtracts the mean of all; `cluster` forms clusters by k-means, k in
     2..`k_max` with the best silhouette (of at most `max_rows`), one cluster if that is below
-    `threshold`, subtracts each cluster's mean, and averages `value` and `baseline` over clusters
-    with equal weight. A type in two clusters counts in both; clusters of one type are left out.
-    Centring n vectors makes their mean cosine slightly negative, about −1/n.
+    `threshold`, subtracts each cluster's mean, and averages over clusters with equal weight. A type
+    in two clusters counts in both; clusters of one type are left out. Centring n vectors makes
+    their mean cosine about −1/n.
 
-    Unchanged by rotation; by vector length for `adjust=none`, else by one common scale and
-    translation. Draws hash positions with `seed`, from which k-means starts too. Unbiased over the
-    draw. A vector that is zero, or the mean of its cluster, has cosine 0.
+    Draws hash positions with `seed`. Unbiased over the draw. A vector that is zero, or the mean of
+    its cluster, has cosine 0.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; another `adjust`; `k_max` < 1; `max_rows` < 3; no

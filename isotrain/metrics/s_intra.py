@@ -32,9 +32,9 @@ def s_intra(
     - `adjusted`: `value` − `baseline`.
     - `n_groups`: types measured; `n_clusters`: clusters found.
 
-    `adjust`, invariances and zero vectors are as in `s_inter`, except that for `adjust=none` and
-    `centre` nothing is drawn. A type in two clusters is one type in each; clusters without two
-    instances of a type are left out.
+    `adjust` and zero vectors are as in `s_inter`, except that for `adjust=none` and `centre`
+    nothing is drawn. A type in two clusters is one type in each; clusters without two instances of
+    a type are left out.
 
     Raises:
         ValueError: as `s_inter`; no type with two instances, or none with two in one cluster.
@@ -54,7 +54,7 @@ def s_intra(
     for position_n, x_nD in parts:
         index_n = found.index_N[position_n]
         if int(index_n.bincount().max()) > 1:
-            value_G = group_mean_cosine(x_nD, index_n).value_G
+            value_G = group_mean_cosine(x_nD, index_n)
             values.append(value_G.mean())
             baselines.append(mean_pairwise_cosine(x_nD))
             n_types += len(value_G)

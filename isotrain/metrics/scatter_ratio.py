@@ -17,8 +17,8 @@ def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
     - `share`: tr S_B / tr S_T in [0, 1], the fraction of all scatter that labels explain. Random
       labels give (C − 1)/(N − 1) on average, not 0.
 
-    Equal embeddings give 0 and 0. `labels [N]` are class numbers. Unchanged by rotation,
-    translation and scale. Says nothing of isotropy by itself.
+    Equal embeddings give 0 and 0. `labels [N]` are class numbers. Says nothing of isotropy by
+    itself.
 
     Raises:
         ValueError: as `Cloud` and `class_ids`; classes without scatter within that differ.

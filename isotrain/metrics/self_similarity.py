@@ -22,8 +22,8 @@ def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> di
     - `n_groups`: words measured; `standard_error`: of `value` over words, absent for one word. It
       treats words as independent, also where they share sentences.
 
-    Unchanged by rotation and vector length; moved by translation. Unbiased at any n. Remove
-    repeated sentences first: their equal embeddings raise `value`. A zero vector has cosine 0.
+    Unbiased at any n. Remove repeated sentences first: their equal embeddings raise `value`. A zero
+    vector has cosine 0.
 
     Raises:
         ValueError: as `Cloud` and `check_groups`; `min_count` < 2; no word with so many
@@ -37,4 +37,4 @@ def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> di
     1.0
     """
     x = Cloud.of(x).rows
-    return summary(group_mean_cosine(x, groups, min_count).value_G, mean_pairwise_cosine(x))
+    return summary(group_mean_cosine(x, groups, min_count), mean_pairwise_cosine(x))

@@ -14,11 +14,10 @@ from isotrain.geometry.spectrum import entropy, shares
 def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """H(λ/Σλ)/ln D of `x [N, D]`; in [0, 1], 1 = isotropic, 0 = one direction.
 
-    λ are the eigenvalues of the covariance (`center`) or of the second moments about the
-    origin. Weights are variances, so it is lower than the logarithm of `effective_rank`, whose
-    weights are their roots. Unchanged by rotation, uniform scale and, with `center`,
-    translation. Biased low for N ≲ 10·D: it cannot pass ln(N − 1)/ln D. D = 1 gives 1, otherwise
-    a cloud without scatter gives 0.
+    λ are the eigenvalues of the covariance (`center`) or of the second moments about the origin.
+    Weights are variances, so it is lower than the logarithm of `effective_rank`, whose weights are
+    their roots. Biased low for N ≲ 10·D: it cannot pass ln(N − 1)/ln D. D = 1 gives 1, otherwise a
+    cloud without scatter gives 0.
 
     Raises:
         ValueError: as `Cloud`.
@@ -32,4 +31,4 @@ def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     cloud = Cloud.of(x)
     if cloud.d == 1:
         return cloud.mean_D.new_ones(())
-    return entropy(shares(cloud.spectrum(center).value_D)) / math.log(cloud.d)
+    return entropy(shares(cloud.spectrum(center))) / math.log(cloud.d)

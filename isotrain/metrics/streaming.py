@@ -1,7 +1,4 @@
-"""Metrics of embeddings that arrive in batches, on one process or many.
-
-N embeddings, D dimensions, M kept, P processes, V numbers of the packed moments.
-"""
+"""Metrics of batches, on one process or P. M embeddings kept, V numbers of the moments."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.moments import Moments, merged, no_rows
+from isotrain.geometry.moments import Moments, empty_moments, merged
 from isotrain.geometry.rows import check_shape, hash_ids
 from isotrain.metrics.suite import HEADLINE, named, needs, suite
 
@@ -25,10 +22,9 @@ class StreamingSuite(Metric):
     """A torchmetrics metric: the values of `suite` for all embeddings so far.
 
     Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions) are
-    exact in O(D²) memory, for any cut into batches and processes: to 1e-9 of the metric of all at
-    once, or eps·λ₁/λ_i where an eigenvalue λ_i is that much smaller than the scatter of batch
-    means. The others see the `max_rows` embeddings whose ids hash lowest: the same ones for any
-    order, batch size and number of processes, each id once (moments count repeats).
+    exact in O(D²) memory, for any cut into batches and processes. The others see the `max_rows`
+    embeddings whose ids hash lowest: the same ones for any order, batch size and number of
+    processes, each id once (moments count repeats).
 
     Args:
         width: D of the embeddings `[N, D]` that `update` takes.
@@ -37,9 +33,7 @@ class StreamingSuite(Metric):
         refused: as in `suite`, for `compute`; what `forward` gives for one batch skips.
 
     Raises:
-        ValueError: an unknown metric, one that takes a reference or positives, or one that needs
-            embeddings when `max_rows` is 0; in `update` another width, a NaN, or missing ids,
-            labels or groups.
+        ValueError: a metric of two clouds, or one that needs embeddings when `max_rows` is 0.
 
     >>> stream = StreamingSuite(width=2, metrics=["isoscore"], max_rows=0)
     >>> stream.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
@@ -68,7 +62,11 @@ class StreamingSuite(Metric):
             raise ValueError(f"width starts at 1 and max_rows at 0, got {width} and {max_rows}")
         self.refused = refused
         self.width, self.max_rows = width, max_rows
-        self.of_moments = {k: f for k, f in metrics.items() if _is_of_moments(f)}
+        self.of_moments = {
+            k: f
+            for k, f in metrics.items()
+            if getattr(getattr(f, "func", f), "from_moments", False)
+        }
         self.of_rows = {k: f for k, f in metrics.items() if k not in self.of_moments}
         for name, function in self.of_rows.items():
             if needs(function) in ("reference", "positives"):
@@ -80,7 +78,7 @@ class StreamingSuite(Metric):
         self.needed = sorted({needs(f) for f in self.of_rows.values()} - {"rows"})
         empty = torch.zeros(max_rows if self.of_rows else 0, OF_ROW + width, dtype=torch.float64)
         empty[:, 0] = EMPTY
-        self.add_state("packed", _pack(no_rows(width)), dist_reduce_fx=_merged_states)
+        self.add_state("packed", _pack(empty_moments(width)), dist_reduce_fx=_merged_states)
         self.add_state("kept", empty, dist_reduce_fx=_lowest)
 
     def update(
@@ -159,10 +157,6 @@ class StreamingSuite(Metric):
         numbers += [given[name].long().cpu() if name in given else zero_N for name in more]
         halves = [half for number in numbers for half in (number >> 32, number & 0xFFFFFFFF)]
         return torch.stack(halves, dim=1).double()
-
-
-def _is_of_moments(function: Callable[..., Any]) -> bool:
-    return bool(getattr(getattr(function, "func", function), "from_moments", False))
 
 
 def _pack(moments: Moments) -> Tensor:

@@ -84,12 +84,7 @@ def suite(
 
 
 def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> Any:
-    """Call a metric with a cloud, or with its tensor where the first argument is no `Cloud`.
-
-    >>> import torch
-    >>> call_metric(lambda x: x.sum(), Cloud(torch.eye(3)))
-    tensor(3.)
-    """
+    """Call a metric with a cloud, or with its tensor where the first argument is no `Cloud`."""
     first = next(iter(inspect.signature(metric).parameters.values()))
     # As text: a postponed annotation may hold names that are only there for a type checker.
     takes_cloud = "Cloud" in re.findall(r"\w+", str(first.annotation))
@@ -101,12 +96,6 @@ def find(name: str) -> Callable[..., Any]:
 
     Or, where the file has it, `<name>_estimate` (with its standard error) or `<name>_of_rows`
     (with a reference given by its embeddings).
-
-    Raises:
-        ValueError: there is no such file; the message has the nearest name.
-
-    >>> find("isoscore").__name__
-    'isoscore'
     """
     path = f"isotrain.metrics.{name}"
     known = name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path)
@@ -125,16 +114,7 @@ def find(name: str) -> Callable[..., Any]:
 def named(
     metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]],
 ) -> dict[str, Callable[..., Any]]:
-    """Functions by name, of names and functions, or of functions by name.
-
-    Raises:
-        ValueError: a name of no metric, or one name in place of a list.
-
-    >>> def row_norm(x):
-    ...     return x.norm(dim=1).mean()
-    >>> list(named(["isoscore", row_norm]))
-    ['isoscore', 'row_norm']
-    """
+    """Functions by name, of names and functions, or of functions by name."""
     if isinstance(metrics, str):
         raise ValueError(f"metrics are a list of names, got {metrics!r}; pass [{metrics!r}]")
     if isinstance(metrics, Mapping):
@@ -143,11 +123,7 @@ def named(
 
 
 def needs(function: Callable[..., Any]) -> str:
-    """Which of labels, groups, reference and positives a metric takes; `rows` = none of them.
-
-    >>> needs(find("isoscore")), needs(find("scatter_ratio"))
-    ('rows', 'labels')
-    """
+    """Which of labels, groups, reference and positives a metric takes; `rows` = none of them."""
     parameters = inspect.signature(function).parameters
     return next((name for name in EXTRAS if name in parameters), "rows")
 
@@ -156,20 +132,13 @@ def grouped_by(function: Callable[..., Any]) -> str:
     """The groups that a metric takes: `sentences` if so annotated, else `words` (token ids).
 
     `groups: Annotated[Tensor, "sentences"]` in a signature asks for sentences.
-
-    >>> grouped_by(find("self_similarity")), grouped_by(find("intra_sentence_similarity"))
-    ('words', 'sentences')
     """
     annotation = inspect.signature(function).parameters["groups"].annotation
     return "sentences" if "sentences" in str(annotation) else "words"
 
 
 def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The values of one metric under their names.
-
-    >>> flat("lid", {"value": 1.0})
-    {'lid_value': 1.0}
-    """
+    """The values of one metric under their names."""
     if isinstance(found, Mapping):
         return {f"{name}_{part}": value for part, value in found.items()}
     return {name: found}

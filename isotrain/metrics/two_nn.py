@@ -17,12 +17,12 @@ def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     With μ = r₂/r₁, the ratio of the distances to the second and first nearest neighbour, P(μ > t) =
     t⁻ᵈ where the density is even on the scale of r₂. The value is the slope d through the origin of
     −ln(1 − F(μ)) on ln μ, by least squares, F(μ_(i)) = i/N, without the `discard` fraction of the
-    largest ratios (the very largest always goes: its 1 − F is 0). Exact. Unchanged by rotation,
-    translation and scale. Like `lid` it sees neither the mean cone nor the scale, and is biased low
-    where D is large; it looks at the smallest scale there is, so noise weighs more. No gradient.
+    largest ratios (the very largest always goes: its 1 − F is 0). Exact. Like `lid` it sees neither
+    the mean cone nor the scale, and is biased low where D is large; it looks at the smallest scale
+    there is, so noise weighs more. No gradient.
 
-    Duplicates have no ratio and are dropped. Their neighbours keep μ = 1, which pulls the slope up:
-    repeat no embedding if you can. If every μ is 1 to rounding (a lattice), D is returned.
+    Duplicates have no ratio and are dropped; their neighbours keep μ = 1, which pulls the slope up.
+    If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
         ValueError: as `Cloud` for N < 3; `discard` outside [0, 1); fewer than 3 ratios left.

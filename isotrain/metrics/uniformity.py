@@ -21,13 +21,11 @@ def uniformity(
 
     u_i = x_i/‖x_i‖. 0 means one direction for all. Uniform on the sphere gives ln ₀F₁(D/2; t²) − 2t
     on average, about −3.99 for t = 2 and D = 768; N ≤ D + 1 embeddings can go below that, down to
-    −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Unchanged by rotation and vector
-    length; moved by translation: it sees the mean cone. A zero vector has distance 1 to every
-    other.
+    −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Sees the mean cone. A zero vector
+    has distance 1 to every other.
 
-    Exact over all pairs for N ≤ `max_rows`, in blocks and O(N²·D) time; above that over `n_pairs`
-    pairs i ≠ j drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form
-    once).
+    Exact over all pairs for N ≤ `max_rows`, in O(N²·D) time; above that over `n_pairs` pairs i ≠ j
+    drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form once).
 
     Raises:
         ValueError: as `Cloud`; `t` not in (0, ∞); `n_pairs` < 2.
@@ -51,11 +49,6 @@ def uniformity_estimate(
 
     The standard error is that of sampling pairs of this cloud (delta method on the logarithm): 0
     where all pairs are used. How far another cloud of the same kind would be is not in it.
-
-    Raises:
-        ValueError: as `uniformity`.
-
-    Wang and Isola 2020; the standard error is ours.
 
     >>> found = uniformity_estimate(torch.eye(3))
     >>> found["standard_error"].item(), found["n_pairs"].item()

@@ -17,7 +17,7 @@ from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import PROJECT, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty, spherical_kmeans
-from isotrain.geometry.spared import Protection, fit_spared, without
+from isotrain.geometry.spared import Protection, fit_protected, without_protected
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 
@@ -161,7 +161,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         if self.n_clusters == 1:
             return
         if self.protect is not None and self.protect.n_directions() > 0:
-            x_MD = without(x_MD, fit_spared(x_MD, self.protect.n_leading, labels_M))
+            x_MD = without_protected(x_MD, fit_protected(x_MD, self.protect.n_leading, labels_M))
         generator = torch.Generator().manual_seed(self.seed)
         warm_KD = self.warm_KD.to(x_MD.dtype) if self.is_warm else None
         cluster = spherical_kmeans if self.assign.method == "spherical" else kmeans

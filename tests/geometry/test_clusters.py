@@ -1,16 +1,18 @@
-"""Clusters chosen by silhouette against scikit-learn and placed points."""
+"""Clusters chosen by silhouette, and silhouettes, against scikit-learn and the double loop."""
 
 import pytest
 import torch
 from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.metrics import adjusted_rand_score, silhouette_samples, silhouette_score
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from isotrain.geometry import clusters as silhouette
 from isotrain.geometry.clusters import (
-    adjusted_parts,
     centre_rows,
     choose_clusters,
-    over_clusters,
+    silhouette_values,
 )
+from tests.clouds import cloud
 
 
 def blobs(n, d, k, seed=0, apart=4.0):
@@ -52,19 +54,6 @@ def test_one_cluster_below_the_threshold():
     assert choose_clusters(parted, threshold=best + 1e-6).n_clusters == 1
 
 
-def test_k_max_bounds_the_choice():
-    x, _ = blobs(120, 16, 6)
-    assert choose_clusters(x, k_max=6).n_clusters == 6
-    assert choose_clusters(x, k_max=4).n_clusters <= 4
-    assert choose_clusters(x, k_max=1).n_clusters == 1
-
-
-def test_a_sample_of_rows_chooses_for_all():
-    x, label_N = blobs(900, 8, 5)
-    found = choose_clusters(x, max_rows=100)
-    assert adjusted_rand_score(label_N, found.assignment_N) == 1.0
-
-
 def test_only_the_sample_gets_silhouettes(monkeypatch):
     sizes = []
 
@@ -80,44 +69,11 @@ def test_only_the_sample_gets_silhouettes(monkeypatch):
     assert sizes[-1] == (90, 90)
 
 
-def test_the_global_random_state_and_the_input_are_left_alone():
-    x, _ = blobs(60, 4, 3, apart=1.0)
-    kept = x.clone()
-    torch.manual_seed(0)
-    state = torch.get_rng_state()
-    first = choose_clusters(x, threshold=-1.0).assignment_N
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(1)
-    assert torch.equal(choose_clusters(x, threshold=-1.0).assignment_N, first)
-    assert torch.equal(x, kept)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 50])
-def test_equal_rows_and_few_rows_are_one_cluster(n):
-    equal = choose_clusters(torch.full((n, 3), 0.1, dtype=torch.float64))
-    assert equal.n_clusters == 1
-    assert equal.assignment_N.tolist() == [0] * n
-    assert choose_clusters(torch.eye(3, dtype=torch.float64)[: min(n, 2)]).n_clusters == 1
-
-
 def test_repeated_rows_make_no_empty_cluster():
     x = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 7.0]], dtype=torch.float64).repeat(10, 1)
     found = choose_clusters(x)
     assert found.n_clusters == 3
     assert found.assignment_N.bincount().tolist() == [10, 10, 10]
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1e-3, 1e200])
-def test_scale_and_a_far_mean_change_nothing(scale):
-    x, label_N = blobs(100, 4, 3)
-    for moved in (x * scale, x + 8000.0):
-        assert adjusted_rand_score(label_N, choose_clusters(moved).assignment_N) == 1.0
-
-
-def test_options_out_of_range():
-    for options in ({"k_max": 0}, {"max_rows": 2}):
-        with pytest.raises(ValueError, match="k_max must be at least 1 and max_rows at least 3"):
-            choose_clusters(torch.eye(4), **options)
 
 
 def test_centred_rows():
@@ -129,26 +85,78 @@ def test_centred_rows():
     assert centre_rows(line)[2].tolist() == [0.0, 0.0]
 
 
-def test_parts_of_each_adjustment():
-    x, label_N = blobs(90, 6, 3)
-    options = {"k_max": 15, "threshold": 0.1, "max_rows": 2000, "seed": 0}
-    (whole,) = adjusted_parts(x, "none", **options)
-    assert torch.equal(whole.x_nD, x)
-    (whole,) = adjusted_parts(x, "centre", **options)
-    torch.testing.assert_close(whole.x_nD, x - x.mean(dim=0))
-    parts = adjusted_parts(x, "cluster", **options)
-    assert len(parts) == 3
-    assert torch.cat([part.position_n for part in parts]).sort().values.tolist() == list(range(90))
-    for position_n, x_nD in parts:
-        assert len(set(label_N[position_n].tolist())) == 1
-        torch.testing.assert_close(x_nD, x[position_n] - x[position_n].mean(dim=0))
-    with pytest.raises(ValueError, match="none, centre or cluster, got 'center'"):
-        adjusted_parts(x, "center", **options)
+def labels_of(n, c, seed=0):
+    labels = torch.randint(0, c, (n,), generator=torch.Generator().manual_seed(seed))
+    labels[:2] = torch.tensor([0, c - 1])
+    return labels
 
 
-def test_clusters_weigh_equally():
-    values = [torch.tensor(v, dtype=torch.float64) for v in (0.2, 0.8)]
-    found = over_clusters(values, [values[0], values[0]], n_groups=11, n_clusters=3)
-    assert {k: v.item() for k, v in found.items()} == pytest.approx(
-        {"value": 0.5, "baseline": 0.2, "adjusted": 0.3, "n_groups": 11.0, "n_clusters": 3.0}
+def double_loop(x, labels):
+    """The definition, row by row, distances from differences."""
+    values = []
+    for i in range(len(x)):
+        distance_N = (x - x[i]).norm(dim=1)
+        own = labels == labels[i]
+        if own.sum() == 1:
+            values.append(0.0)
+            continue
+        a = float(distance_N[own].sum() / (own.sum() - 1))
+        b = min(float(distance_N[labels == c].mean()) for c in labels.unique() if c != labels[i])
+        values.append((b - a) / max(a, b) if max(a, b) > 0 else 0.0)
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "c"), [(3, 1, 2), (20, 3, 2), (50, 100, 4), (300, 6, 3), (40, 5, 39), (500, 64, 8)]
+)
+def test_equals_scikit_learn(n, d, c):
+    x, labels = cloud(n, d, seed=n, mean=1.0), labels_of(n, c)
+    expected = torch.from_numpy(silhouette_samples(x.numpy(), labels.numpy()))
+    torch.testing.assert_close(silhouette_values(x, labels), expected, rtol=0, atol=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """The most bytes that a tensor made under it has."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.bytes = max(self.bytes, made.nbytes)
+        return made
+
+
+@pytest.mark.parametrize("n_distinct", [2, 9, 100, 512])
+def test_near_pairs_take_no_more_than_a_block(n_distinct, monkeypatch):
+    n = 512
+    place = (torch.arange(n) % (n_distinct + 6)).clamp_max(n_distinct - 1)  # many are the last one
+    x, labels = cloud(n_distinct, 8, seed=8)[place], labels_of(n, 3)
+    monkeypatch.setattr(silhouette, "BLOCK_ENTRIES", 32 * n)
+    with Largest() as largest:
+        found = silhouette_values(x, labels)
+    assert largest.bytes <= 8 * 32 * n
+    torch.testing.assert_close(found, double_loop(x, labels), rtol=0, atol=1e-12)
+
+
+def test_tight_clusters_far_apart_keep_their_digits():
+    # Two classes 1e-6 wide, mixed, at one end; a third 1e3 away: products lose such distances.
+    near, far = cloud(30, 6, seed=2) * 1e-6, cloud(10, 6, seed=3) * 1e-6 + 1e3
+    x = torch.cat([near, far])
+    labels = torch.cat([torch.arange(30) % 2, torch.full((10,), 2)])
+    x = x.float().double()  # the rows themselves are exact; differences of the far ones are not 0
+    torch.testing.assert_close(
+        silhouette_values(x, labels), double_loop(x, labels), rtol=0, atol=1e-8
     )
+
+
+def test_duplicates_and_equal_rows():
+    x = cloud(6, 3, seed=5).repeat(5, 1)
+    by_point = torch.arange(6).repeat(5)
+    assert silhouette_values(x, by_point).tolist() == [1.0] * 30  # no distance inside, some outside
+    mixed = labels_of(30, 4)
+    torch.testing.assert_close(
+        silhouette_values(x, mixed), double_loop(x, mixed), rtol=0, atol=1e-12
+    )
+    equal = torch.full((9, 4), -16_000.3, dtype=torch.float64)
+    assert silhouette_values(equal, torch.arange(9) % 2).tolist() == [0.0] * 9

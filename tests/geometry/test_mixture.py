@@ -1,13 +1,10 @@
 """Gaussian mixtures against scikit-learn, scipy and slow loops. N rows, D dimensions, K parts."""
 
 import warnings
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -15,12 +12,7 @@ from sklearn.mixture import GaussianMixture
 from isotrain.geometry import mixture as module
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
-
-light = settings(max_examples=25)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
+from tests.clouds import seeded
 
 
 def cloud(n, d, k=3, seed=0, dtype=torch.float64):
@@ -44,10 +36,6 @@ def any_mixture(k, d, seed=0):
 
 def responsibilities(x, mixture):
     return log_joint(x, mixture).softmax(dim=1)
-
-
-def mean_likelihood(x, mixture):
-    return log_joint(x.double(), mixture).logsumexp(dim=1).mean().item()
 
 
 def floor_of(x, floor=1e-3):
@@ -123,16 +111,6 @@ def test_starts_from_the_clusters_of_kmeans(drawn, n_rounds):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-def test_one_component_is_the_mean_and_the_variance_of_all_rows(monkeypatch):
-    monkeypatch.setattr(module, "FLOOR", 0.25)
-    x = cloud(50, 6, seed=2) + 3.0
-    found = fit_mixture(x, 1)
-    torch.testing.assert_close(found.mean_KD[0], x.mean(dim=0))
-    variance_D = x.var(dim=0, correction=0)
-    torch.testing.assert_close(found.variance_KD[0], variance_D + 0.25 * variance_D.mean())
-    assert found.log_weight_K.tolist() == [0.0]
-
-
 @pytest.mark.parametrize(("n", "d", "k"), [(1, 1, 1), (7, 3, 2), (5, 30, 4)])
 def test_log_joint_equals_scipy(n, d, k):
     x, mixture = cloud(n, d, seed=3), any_mixture(k, d, seed=4)
@@ -144,65 +122,9 @@ def test_log_joint_equals_scipy(n, d, k):
         np.testing.assert_allclose(found[:, c].numpy(), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_log_joint_of_a_row_does_not_depend_on_its_batch_mates():
-    x, mixture = cloud(40, 9, seed=5), any_mixture(3, 9)
-    alone = torch.cat([log_joint(row[None], mixture) for row in x])
-    torch.testing.assert_close(log_joint(x, mixture), alone, rtol=0, atol=1e-11)
-
-
 def test_log_joint_carries_a_gradient():
     x = cloud(4, 3, seed=6).requires_grad_()
     assert torch.autograd.gradcheck(lambda rows: log_joint(rows, any_mixture(2, 3)), x)
-
-
-@given(st.integers(8, 60), st.integers(1, 6), st.integers(1, 4), st.integers(0, 10_000))
-@light
-def test_the_likelihood_never_falls(n, d, k, seed):
-    x = cloud(n, d, seed=seed)
-    mixture = any_mixture(k, d, seed)._replace(mean_KD=x[:k])
-    values = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FLOOR", 1e-12)  # the floor is no part of EM
-        for _ in range(8):  # a warm start of one round each
-            mixture = fit_mixture(x, k, init=mixture, n_iterations=1)
-            if mixture.variance_KD.min() < 1e-6:  # a component closes in on one row: no maximum
-                break
-            values.append(mean_likelihood(x, mixture))
-    assert all(later >= earlier - 1e-9 for earlier, later in pairwise(values))
-
-
-@given(st.integers(1, 30), st.integers(1, 5), st.integers(1, 6), st.integers(0, 10_000))
-@light
-def test_result_is_finite_and_weighted_for_any_shape(n, d, k, seed):
-    x = cloud(n, d, seed=seed)
-    found = fit_mixture(x, k, generator=seeded(seed))
-    assert all(bool(torch.isfinite(part).all()) for part in found)
-    assert found.log_weight_K.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
-    least = floor_of(x) if n > 1 else 1e-3
-    assert found.variance_KD.min().item() >= least * (1.0 - 1e-9)
-    share_NK = responsibilities(x, found)
-    torch.testing.assert_close(share_NK.sum(dim=1), torch.ones(n, dtype=torch.float64))
-
-
-@given(st.sampled_from([1e-6, 1e-2, 1e5]), st.integers(0, 10_000))
-@light
-def test_the_unit_of_the_rows_has_no_influence(unit, seed):
-    x = cloud(40, 3, seed=seed)
-    found = fit_mixture(x, 3, generator=seeded(0))
-    scaled = fit_mixture(unit * x, 3, generator=seeded(0))
-    torch.testing.assert_close(scaled.mean_KD / unit, found.mean_KD, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(scaled.variance_KD / unit**2, found.variance_KD, rtol=1e-6, atol=0)
-    torch.testing.assert_close(scaled.log_weight_K, found.log_weight_K, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_keeps_the_dtype_and_float32_is_near_float64(dtype):
-    x = cloud(300, 64, 4, seed=8, dtype=torch.float32)
-    double = fit_mixture(x.double(), 4, init=None, generator=seeded(1), n_iterations=3)
-    found = fit_mixture(x.to(dtype), 4, generator=seeded(1), n_iterations=3)
-    assert {part.dtype for part in found} == {dtype}
-    for part, wanted in zip(found, double, strict=True):
-        torch.testing.assert_close(part.double(), wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shift", [1e4, -1e4])
@@ -245,18 +167,6 @@ def test_equal_rows(n, value, dtype):
     assert bool(torch.isfinite(log_joint(elsewhere_ND, found)).all())
 
 
-def test_duplicates():
-    x = torch.tensor([[1.0, 2.0], [-3.0, 4.0]], dtype=torch.float64).repeat(10, 1)
-    found = fit_mixture(x, 2, generator=seeded(0))
-    share_NK = responsibilities(x, found)
-    assert torch.equal(share_NK.round(), share_NK.round()[:2].repeat(10, 1))
-    assert found.log_weight_K.exp().tolist() == pytest.approx([0.5, 0.5])
-    order = found.mean_KD[:, 0].argsort(descending=True)
-    torch.testing.assert_close(found.mean_KD[order], x[:2])
-    expected_KD = torch.full((2, 2), floor_of(x), dtype=torch.float64)
-    torch.testing.assert_close(found.variance_KD, expected_KD, rtol=1e-6, atol=0)
-
-
 @pytest.mark.parametrize("n_equal", [3, 11, 33, 41, 47])
 def test_no_variance_is_below_the_floor_by_rounding(n_equal, monkeypatch):
     monkeypatch.setattr(module, "FLOOR", 1e-12)
@@ -265,66 +175,3 @@ def test_no_variance_is_below_the_floor_by_rounding(n_equal, monkeypatch):
     assert found.variance_KD.min().item() >= floor_of(x.double(), 1e-12) * (1.0 - 1e-5)
     assert found.variance_KD.max().item() < 1e-5 * x.var().item()
     torch.testing.assert_close(found.log_weight_K.exp(), torch.full((3,), 1.0 / 3.0))
-
-
-def test_fewer_rows_than_components():
-    x = 10.0 * torch.randn(3, 5, generator=seeded(11), dtype=torch.float64)
-    found = fit_mixture(x, 8, generator=seeded(0))
-    assert all(bool(torch.isfinite(part).all()) for part in found)
-    owner_N = log_joint(x, found).argmax(dim=1)
-    assert len(owner_N.unique()) == 3
-    torch.testing.assert_close(found.mean_KD[owner_N], x)
-
-
-def test_tells_components_apart_by_their_spread():
-    """Two groups with one mean: no centroid separates them."""
-    generator = seeded(12)
-    x = torch.randn(400, 8, generator=generator, dtype=torch.float64)
-    x[200:] *= 6.0
-    start = Mixture(
-        torch.zeros(2, 8, dtype=torch.float64),
-        torch.tensor([[0.5], [50.0]], dtype=torch.float64).expand(2, 8),
-        torch.tensor([0.5, 0.5], dtype=torch.float64).log(),
-    )
-    found = fit_mixture(x, 2, init=start, n_iterations=50)
-    right_N = log_joint(x, found).argmax(dim=1) == torch.arange(400) // 200
-    assert right_N.double().mean() > 0.98
-    torch.testing.assert_close(
-        found.variance_KD.mean(dim=1), torch.tensor([1.0, 36.0]).double(), rtol=0.1, atol=0
-    )
-
-
-def test_stops_once_settled(monkeypatch):
-    x = cloud(200, 4, seed=13)
-    settled = fit_mixture(x, 3, generator=seeded(0), n_iterations=500)
-    calls = []
-    counted = module._log_joint
-    monkeypatch.setattr(module, "_log_joint", lambda *args: calls.append(0) or counted(*args))
-    fit_mixture(x, 3, init=settled, n_iterations=500)
-    assert len(calls) == 2
-    fit_mixture(x, 3, init=any_mixture(3, 4), n_iterations=3)
-    assert len(calls) == 5
-
-
-def test_same_generator_same_result_and_the_global_state_is_not_read():
-    x = cloud(100, 3, seed=14)
-    before = torch.random.get_rng_state()
-    one, two = (fit_mixture(x, 4, generator=seeded(1)) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    ("x", "options", "words"),
-    [
-        (torch.zeros(0, 3), {"n_clusters": 1}, "N > 0"),
-        (torch.zeros(3), {"n_clusters": 1}, r"\[N, D\]"),
-        (torch.zeros(3, 2), {"n_clusters": 0}, "n_clusters"),
-        (torch.zeros(3, 2), {"n_clusters": 3, "init": any_mixture(2, 2)}, "init"),
-        (torch.zeros(3, 2), {"n_clusters": 3, "init": torch.zeros(3, 1)}, "init"),
-        (torch.zeros(3, 2), {"n_clusters": 2}, "generator"),
-    ],
-)
-def test_errors_name_what_is_wrong(x, options, words):
-    with pytest.raises(ValueError, match=words):
-        fit_mixture(x, **options)

@@ -1,15 +1,14 @@
-"""Moments of parts, merged, against the moments of all rows together."""
+"""Moments of parts, merged, and a running covariance, against those of all rows together."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.moments import Moments, merged, no_rows
-
-light = settings(max_examples=25)
+from isotrain.geometry.moments import Moments, RunningCovariance, empty_moments, merged
+from tests.clouds import light
 
 
 def rows(n, d, seed=0, mean_norm=0.0):
@@ -19,7 +18,7 @@ def rows(n, d, seed=0, mean_norm=0.0):
 
 
 def moments(x):
-    return Cloud(x, min_rows=1).moments if len(x) else no_rows(x.shape[1])
+    return Cloud(x, min_rows=1).moments if len(x) else empty_moments(x.shape[1])
 
 
 def literal(x):
@@ -69,41 +68,15 @@ def test_any_cut_gives_the_moments_of_all_rows(n, d, cuts, mean_norm, seed):
     # Entries of 16,000/√d carry eps·16,000: that, and not 1e-12, is what the rows allow.
     tolerance = 1e-12 if mean_norm < 100 else 2e-11
     assert_same(together, literal(x), tolerance)
-    one_by_one = no_rows(d)
+    one_by_one = empty_moments(d)
     for part in parts:
         one_by_one = merged(one_by_one, moments(part))
     assert_same(one_by_one, literal(x), tolerance)
 
 
-@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.integers(0, 10_000))
-@light
-def test_merging_is_associative_and_commutative(a, b, c, seed):
-    first, second, third = (
-        moments(rows(n, 3, seed + i, mean_norm=4.0 * i)) for i, n in enumerate((a, b, c))
-    )
-    left = merged(merged(first, second), third)
-    assert_same(left, merged(first, merged(second, third)))
-    assert_same(left, merged(third, first, second))
-
-
-def test_parts_far_from_each_other():
-    """Parts whose means are 1e3 apart at unit variance: every power of the shift is needed."""
-    parts = [rows(20, 4, seed=i, mean_norm=m) for i, m in enumerate((0.0, 1e3, -2e3))]
-    assert_same(merged(*map(moments, parts)), literal(torch.cat(parts)))
-
-
-@pytest.mark.parametrize("mean_norm", [0.0, 16_000.0])
-def test_a_thousand_single_rows(mean_norm):
-    x = rows(1000, 5, seed=1, mean_norm=mean_norm)
-    total = no_rows(5)
-    for row in x:
-        total = merged(total, moments(row[None]))
-    assert_same(total, literal(x), 1e-11)
-
-
 def test_empty_parts_change_nothing():
     x = rows(9, 3, seed=2, mean_norm=7.0)
-    alone, none = moments(x), no_rows(3)
+    alone, none = moments(x), empty_moments(3)
     for together in (merged(none, alone), merged(alone, none), merged(none, none, alone, none)):
         assert_same(together, alone, 1e-15)
     empty = merged(none, none)
@@ -111,20 +84,36 @@ def test_empty_parts_change_nothing():
     assert_same(merged(alone), alone, 1e-15)
 
 
-def test_parts_are_left_alone():
-    parts = [moments(rows(6, 3, seed=i, mean_norm=2.0 * i)) for i in range(3)]
-    kept = [Moments(*(part.clone() for part in one)) for one in parts]
-    merged(*parts)
-    for one, before in zip(parts, kept, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one, before, strict=True))
-
-
 def test_a_constant_coordinate_stays_constant():
     """Merging must not turn the rounding of a mean into a spread with a shape of its own."""
     x = rows(1500, 3, seed=3)
     x[:, 1] = -16_000.3
-    total, start, width = no_rows(3), 0, 1
+    total, start, width = empty_moments(3), 0, 1
     while start < len(x):
         total = merged(total, moments(x[start : start + width]))
         start, width = start + width, width % 7 + 1
     assert float(total.scatter_DD[1, 1]) <= len(x) * (8 * 2.3e-16 * 16_000.3) ** 2
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e6])
+@pytest.mark.parametrize("sizes", [(20,), (1, 7, 12), (5, 0, 15)])
+def test_batches_give_the_covariance_of_all_rows(mean, sizes):
+    drawn = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x, seen = drawn + mean, RunningCovariance(4)
+    for part in x.split(list(sizes)):
+        seen.add(part)
+    assert seen.n == 20
+    torch.testing.assert_close(seen.covariance(), torch.cov(x.T), rtol=1e-8, atol=1e-8)
+
+
+def test_rows_that_are_not_finite_are_left_out_and_few_rows_have_none():
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
+    seen = RunningCovariance(3)
+    assert torch.equal(seen.covariance(), torch.zeros(3, 3, dtype=torch.float64))
+    seen.add(x[:1])
+    assert torch.equal(seen.covariance(), torch.zeros(3, 3, dtype=torch.float64))
+    bad = x.clone()
+    bad[4, 1], bad[5, 2] = float("nan"), float("inf")
+    seen.add(bad[1:])
+    assert seen.n == 4
+    torch.testing.assert_close(seen.covariance(), torch.cov(x[:4].double().T))

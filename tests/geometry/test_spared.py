@@ -1,6 +1,6 @@
-"""Spared directions against the SVD of class means, quantile loops, and their contract.
+"""Protected directions against the SVD of class means, quantile loops, and their contract.
 
-N rows, D dimensions, C classes, J spared directions.
+N rows, D dimensions, C classes, J protected directions.
 """
 
 from __future__ import annotations
@@ -14,15 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.kmeans import spherical_kmeans
-from isotrain.geometry.spared import N_BETWEEN, fit_spared, kept_share, spared_coordinates
+from isotrain.geometry.spared import N_BETWEEN, Protection, fit_protected, returned_share
+from tests.clouds import light, seeded
 from tests.cluster_parts import fit_with
-
-light = settings(max_examples=25)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def cloud(n=90, d=10, seed=0, dtype=torch.float64):
@@ -78,7 +72,7 @@ def test_between_class_directions_are_those_of_the_weighted_class_means(
     n_classes, n_between, dtype
 ):
     x, labels = classes(n_classes, dtype=dtype)
-    found = fit_spared(x, 0, labels)
+    found = fit_protected(x, 0, labels)
     axes = np.linalg.svd(weighted_class_means(x, labels))[2][:n_between]
     assert found.direction_DJ.shape == (10, N_BETWEEN)
     assert n_real(found.direction_DJ) == n_between
@@ -90,15 +84,6 @@ def test_between_class_directions_are_those_of_the_weighted_class_means(
     torch.testing.assert_close(found.mean_D, x.mean(dim=0))
 
 
-def test_a_class_counts_by_its_rows():
-    """Of three classes on two axes the larger offset of one row loses to the smaller of fifty."""
-    x = torch.zeros(101, 3, dtype=torch.float64)
-    x[:50, 0], x[50:100, 0], x[100, 1] = 1.0, -1.0, 5.0
-    labels = torch.tensor([0] * 50 + [1] * 50 + [2])
-    first = fit_spared(x, 0, labels).direction_DJ[:, 0]
-    assert float(first[0].abs()) == pytest.approx(1.0, abs=1e-6)  # 2·50·1² above 1·5²
-
-
 @pytest.mark.parametrize("n", [7, 40, 101])
 def test_scores_are_cut_into_fifths(n):
     x = cloud(n)
@@ -106,26 +91,18 @@ def test_scores_are_cut_into_fifths(n):
     order, slices = scores.argsort().tolist(), torch.zeros(n, dtype=torch.long)
     for rank, row in enumerate(order):
         slices[row] = min(4, math.ceil(5.0 * rank / (n - 1)) - 1) if rank else 0
-    by_score = fit_spared(x, 0, scores)
-    by_slice = fit_spared(x, 0, slices)
+    by_score = fit_protected(x, 0, scores)
+    by_slice = fit_protected(x, 0, slices)
     assert n_real(by_score.direction_DJ) == 4
     torch.testing.assert_close(
         projector(real(by_score.direction_DJ)), projector(real(by_slice.direction_DJ))
     )
 
 
-def test_integers_are_classes_whatever_they_are_called():
-    x, labels = classes(3)
-    expected = fit_spared(x, 1, labels).direction_DJ
-    for same in (labels.int(), 7 - 3 * labels, labels * 100):
-        found = fit_spared(x, 1, same).direction_DJ
-        torch.testing.assert_close(projector(real(found)), projector(real(expected)))
-
-
 @pytest.mark.parametrize("labelled", [False, True])
 def test_the_leading_directions_are_those_of_what_remains(labelled):
     x, labels = classes(2)
-    found = fit_spared(x, 3, labels if labelled else None)
+    found = fit_protected(x, 3, labels if labelled else None)
     points = (x - x.mean(dim=0)).numpy()
     axes = []
     if labelled:
@@ -136,7 +113,7 @@ def test_the_leading_directions_are_those_of_what_remains(labelled):
     overlap = (columns.T @ torch.tensor(axes.T)).abs()
     torch.testing.assert_close(overlap, torch.eye(len(axes)).double(), atol=1e-9, rtol=0)
     if labelled:  # the class axis stands first, and what is led by it alone was not the same
-        alone = fit_spared(x, 3, None)
+        alone = fit_protected(x, 3, None)
         assert float((projector(real(alone.direction_DJ)) - projector(columns)).norm()) > 0.5
 
 
@@ -155,34 +132,13 @@ def test_the_leading_directions_are_those_of_what_remains(labelled):
 def test_directions_are_orthonormal_for_any_shape(n, d, n_classes, n_leading, single, seed):
     x = cloud(n, d, seed, torch.float32 if single else torch.float64)
     labels = torch.randint(0, n_classes, (n,), generator=seeded(seed))
-    found = fit_spared(x, n_leading, labels)
+    found = fit_protected(x, n_leading, labels)
     rank = min(n - 1, d)
     most_between = min(N_BETWEEN, rank, len(labels.unique()) - 1)
     assert n_real(found.direction_DJ) == min(rank, most_between + n_leading)
     assert real(found.direction_DJ).shape[1] == n_real(found.direction_DJ)
     assert found.direction_DJ.dtype == x.dtype
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_one_class_and_one_row_spare_no_class_axis(dtype):
-    x = cloud(20, dtype=dtype)
-    one = fit_spared(x, 2, torch.full((20,), 3))
-    none = fit_spared(x, 2, None)
-    assert not one.direction_DJ[:, :N_BETWEEN].any()
-    assert torch.equal(one.direction_DJ[:, N_BETWEEN:], none.direction_DJ)
-    single = fit_spared(x[:1], 2, torch.tensor([1]))
-    assert not single.direction_DJ.any()
-    torch.testing.assert_close(single.mean_D, x[0])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equal_rows_and_equal_class_means_spare_no_class_axis(dtype):
-    equal = fit_spared(torch.full((9, 4), 0.3, dtype=dtype), 0, torch.arange(9) % 3)
-    assert not equal.direction_DJ.any()
-    half = cloud(20, 6, dtype=dtype)
-    balanced = torch.cat([half, half])  # every class has the same rows
-    same = fit_spared(balanced, 0, torch.arange(40) // 20)
-    assert not same.direction_DJ.any()
+    assert found.direction_DJ.shape[1] == Protection(n_leading, labels=True).n_directions()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -191,21 +147,14 @@ def test_classes_of_equal_rows_leave_no_leading_direction(dtype, mean):
     labels = torch.arange(40) % 2
     axis = torch.randn(6, generator=seeded(0), dtype=dtype)
     x = (2.0 * labels[:, None].to(dtype) - 1.0) * axis + mean
-    found = fit_spared(x, 2, labels)
+    found = fit_protected(x, 2, labels)
     assert real(found.direction_DJ).shape[1] == 1
-
-
-def test_coordinates_are_the_products():
-    x, labels = classes(3)
-    spared = fit_spared(x, 2, labels)
-    expected = (x.numpy() - x.numpy().mean(axis=0)) @ spared.direction_DJ.numpy()
-    np.testing.assert_allclose(spared_coordinates(x, spared).numpy(), expected, atol=1e-12)
 
 
 def test_the_mean_carries_a_gradient_and_directions_do_not():
     x, labels = classes(3)
     before = torch.random.get_rng_state()
-    found = fit_spared(x.requires_grad_(), 2, labels)
+    found = fit_protected(x.requires_grad_(), 2, labels)
     assert not found.direction_DJ.requires_grad
     found.mean_D.sum().backward()
     torch.testing.assert_close(x.grad, torch.full_like(x, 1 / 90))
@@ -223,7 +172,7 @@ def test_the_share_brings_the_variance_to_the_bulk_level_and_never_above(n, d, j
     basis = torch.linalg.qr(torch.randn(d, j, generator=seeded(seed), dtype=torch.float64))[0]
     after = x - (x - x.mean(dim=0)) @ basis @ basis.T
     coordinate = (x - x.mean(dim=0)) @ basis
-    share = kept_share(after, coordinate, basis)
+    share = returned_share(after, coordinate, basis)
     bulk = np.cov(after.numpy().T).trace() / (d - j)
     for number in range(j):
         variance = np.var(coordinate[:, number].numpy(), ddof=1)
@@ -236,11 +185,12 @@ def test_all_is_kept_where_nothing_else_varies_or_nothing_stands_out(dtype):
     basis = torch.eye(3, dtype=dtype)[:, :2]
     coordinate = torch.tensor([[2.0, 0.0], [-2.0, 0.0]], dtype=dtype)
     still = torch.full((2, 3), 7.0, dtype=dtype)
-    assert kept_share(still, coordinate, basis).tolist() == [1.0, 1.0]
+    assert returned_share(still, coordinate, basis).tolist() == [1.0, 1.0]
     wide = torch.tensor([[0.0, 0.0, 9.0], [0.0, 0.0, -9.0]], dtype=dtype)
-    assert kept_share(wide, coordinate, basis).tolist() == [1.0, 1.0]
+    assert returned_share(wide, coordinate, basis).tolist() == [1.0, 1.0]
     low = wide / 9.0
-    assert kept_share(low, coordinate, basis).tolist() == [0.5, 1.0]  # the second varies not at all
+    # The second varies not at all.
+    assert returned_share(low, coordinate, basis).tolist() == [0.5, 1.0]
 
 
 def test_the_share_has_the_gradient_of_its_formula():
@@ -248,15 +198,15 @@ def test_the_share_has_the_gradient_of_its_formula():
     basis = torch.eye(4, dtype=torch.float64)[:, :2]
     after = torch.randn(8, 4, generator=seeded(1), dtype=torch.float64) * 0.1
     assert torch.autograd.gradcheck(
-        lambda rows, coordinate: kept_share(rows, coordinate, basis),
+        lambda rows, coordinate: returned_share(rows, coordinate, basis),
         (after.requires_grad_(), (x @ basis).requires_grad_()),
     )
     still = torch.ones(5, 4, dtype=torch.float64).requires_grad_()
-    kept_share(still, x[:5] @ basis, basis).sum().backward()
+    returned_share(still, x[:5] @ basis, basis).sum().backward()
     assert not still.grad.any()
 
 
-# --- nothing that is spared is deleted --------------------------------------------------------
+# --- nothing that is protected is deleted --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -266,10 +216,10 @@ def test_the_share_has_the_gradient_of_its_formula():
 @pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
 @given(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 3), st.integers(0, 99))
 @settings(light, max_examples=8)
-def test_what_is_spared_comes_back_whatever_is_removed(
+def test_what_is_protected_comes_back_whatever_is_removed(
     centre, removal, assign, k, r, soft, n_clipped, seed
 ):
-    """Along each spared direction a row is `kept` times as far from the mean as it was."""
+    """Along each protected direction a row is `kept` times as far from the mean as it was."""
     x, labels = classes(3, n=60, d=9, seed=seed)
     stats = fit_with(
         x,
@@ -292,28 +242,3 @@ def test_what_is_spared_comes_back_whatever_is_removed(
     assert bool((kept_J > 0.01).all())
     inside = stats.direction_KDR.mT @ stats.spared_DJ
     assert float(inside.abs().max() if inside.numel() else 0.0) < 1e-8
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_cloud_on_one_spared_axis_is_not_deleted(dtype):
-    """Nothing else varies, so all is kept."""
-    axis = torch.randn(6, generator=seeded(0), dtype=dtype)
-    x = (2.0 * (torch.arange(40) % 2)[:, None].to(dtype) - 1.0) * axis
-    y = apply_cluster_pca(x, fit_with(x, 1, 1, n_clipped=1))
-    torch.testing.assert_close(y, x)
-
-
-def test_the_class_axis_survives_clusters_that_follow_other_directions():
-    """Spherical clusters of the rest, three directions each: the class means stay apart."""
-    x, labels = classes(2, n=200)
-    plain = apply_cluster_pca(x, fit_with(x, 4, 3, assign="spherical", generator=seeded(0)))
-    stats = fit_with(x, 4, 3, labels_N=labels, assign="spherical", generator=seeded(0))
-    y = apply_cluster_pca(x, stats)
-    axis = stats.spared_DJ[:, 0]
-    gaps = [float(((z[labels == 0].mean(0) - z[labels == 1].mean(0)) @ axis).abs()) for z in (x, y)]
-    assert gaps[1] == pytest.approx(gaps[0] * float(stats.kept_J[0]), rel=1e-9)
-    lost = (plain[labels == 0].mean(0) - plain[labels == 1].mean(0)) @ axis
-    assert float(lost.abs()) < 0.5 * gaps[1]
-    rest = x - (x - x.mean(dim=0)) @ stats.spared_DJ @ stats.spared_DJ.T
-    expected = spherical_kmeans(rest, 4, generator=seeded(0), n_iterations=3)
-    assert torch.equal(stats.assignment_N, expected.assignment_N)

@@ -9,6 +9,7 @@ import torch
 from scipy.stats import entropy
 from sklearn.decomposition import PCA
 
+from isotrain.metrics.alpha_req import alpha_req
 from isotrain.metrics.condition import condition
 from isotrain.metrics.effective_rank import effective_rank
 from isotrain.metrics.explained_variance import explained_variance
@@ -17,8 +18,8 @@ from isotrain.metrics.participation_ratio import participation_ratio
 from isotrain.metrics.rankme import rankme
 from isotrain.metrics.spectral_entropy import spectral_entropy
 from isotrain.metrics.stable_rank import stable_rank
-from tests.metrics.clouds import cloud as even
-from tests.metrics.clouds import floats
+from tests.clouds import cloud as even
+from tests.clouds import floats
 
 cloud = partial(even, low=0.1, high=3.0)
 SHAPES = [(2, 2), (5, 3), (16, 64), (64, 16), (33, 32), (32, 33), (500, 4)]
@@ -102,31 +103,7 @@ def test_two_rows_no_scatter_and_the_origin(metric):
     assert metric(torch.ones(8, 3), center=False).item() == pytest.approx(one, abs=1e-4)
 
 
-def test_explained_variance_of_even_directions_and_of_no_scatter():
-    cross = torch.cat([torch.eye(4), -torch.eye(4)]) - 3.0
-    assert list(floats(explained_variance(cross)).values()) == pytest.approx([0.25, 0.5, 0.75])
-    constant = torch.full((8, 3), -16_000.3, dtype=torch.float64)
-    assert list(floats(explained_variance(constant)).values()) == [0.0] * 3
-    about = floats(explained_variance(constant, center=False))
-    assert list(about.values()) == pytest.approx([1.0] * 3)
-
-
-def test_explained_variance_rises_to_one_and_keys_are_as_asked():
-    x = cloud(40, 6, seed=2)
-    found = explained_variance(x, (5, 1, 6, 100))
-    assert list(found) == ["5", "1", "6", "100"]
-    steps = np.diff([0.0, *floats(explained_variance(x, range(1, 7))).values()])
-    assert bool((steps > 0).all())
-    assert bool((np.diff(steps) <= 1e-15).all())  # eigenvalues fall
-    assert steps.sum() == pytest.approx(1.0, abs=1e-14)
-    assert found["100"].item() == pytest.approx(1.0, abs=1e-14)
-    few = torch.randn(5, 300, generator=torch.Generator().manual_seed(0))
-    assert 0.25 <= explained_variance(few)["1"].item() < 0.4
-
-
 # --- laws of noise ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "anchor"), [(32, 30.8), (277, 262.0)])
 def test_effective_rank_of_noise_of_width_768(n, anchor):
     x = torch.randn(n, 768, generator=torch.Generator().manual_seed(n))
@@ -137,33 +114,7 @@ def test_effective_rank_of_noise_of_width_768(n, anchor):
     assert abs(value - squares) > 0.005 * anchor  # weights are σ, not λ
 
 
-@pytest.mark.parametrize(("n", "d"), [(400, 200), (200, 400), (3000, 100)])
-def test_stable_rank_of_noise_has_the_edge_of_marchenko_and_pastur(n, d):
-    x = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
-    law = d / (1.0 + (d / (n - 1)) ** 0.5) ** 2  # trace d over the edge of the spectrum
-    assert stable_rank(x).item() == pytest.approx(law, rel=0.06)
-
-
-@pytest.mark.parametrize(("n", "d", "n_draws"), [(16, 64, 40), (64, 64, 20), (1000, 64, 6)])
-def test_participation_ratio_of_a_gaussian_cloud(n, d, n_draws):
-    """The two traces of a Wishart matrix have E tr² and E‖·‖² that give n·d/(n + d) nearly."""
-    found = torch.stack([participation_ratio(even(n, d, seed)) for seed in range(n_draws)])
-    freedom = n - 1
-    # E (tr W)² / E tr(W²) for W of `freedom` degrees: exact up to the ratio's own 1/(n·d).
-    law = (freedom * d + 2) / (freedom + d + 1)
-    error = (found.std() / n_draws**0.5).item()
-    assert abs(found.mean().item() - law) <= 4.0 * error + 2e-3 * law
-
-
-def test_spectral_entropy_of_few_rows_cannot_pass_their_number():
-    x = torch.randn(8, 700, generator=torch.Generator().manual_seed(0))
-    assert 0.95 < spectral_entropy(x).item() * math.log(700) / math.log(7) <= 1.0
-    assert spectral_entropy(cloud(5, 1)).item() == 1.0
-
-
 # --- condition --------------------------------------------------------------------------------
-
-
 def with_spectrum(value_D):
     """Centred embeddings whose covariance has these eigenvalues up to a factor."""
     axes, _ = torch.linalg.qr(even(len(value_D), len(value_D)))
@@ -191,15 +142,7 @@ def test_the_cap_of_the_condition(d):
     assert above.item() < below.item() == 1.0 / (2 * 2.0**-52)
 
 
-def test_condition_of_duplicates_falls_to_the_cap_where_the_rank_is_short():
-    x = cloud(3, 8, seed=3).repeat(2, 1)  # 6 rows allow 5 directions and have 2
-    assert condition(x).item() == 1.0 / (8 * 2.0**-52)
-    assert condition(x, quantile=0.4).item() == pytest.approx(condition(x[:3]).item(), rel=1e-9)
-
-
 # --- rankme -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 1e-2])
 @pytest.mark.parametrize(("n", "d"), [(64, 16), (3, 500)])
 def test_rankme_adds_epsilon_to_each_of_min_n_d_values(n, d, epsilon):
@@ -209,17 +152,7 @@ def test_rankme_adds_epsilon_to_each_of_min_n_d_values(n, d, epsilon):
     assert rankme(x, epsilon=epsilon).item() == pytest.approx(wanted, rel=1e-9)
 
 
-def test_rankme_is_the_effective_rank_but_for_epsilon_and_the_cone():
-    x = cloud(64, 16, seed=2)
-    bare = effective_rank(x, center=False).item()
-    assert rankme(x, epsilon=1e-12).item() == pytest.approx(bare, rel=1e-9)
-    assert 0 < rankme(x).item() - bare < bare * 2 * 16 * 1e-7 * math.log(1e7)
-    assert rankme(x + 5.0).item() < 0.9 * rankme(x + 5.0, center=True).item()
-
-
 # --- gradients where eigenvalues are equal or none, and options -------------------------------
-
-
 @pytest.mark.parametrize("metric", [effective_rank, condition])
 def test_gradient_is_finite_for_duplicates_and_equal_singular_values(metric):
     cross = torch.cat([torch.eye(4), -torch.eye(4)]).double()
@@ -230,14 +163,51 @@ def test_gradient_is_finite_for_duplicates_and_equal_singular_values(metric):
             assert bool(rows.grad.isfinite().all())
 
 
+def power_law(alpha, d, seed=0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    axes, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    half = torch.arange(1.0, d + 1.0, dtype=torch.float64)[:, None] ** (-alpha / 2) * axes
+    return torch.cat([half, -half]) * 3.0 + mean
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 2.5])
+@pytest.mark.parametrize(("first", "last"), [(11, 50), (1, 2), (1, 60), (20, 40), (59, 60)])
+def test_exact_power_law(alpha, first, last):
+    found = alpha_req(power_law(alpha, 60, mean=2.0), first=first, last=last)
+    assert found.dtype == torch.float64
+    assert found.ndim == 0
+    # 59 to 60: the line spans 1/60, and so multiplies rounding by 60.
+    assert found.item() == pytest.approx(alpha, abs=1e-9)
+
+
+def line(value, first, last):
+    number = np.arange(first, last + 1)
+    return -np.polyfit(np.log(number), np.log(value[first - 1 : last]), 1)[0]
+
+
 @pytest.mark.parametrize(
-    ("metric", "options", "words"),
-    [
-        *((condition, {"quantile": q}, r"in \(0, 1\]") for q in (0.0, -0.5, 1.01, math.nan)),
-        *((rankme, {"epsilon": e}, "epsilon must be above 0") for e in (0.0, -1e-7, math.nan)),
-        *((explained_variance, {"n_directions": n}, "at least 1") for n in ([], [0], [1, -2])),
-    ],
+    ("n", "d", "first", "last"),
+    [(200, 80, 11, 50), (41, 80, 11, 40), (10, 80, 4, 9), (21, 300, 10, 20), (200, 25, 11, 25)],
 )
-def test_options_out_of_range(metric, options, words):
-    with pytest.raises(ValueError, match=words):
-        metric(cloud(5, 3), **options)
+def test_window_and_line_of_a_noisy_spectrum(n, d, first, last):
+    """The window ends at min(50, rank) and starts at most at half of its end."""
+    x = cloud(n, d, mean=1.0)
+    points = x.numpy() - x.numpy().mean(axis=0)
+    value = np.linalg.svd(points, compute_uv=False) ** 2
+    assert alpha_req(x).item() == pytest.approx(line(value, first, last), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "rank"),
+    [
+        (cloud(3, 9), 2),
+        (cloud(30, 2), 2),
+        (cloud(2, 9), 1),
+        (torch.full((9, 4), -16_000.3, dtype=torch.float64), 0),
+        (cloud(3, 9).repeat(4, 1), 2),
+    ],
+    ids=["N=3", "D=2", "N=2", "constant", "duplicates"],
+)
+def test_a_line_needs_three_points(x, rank):
+    with pytest.raises(ValueError, match=f"at least 3 eigenvalues.*got {rank}; measure more"):
+        alpha_req(x)

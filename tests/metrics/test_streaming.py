@@ -1,39 +1,15 @@
-"""Metrics of batches against the same metrics of all rows at once."""
-
-import pickle
-from copy import deepcopy
+"""Metrics of batches against the same metrics of all embeddings at once, on one process or two."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torchmetrics import MetricCollection
 
 from isotrain.geometry.rows import hash_ids
 from isotrain.metrics.streaming import StreamingSuite
 from isotrain.metrics.suite import suite
-from tests.metrics.clouds import light
-
-MOMENTS = (
-    "isoscore",
-    "isoscore_corrected",
-    "mean_cosine",
-    "participation_ratio",
-    "effective_rank",
-    "rankme",
-    "spectral_entropy",
-    "stable_rank",
-    "explained_variance",
-    "condition",
-    "alpha_req",
-    "outlier_dims",
-)
-
-
-def cloud(n=60, d=6, seed=0, mean=0.5):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = torch.linspace(0.3, 2.0, d, dtype=torch.float64)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+from tests.clouds import light, uneven
+from tests.metrics.test_invariances import MARKED
 
 
 def class_gap(x, labels):
@@ -51,7 +27,7 @@ def row_sum(x):
 OF_ROWS = {"sum": row_sum, "gap": class_gap, "spread": group_spread}
 
 
-def moments_alone(d=6, names=MOMENTS):
+def moments_alone(d=6, names=MARKED):
     return StreamingSuite(d, names, max_rows=0)
 
 
@@ -64,15 +40,6 @@ def mixed(max_rows=16, **kwargs):
 def batches(x, cuts):
     places = sorted(min(cut, len(x)) for cut in cuts)
     return [(a, b) for a, b in zip([0, *places], [*places, len(x)], strict=True)]
-
-
-def sevens(n):
-    """Batches of 1 to 7 rows in turn."""
-    spans, start, width = [], 0, 1
-    while start < n:
-        spans.append((start, min(start + width, n)))
-        start, width = start + width, width % 7 + 1
-    return spans
 
 
 def feed(stream, x, spans=None, order=None):
@@ -107,31 +74,15 @@ def assert_same(found, wanted, tolerance=1e-9):
 )
 @light
 def test_any_cut_gives_the_values_of_all_rows(n, d, cuts, mean, seed):
-    x = cloud(n, d, seed, mean)
+    x = uneven(n, d, seed, mean)
     stream = moments_alone(d)
     for a, b in batches(x, cuts):
         stream.update(x[a:b])
     found = stream.compute()
     assert found.pop("n_rows").item() == n
-    wanted = suite(x, MOMENTS)
+    wanted = suite(x, MARKED)
     assert list(found) == list(wanted)
     assert_same(found, wanted)
-
-
-@pytest.mark.parametrize("mean", [0.5, 6500.0])
-def test_row_by_row(mean):
-    x = cloud(300, 6, seed=1, mean=mean)
-    stream = moments_alone()
-    for row in x:
-        stream.update(row[None])
-    assert_same(stream.compute(), suite(x, MOMENTS))
-
-
-@pytest.mark.parametrize("value", [0.1, -16_000.3])
-def test_a_constant_dimension_in_many_batches(value):
-    x = cloud(1500, seed=2)
-    x[:, 2] = value
-    assert_same(feed(moments_alone(), x, sevens(1500)).compute(), suite(x, MOMENTS))
 
 
 @pytest.mark.parametrize("width", [1, 32])
@@ -145,15 +96,6 @@ def test_constant_rows_in_many_batches_stay_without_scatter(width):
     assert_same(stream.compute(), suite(x.repeat(2000, 1), names))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int64])
-def test_other_types(dtype):
-    x = (cloud() * 10).to(dtype)
-    stream = feed(moments_alone(), x, [(0, 25), (25, 60)])
-    assert_same(stream.compute(), suite(x.double(), MOMENTS))
-    kept = feed(mixed(), x, [(0, 25), (25, 60)])
-    assert_same(kept.compute(), chosen(x.double(), 16))
-
-
 @given(
     st.integers(8, 60),
     st.integers(5, 70),
@@ -162,7 +104,7 @@ def test_other_types(dtype):
 )
 @light
 def test_kept_rows_are_those_of_the_lowest_hashes(n, max_rows, cuts, seed):
-    x = cloud(n, 6, seed)
+    x = uneven(n, 6, seed)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     found = feed(mixed(max_rows), x, batches(x, cuts), order).compute()
     assert found["n_rows"].item() == n
@@ -171,18 +113,9 @@ def test_kept_rows_are_those_of_the_lowest_hashes(n, max_rows, cuts, seed):
     assert_same(found, suite(x, ["isoscore"]))
 
 
-def test_a_metric_of_rows_is_that_of_the_kept_rows():
-    x = cloud(50)
-    stream = StreamingSuite(6, ["partition"], max_rows=20)
-    stream.update(x[:33], ids=torch.arange(33))
-    stream.update(x[33:], ids=torch.arange(33, 50))
-    ids = hash_ids(torch.arange(50)).argsort()[:20]
-    assert_same(stream.compute(), suite(x[ids], ["partition"]), 1e-9)
-
-
 def test_large_numbers_of_groups_and_labels_stay_apart():
     """Such as hashes: float64 holds whole numbers up to 2^53 alone."""
-    x, ids = cloud(), torch.arange(60)
+    x, ids = uneven(), torch.arange(60)
     stream = mixed(60)
     groups = (1 << 60) + ids % 5
     stream.update(x, ids=ids, labels=ids % 2, groups=groups)
@@ -191,7 +124,7 @@ def test_large_numbers_of_groups_and_labels_stay_apart():
 
 
 def test_the_input_is_left_alone_and_no_graph_is_kept():
-    x = cloud().requires_grad_()
+    x = uneven().requires_grad_()
     before = x.detach().clone()
     stream = feed(mixed(), x)
     assert torch.equal(x.detach(), before)
@@ -202,27 +135,9 @@ def test_the_input_is_left_alone_and_no_graph_is_kept():
     assert not any(state.requires_grad for state in fresh.metric_state.values())
 
 
-# What torchmetrics does with a metric
-
-
-@pytest.mark.parametrize("copy", [deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_in_mid_stream_go_on_by_themselves(copy):
-    x = cloud()
-    first = feed(mixed(), x, [(0, 30)])
-    second = copy(first)
-    for stream in (first, second):
-        feed(stream, x, [(30, 60)])
-    assert_same(second.compute(), first.compute(), 0.0)
-    assert_same(second.compute(), chosen(x, 16), 1e-12)
-    third = copy(first)
-    feed(third, x, [(0, 10)])
-    assert first.compute()["n_rows"].item() == 60
-    assert third.compute()["n_rows"].item() == 70
-
-
 @pytest.mark.parametrize("build", [moments_alone, mixed])
 def test_forward_gives_the_batch_and_adds_it(build):
-    x, stream = cloud(), build()
+    x, stream = uneven(), build()
     for a, b in [(0, 15), (15, 40), (40, 60)]:
         i = torch.arange(a, b)
         of_batch = stream(x[i], ids=i, labels=i % 2, groups=i % 5)
@@ -235,7 +150,7 @@ def test_forward_gives_the_batch_and_adds_it(build):
 
 @pytest.mark.parametrize("build", [moments_alone, mixed])
 def test_states_merge(build):
-    x = cloud()
+    x = uneven()
     parts = [feed(build(), x, [span]) for span in [(0, 7), (7, 30), (30, 58), (58, 60)]]
     whole = parts[0]
     for part in parts[1:3]:
@@ -247,67 +162,8 @@ def test_states_merge(build):
     assert whole.compute()["n_rows"].item() == 69
 
 
-@pytest.mark.parametrize("build", [moments_alone, mixed])
-def test_reset_forgets(build):
-    x, stream = cloud(), build()
-    feed(stream, x + 50.0)
-    stream.reset()
-    feed(stream, x)
-    assert_same(stream.compute(), feed(build(), x).compute(), 0.0)
-
-
-@pytest.mark.parametrize("build", [moments_alone, mixed])
-def test_state_dict_when_persistent(build):
-    x = cloud()
-    first = feed(build(), x, [(0, 33)])
-    assert first.state_dict() == {}
-    first.persistent(True)
-    second = build()
-    second.persistent(True)
-    second.load_state_dict(first.state_dict())
-    feed(second, x, [(33, 60)])
-    assert_same(second.compute(), feed(build(), x).compute(), 1e-12)
-
-
-def test_to_a_device_and_half_keep_double_sums():
-    stream = feed(moments_alone(), cloud(), [(0, 30)]).to("cpu").half().float()
-    feed(stream, cloud(), [(30, 60)])
-    found = stream.compute()
-    assert all(value.dtype == torch.float64 for value in found.values())
-    assert_same(found, suite(cloud(), MOMENTS))
-
-
-def test_inside_a_collection():
-    x = cloud()
-    collection = MetricCollection(
-        {"all": mixed(), "two": StreamingSuite(6, ["rankme", "outlier_dims"], max_rows=0)},
-        prefix="val/",
-    )
-    for a, b in [(0, 20), (20, 45), (45, 60)]:
-        i = torch.arange(a, b)
-        collection.update(x[i], ids=i, labels=i % 2, groups=i % 5)
-    found = collection.compute()
-    assert all(key.startswith("val/") for key in found)
-    # A name that both have, n_rows, makes the collection put its own names in front of all.
-    values = {key.removeprefix("val/")[4:]: value for key, value in found.items()}
-    assert_same(values, suite(x, ["isoscore", "rankme", "outlier_dims"]))
-    assert_same(values, chosen(x, 16), 1e-12)
-
-
-@pytest.mark.parametrize("last", [1, 0])
-def test_a_last_batch_that_is_too_small_loses_nothing(last):
-    x = cloud(40 + last)
-    stream = StreamingSuite(x.shape[1], ["isoscore", "alpha_req"], max_rows=0)
-    for start in range(0, 40, 10):
-        assert "isoscore" in stream(x[start : start + 10])
-    found = stream(x[40:])
-    assert "isoscore" not in found
-    assert stream.compute()["n_rows"] == 40 + last
-    assert_same(stream.compute(), suite(x, ["isoscore", "alpha_req"]))
-
-
 def test_an_id_that_comes_twice_is_one_row():
-    x, ids = cloud(60), torch.arange(60)
+    x, ids = uneven(60), torch.arange(60)
     once = StreamingSuite(x.shape[1], ["two_nn"], max_rows=50)
     once.update(x, ids)
     twice = StreamingSuite(x.shape[1], ["two_nn"], max_rows=50)
@@ -318,18 +174,14 @@ def test_an_id_that_comes_twice_is_one_row():
     assert twice.compute()["n_rows"].item() == 80
 
 
-def test_what_is_not_defined_can_be_left_out():
-    for refused in ("raise", "skip"):
-        stream = StreamingSuite(4, ["isoscore", "alpha_req"], max_rows=0, refused=refused)
-        stream.update(torch.tensor([[1.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0]]))
-        if refused == "skip":
-            assert set(stream.compute()) == {"n_rows", "isoscore"}
-        else:
-            with pytest.raises(ValueError, match="alpha_req: a slope needs"):
-                stream.compute()
-
-
-@pytest.mark.parametrize(("width", "max_rows"), [(0, 10), (4, -1)])
-def test_impossible_sizes_are_refused(width, max_rows):
-    with pytest.raises(ValueError, match="width starts at 1 and max_rows at 0"):
-        StreamingSuite(width, ["isoscore"], max_rows=max_rows)
+def test_a_last_batch_that_is_too_small_loses_nothing():
+    x, names = uneven(41), ["isoscore", "alpha_req"]
+    stream = StreamingSuite(6, names, max_rows=0)
+    assert set(stream(x[:1])) == {"n_rows"}  # of one batch alone, what is not defined is left out
+    with pytest.raises(ValueError, match="alpha_req: this measure needs at least 2"):
+        stream.compute()
+    stream(x[1:])
+    assert_same(stream.compute(), suite(x, names))
+    skipping = StreamingSuite(6, names, max_rows=0, refused="skip")
+    skipping.update(x[:3])
+    assert set(skipping.compute()) == {"n_rows", "isoscore"}

@@ -4,32 +4,20 @@ import pytest
 import torch
 
 from isotrain.metrics.streaming import StreamingSuite
-from isotrain.metrics.suite import suite
+from isotrain.metrics.suite import find, suite
+from tests.clouds import uneven
+from tests.metrics.test_streaming import class_gap
 
 
-def cloud(n=30, d=6, seed=0):
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def class_gap(x, labels):
-    return (x[labels == 0].mean() - x[labels == 1].mean()).double()
+def cloud(n=30, **options):
+    return uneven(n, **options)
 
 
 def group_mean(x, groups):
     return x[groups == 0].mean().double()
 
 
-def moved(x, reference):
-    return (x - reference).abs().amax()
-
-
-def closeness(x, positives):
-    return (x * positives).sum()
-
-
 def stream_of(*names, **functions):
-    from isotrain.metrics.suite import find
-
     return StreamingSuite(6, {name: find(name) for name in names} | functions, max_rows=8)
 
 
@@ -67,25 +55,15 @@ def test_as_many_ids_as_rows(n):
     refused(stream_of("partition"), "ids", cloud(), ids=torch.arange(n))
 
 
-@pytest.mark.parametrize("n", [5, 31])
-def test_as_many_labels_as_rows(n):
-    ids, labels = torch.arange(30), torch.arange(n) % 2
-    refused(stream_of(gap=class_gap), "labels", cloud(), ids=ids, labels=labels)
-
-
-@pytest.mark.parametrize(("function", "name"), [(moved, "moved"), (closeness, "closeness")])
-def test_metrics_of_two_clouds(function, name):
-    with pytest.raises(ValueError, match=f"{name} compares two clouds"):
-        stream_of(**{name: function})
-
-
 def test_a_stream_of_moments_alone_cannot_see_rows():
     with pytest.raises(ValueError, match=r"partition has to see rows.*max_rows"):
         StreamingSuite(6, ["isoscore", "partition"], max_rows=0)
-    with pytest.raises(ValueError, match="is no metric"):
-        StreamingSuite(6, ["isocore"])
-    with pytest.raises(ValueError, match="isoscore_star"):
-        StreamingSuite(6, ["isoscore_star"])
+    for width, max_rows in ((0, 10), (4, -1)):
+        with pytest.raises(ValueError, match="width starts at 1 and max_rows at 0"):
+            StreamingSuite(width, ["isoscore"], max_rows=max_rows)
+    for name in ("isoscore_star", "alignment"):
+        with pytest.raises(ValueError, match=f"{name} compares two clouds"):
+            StreamingSuite(6, [name])
 
 
 def test_too_few_rows_in_all():

@@ -5,37 +5,20 @@ import torch
 
 from isotrain.metrics.streaming import StreamingSuite
 from isotrain.metrics.suite import find
+from tests.clouds import uneven
+from tests.metrics.test_invariances import MARKED
+from tests.metrics.test_streaming import assert_same, class_gap
 from tests.processes import on_ranks
 
-MOMENTS = (
-    "isoscore",
-    "isoscore_corrected",
-    "mean_cosine",
-    "participation_ratio",
-    "effective_rank",
-    "rankme",
-    "spectral_entropy",
-    "stable_rank",
-    "explained_variance",
-    "condition",
-    "alpha_req",
-    "outlier_dims",
-)
 N, D = 41, 5
 
 
 def cloud():
-    generator = torch.Generator().manual_seed(0)
-    scale_D = torch.linspace(0.3, 2.0, D, dtype=torch.float64)
-    return torch.randn(N, D, generator=generator, dtype=torch.float64) * scale_D + 7000.0
-
-
-def class_gap(x, labels):
-    return (x[labels == 0].mean() - x[labels == 1].mean()).double()
+    return uneven(N, D, mean=7000.0)
 
 
 def fed(spans):
-    functions = {name: find(name) for name in (*MOMENTS, "partition")} | {"gap": class_gap}
+    functions = {name: find(name) for name in (*MARKED, "partition")} | {"gap": class_gap}
     stream = StreamingSuite(D, functions, max_rows=12)
     for span in spans:
         ids = torch.arange(N)[span]
@@ -56,14 +39,6 @@ def on_shards(rank):
     return early, local, later, lopsided, empty_batch
 
 
-def assert_same(found, wanted):
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        torch.testing.assert_close(
-            found[name], value, rtol=1e-9, atol=1e-9, msg=lambda m, k=name: f"{k}: {m}"
-        )
-
-
 @pytest.mark.slow
 def test_two_processes_compute_what_one_does(tmp_path):
     wanted = fed([slice(0, N)]).compute()
@@ -72,6 +47,7 @@ def test_two_processes_compute_what_one_does(tmp_path):
     results = on_ranks(on_shards, 2, tmp_path)
     for (early, local, later, lopsided, empty_batch), own in zip(results, (29, 12), strict=True):
         for found in (early, lopsided, empty_batch):
+            assert found.keys() == wanted.keys()
             assert_same(found, wanted)
         assert local == own
         assert later["n_rows"].item() == N + 8

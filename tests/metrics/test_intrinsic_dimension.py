@@ -1,4 +1,4 @@
-"""LID against the formula row by row, scikit-dimension, and dimensions that are known."""
+"""LID and TwoNN against their formulas, scikit-dimension, and dimensions that are known."""
 
 import math
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import skdim
 import torch
-from hydra.utils import instantiate
 
 from isotrain.metrics.lid import lid, lid_estimate
-from tests.metrics.clouds import cloud
+from isotrain.metrics.two_nn import two_nn
+from tests.clouds import cloud
 
 
 def row_by_row(x, m, distance="euclidean", squared=False):
@@ -45,15 +45,6 @@ def test_equals_the_formula_row_by_row(n, d, m, distance, squared):
     assert harmonic == pytest.approx(1.0 / (1.0 / values).mean(), rel=1e-9)
 
 
-def test_the_file_of_the_metric_gives_its_error_too(composed):
-    x = cloud(150, 4)
-    found = instantiate(
-        composed("metric=[lid]", "monitor.headline=[lid_value]").metric.lid.function
-    )(x)
-    assert set(found) == {"value", "standard_error", "n_queries"}
-    assert found["value"].item() == lid(x).item()
-
-
 @pytest.mark.parametrize("m", [10, 100])
 @pytest.mark.parametrize(("ours", "theirs"), [("harmonic", "mle"), ("mean", "mean")])
 def test_equals_scikit_dimension(m, ours, theirs):
@@ -71,12 +62,6 @@ def test_gaussian_clouds_of_the_methods_table(d, plain):
     assert squared == pytest.approx(values[0] / 2.0, rel=1e-12)
 
 
-def test_a_sphere_of_the_methods_table():
-    x = torch.nn.functional.normalize(cloud(3000, 11, seed=2))
-    assert lid(x).item() == pytest.approx(8.72, rel=0.015)
-    assert lid(x * 3.0, distance="cosine", squared=True).item() == pytest.approx(4.36, rel=0.015)
-
-
 @pytest.mark.parametrize("m", [5, 20, 100])
 def test_an_even_density_gives_the_gamma_law(m):
     # On a circle r_i/r_m of one row are uniform: the mean is m/(m − 2), harmonic m/(m − 1).
@@ -88,11 +73,6 @@ def test_an_even_density_gives_the_gamma_law(m):
     x = torch.stack([angle.cos(), angle.sin()], dim=1)
     assert lid(x, m).item() == pytest.approx(m / (m - 2), rel=0.03)
     assert lid(x, m, aggregate="harmonic").item() == pytest.approx(m / (m - 1), rel=0.02)
-
-
-def test_a_line_in_a_wide_space_has_one_dimension():
-    x = torch.rand(1000, 1, generator=torch.Generator().manual_seed(3)).double() @ cloud(1, 300)
-    assert lid(x).item() == pytest.approx(1.02, rel=0.05)
 
 
 def test_evenly_spaced_points_by_hand():
@@ -133,12 +113,6 @@ def test_nothing_but_copies_is_refused(distance):
         lid(parallel, n_neighbors=5, distance="cosine")
 
 
-def test_a_zero_row_has_a_finite_cosine_value():
-    x = cloud(40, 3, seed=4)
-    x[5] = 0.0
-    assert math.isfinite(lid(x, n_neighbors=10, distance="cosine").item())
-
-
 def test_sampled_queries_search_all_rows_and_their_spread_is_the_standard_error():
     x = cloud(1500, 6, seed=5) * torch.linspace(0.2, 2.0, 6)
     pointwise = row_by_row(x, 15)
@@ -153,39 +127,52 @@ def test_sampled_queries_search_all_rows_and_their_spread_is_the_standard_error(
     assert 0.88 <= covered <= 0.99
 
 
-def test_harmonic_standard_error_is_that_of_the_spread_too():
-    x = cloud(1500, 6, seed=6)
-    found = [lid_estimate(x, 15, aggregate="harmonic", max_queries=60, seed=s) for s in range(150)]
-    spread = torch.stack([f["value"] for f in found]).std().item()
-    mean_error = torch.stack([f["standard_error"] for f in found]).mean().item()
-    assert spread == pytest.approx(mean_error, rel=0.2)
-
-
-def test_the_draw_has_its_own_seed_and_leaves_the_global_one_alone():
+def test_the_draw_has_its_own_seed():
     x = cloud(300, 4, seed=7)
-    state = torch.get_rng_state()
     values = [lid(x, 20, max_queries=30, seed=seed).item() for seed in (0, 0, 1)]
     assert values[0] == values[1] != values[2]
-    assert torch.equal(torch.get_rng_state(), state)
-    everything = lid(x, 20).item()
-    assert [lid(x, 20, max_queries=k).item() for k in (300, 1000)] == [everything] * 2
-    one = lid_estimate(x, 20, max_queries=1)
-    assert one["standard_error"].item() == math.inf
-    assert math.isfinite(one["value"].item())
+    assert [lid(x, 20, max_queries=k).item() for k in (300, 1000)] == [lid(x, 20).item()] * 2
+    assert lid_estimate(x, 20, max_queries=1)["standard_error"].item() == math.inf
 
 
-def test_errors():
-    x = cloud(50, 3)
-    with pytest.raises(ValueError, match=r"n_neighbors = 100, got 50; give more rows or lower"):
-        lid(x)
-    with pytest.raises(ValueError, match="got 50"):
-        lid(x, n_neighbors=50)
-    assert math.isfinite(lid(x, n_neighbors=49).item())
-    with pytest.raises(ValueError, match="at least 2, got 1"):
-        lid(x, n_neighbors=1)
-    with pytest.raises(ValueError, match="euclidean or cosine, got 'l2'"):
-        lid(x, 5, distance="l2")
-    with pytest.raises(ValueError, match="mean or harmonic, got 'median'"):
-        lid(x, 5, aggregate="median")
-    with pytest.raises(ValueError, match="max_queries must be at least 1"):
-        lid(x, 5, max_queries=0)
+@pytest.mark.parametrize(("n", "d"), [(500, 5), (300, 24), (200, 26), (100, 300)])
+@pytest.mark.parametrize("discard", [0.1, 0.25])
+def test_two_nn_equals_scikit_dimension(n, d, discard):
+    x = cloud(n, d, seed=d)
+    expected = skdim.id.TwoNN(discard_fraction=discard).fit(x.numpy()).dimension_
+    assert two_nn(x, discard).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_duplicates_are_dropped_as_in_scikit_dimension():
+    x = cloud(200, 6, seed=1)
+    x = torch.cat([x, x[:30], x[:10]])
+    with pytest.warns(UserWarning, match="duplicate"):
+        expected = skdim.id.TwoNN().fit(x.numpy()).dimension_
+    assert two_nn(x).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_ratios_by_hand():
+    # Pairs at distance 1, far apart in a row: r1 = 1, r2 = 9 or 10, F = 1/6, 2/6, ...
+    x = torch.tensor([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
+    ratios = np.log([9.0, 9.0, 9.0, 9.0, 10.0])  # the outer rows have 10, one is discarded
+    heights = -np.log(1.0 - np.arange(1, 6) / 6)
+    expected = (ratios @ heights) / (ratios @ ratios)
+    assert two_nn(x).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_lattice_fills_the_space():
+    line = torch.arange(6.0)
+    lattice = torch.cartesian_prod(line, line, line)
+    assert two_nn(lattice).item() == 3.0
+    turned, _ = torch.linalg.qr(cloud(30, 30))  # equal distances to rounding
+    assert two_nn(turned).item() == 30.0
+
+
+def test_too_few_rows_to_fit():
+    with pytest.raises(ValueError, match=r"0 are left of 40: 40 coincide .* drop repeated ones"):
+        two_nn(torch.full((40, 3), 0.1))
+    with pytest.raises(ValueError, match="2 are left of 3: 0 coincide"):
+        two_nn(cloud(3, 2))
+    with pytest.raises(ValueError, match="2 are left of 20"):
+        two_nn(cloud(20, 2), discard=0.88)
+    assert math.isfinite(two_nn(cloud(4, 2), discard=0.0).item())

@@ -1,0 +1,40 @@
+"""Seeded point clouds, and floats of what a metric returns."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import settings
+
+light = settings(max_examples=25)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def cloud(n, d, seed=0, mean=0.0, low=1.0, high=1.0):
+    """Gaussian embeddings around `mean`; standard deviations rise from `low` to `high`."""
+    scale_D = torch.linspace(low, high, d, dtype=torch.float64)
+    return torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * scale_D + mean
+
+
+def uneven(n=60, d=6, seed=0, mean=0.5):
+    return cloud(n, d, seed, mean, low=0.3, high=2.0)
+
+
+def islands(n, d, n_groups, seed=0, mean=0.5, n_islands=3, noise=1.0):
+    """Groups of many sizes around a vector each, in clusters far apart: x, groups, clusters."""
+    generator = seeded(seed)
+    group_GD = torch.randn(n_groups, d, generator=generator, dtype=torch.float64) + mean
+    groups = (torch.rand(n, generator=generator) ** 2 * n_groups).long()
+    groups[:2] = 0
+    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    island_KD = 20.0 * torch.randn(n_islands, d, generator=generator, dtype=torch.float64)
+    cluster_N = torch.randint(max(1, n_islands), (n,), generator=generator)
+    x = group_GD[groups] + noise * noise_ND
+    return (x + island_KD[cluster_N] if n_islands else x), groups, cluster_N
+
+
+def floats(found):
+    """The values of a metric of several."""
+    return {name: value.item() for name, value in found.items()}

@@ -1,0 +1,93 @@
+"""What holds for k-means, its spherical form and a mixture: shapes, draws, equal embeddings."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
+from isotrain.geometry.mixture import fit_mixture
+from tests.clouds import light, seeded
+
+over_all = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans, fit_mixture])
+over_kmeans = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans])
+
+
+def normal(n, d, seed=0, dtype=torch.float64):
+    return torch.randn(n, d, generator=seeded(seed), dtype=dtype)
+
+
+@over_all
+def test_the_draws_are_those_of_the_generator_and_the_input_is_left_alone(cluster):
+    x = normal(200, 3).requires_grad_()
+    before, kept = torch.random.get_rng_state(), x.detach().clone()
+    one, two = (cluster(x, 6, generator=seeded(1)) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert not torch.equal(one[0], cluster(x, 6, generator=seeded(2), n_iterations=1)[0])
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(kept, x.detach())
+    assert not any(part.requires_grad for part in one)
+
+
+@over_all
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 15), st.integers(0, 10_000))
+@light
+def test_any_shape_is_finite_and_keeps_the_dtype(cluster, dtype, n, d, k, seed):
+    found = cluster(normal(n, d, seed, dtype), k, generator=seeded(seed))
+    assert found[0].shape == (k, d)
+    assert {part.dtype for part in found if part.is_floating_point()} == {dtype}
+    assert all(bool(part.isfinite().all()) for part in found)
+    if cluster is not fit_mixture and n < k and d > 1:
+        assert int((found.count_K > 0).sum()) == n
+
+
+@over_kmeans
+def test_duplicates_share_a_cluster_and_equal_embeddings_make_one(cluster):
+    x = torch.tensor([[1.0, 2.0], [-3.0, 4.0]]).repeat(10, 1)
+    assert cluster(x, 2, generator=seeded(0)).count_K.tolist() == [10, 10]
+    same = cluster(torch.full((12, 3), 0.1), 4, generator=seeded(0))
+    assert int((same.count_K > 0).sum()) == 1
+
+
+@over_kmeans
+def test_one_cluster_is_the_mean_and_an_empty_one_keeps_its_centroid(cluster):
+    x = normal(30, 2).abs()
+    unit = x / x.norm(dim=1, keepdim=True) if cluster is spherical_kmeans else x
+    mean_D = unit.mean(dim=0)
+    mean_D = mean_D / mean_D.norm() if cluster is spherical_kmeans else mean_D
+    one = cluster(x, 1)
+    torch.testing.assert_close(one.centroid_KD[0], mean_D)
+    assert one.count_K.tolist() == [30]
+    found = cluster(x, 2, init=torch.tensor([[0.01, 0.01], [-0.6, -0.8]]).double() * 90.0)
+    assert found.count_K.tolist() == [30, 0]
+    lone_D = torch.tensor([-0.6, -0.8]).double() * (1.0 if cluster is spherical_kmeans else 90.0)
+    torch.testing.assert_close(found.centroid_KD[1], lone_D)
+    torch.testing.assert_close(found.centroid_KD[0], mean_D)
+
+
+@pytest.mark.parametrize("nearest", [nearest_centroid, nearest_direction])
+@pytest.mark.parametrize("width", [3, 64, 768])
+@pytest.mark.parametrize("k", [2, 5, 17])
+def test_the_lower_index_wins_a_tie_for_any_number_of_embeddings(nearest, width, k):
+    centroid_KD = normal(k, width, seed=12, dtype=torch.float32)
+    centroid_KD[1:] -= 20.0 * centroid_KD[0]  # they lie near the first, and its copy at the end
+    centroid_KD[k - 1] = centroid_KD[0] * (4.0 if nearest is nearest_direction else 1.0)
+    x = centroid_KD[0] + 0.1 * normal(64, width, seed=13, dtype=torch.float32)
+    for n in (1, 2, 3, 7, 64):
+        assert nearest(x[:n], centroid_KD).tolist() == [0] * n
+
+
+@over_all
+@pytest.mark.parametrize(
+    ("x", "options", "words"),
+    [
+        (torch.zeros(0, 3), {"n_clusters": 1}, "N > 0"),
+        (torch.ones(3, 2), {"n_clusters": 0}, "n_clusters"),
+        (torch.ones(3, 2), {"n_clusters": 2, "init": torch.zeros(2, 3)}, "init"),
+        (torch.ones(3, 2), {"n_clusters": 2}, "generator"),
+    ],
+)
+def test_errors_name_what_is_wrong(cluster, x, options, words):
+    with pytest.raises(ValueError, match=words):
+        cluster(x, **options)

@@ -1,0 +1,78 @@
+"""Options that a metric rejects: the error names the option, its bounds and what was given."""
+
+import math
+
+import pytest
+import torch
+
+from isotrain.metrics.suite import find
+from tests.clouds import uneven
+from tests.metrics.test_invariances import extras
+
+EYE = torch.eye(3, dtype=torch.float64)
+TABLE = [
+    *(("alignment", {"alpha": a}, "alpha must be positive") for a in (0.0, math.nan, math.inf)),
+    *(("alpha_req", {"first": f, "last": 5}, f"got {f} to 5") for f in (0, -1, 5, 6)),
+    ("best_dimension_accuracy", {"n_folds": 7}, "smallest class, 6 here, got 7; lower n_folds"),
+    ("best_dimension_accuracy", {"n_folds": 0}, "n_folds must be"),
+    ("cluster_label_nmi", {"n_clusters": 0}, "n_clusters must be at least 1"),
+    *(("condition", {"quantile": q}, r"in \(0, 1\]") for q in (0.0, 1.01, math.nan)),
+    *(("explained_variance", {"n_directions": k}, "at least 1") for k in ([], [0], 3)),
+    ("intra_sentence_similarity", {"form": "loo"}, "published or leave_one_out, got 'loo'"),
+    ("intra_sentence_similarity", {"form": "leave_one_out", "min_count": 1}, "at least 2 for"),
+    ("intra_sentence_similarity", {"min_count": 0}, "at least 1 for form=published, got 0"),
+    ("intra_sentence_similarity", {"min_count": 6}, "no group has 6 rows: the largest is group 0"),
+    ("isoscore", {"precision": "single"}, "precision must be double or mixed"),
+    *(("isoscore_star", {"shrinkage": z}, r"in \[0, 1\]") for z in (-0.1, 1.1, math.nan)),
+    ("lid", {}, r"\[1, 19\], got 100; lower it or give more rows"),
+    ("lid", {"n_neighbors": 20}, "got 20"),
+    ("lid", {"n_neighbors": 1}, "at least 2, got 1"),
+    ("lid", {"n_neighbors": 5, "distance": "l2"}, "euclidean or cosine, got 'l2'"),
+    ("lid", {"n_neighbors": 5, "aggregate": "median"}, "mean or harmonic, got 'median'"),
+    ("lid", {"n_neighbors": 5, "max_queries": 0}, "max_queries must be at least 1"),
+    ("linear_probe_accuracy", {"n_folds": 7}, "smallest class, 6 here, got 7; lower n_folds"),
+    ("linear_probe_accuracy", {"n_folds": 1}, "n_folds must be from 2"),
+    *(("linear_probe_accuracy", {"l2": l2}, "l2 must be positive") for l2 in (0.0, math.inf)),
+    ("max_explainable_variance", {"n_per_group": 6}, "no group has 6 rows.*or lower n_per_group"),
+    ("max_explainable_variance", {"n_per_group": 1}, "at least 2 for center=False, got 1"),
+    ("max_explainable_variance", {"n_per_group": 2, "center": True}, "at least 3 for center=True"),
+    ("max_explainable_variance", {"n_baseline": 0}, "n_baseline must be at least 1, got 0"),
+    *(("outlier_dims", {"n_top": k}, "n_top must be at least 1") for k in (0, -1)),
+    ("partition", {"signs": "as_is"}, "pass directions.*signs='both'"),
+    ("partition", {"signs": "one"}, "both or as_is"),
+    ("partition", {"precision": "half"}, "double or mixed, got 'half'"),
+    *(("partition", {"directions": v}, r"\[3, J\]") for v in (torch.eye(4), EYE[:, :0])),
+    *(("partition", {"directions": s * EYE}, "divide each by") for s in (2.0, math.nan)),
+    *(("rankme", {"epsilon": e}, "epsilon must be above 0") for e in (0.0, -1e-7, math.nan)),
+    ("removed_label_scatter", {"n_directions": 0}, "n_directions must be at least 1, got 0"),
+    ("removed_label_scatter", {"directions": torch.eye(4)[:, :1]}, r"\[3, J\], got \(4, 1\)"),
+    *(("removed_label_scatter", {"directions": s * EYE}, "qr") for s in (2.0, math.nan)),
+    ("self_similarity", {"min_count": 6}, r"no group has 6 rows: the largest is group \d"),
+    ("self_similarity", {"min_count": 1}, "at least 2, got 1"),
+    *(("two_nn", {"discard": share}, r"\[0, 1\)") for share in (-0.1, 1.0)),
+    *(("uniformity", {"t": t}, "t must be positive and finite") for t in (0.0, math.inf, math.nan)),
+    ("uniformity", {"n_pairs": 1}, "n_pairs must be at least 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "words"), TABLE)
+def test_an_option_out_of_range_is_rejected(name, options, words):
+    x = uneven(20, 3)
+    with pytest.raises(ValueError, match=words):
+        find(name)(x, **extras(find(name), 20, x), **options)
+
+
+def test_clouds_and_labels_that_do_not_fit():
+    x = uneven(6, 3)
+    with pytest.raises(ValueError, match="at least 4 rows, got 3"):
+        find("linear_cka")(x[:3], x[:3], debiased=True)
+    with pytest.raises(ValueError, match="N − 1"):
+        find("label_silhouette")(x, torch.arange(6))
+    with pytest.raises(ValueError, match=r"\[N\] = \[6\]"):
+        find("label_silhouette")(x, torch.arange(5), max_rows=4)
+    with pytest.raises(ValueError, match="at least 2 groups, got 1"):
+        find("intra_sentence_similarity")(x, torch.zeros(6, dtype=torch.int64))
+    for other in (uneven(5, 3), uneven(6, 2)):
+        for name, words in (("alignment", "repeat rows"), ("cosine_drift", "use linear_cka")):
+            with pytest.raises(ValueError, match=words):
+                find(name)(x, other)
