@@ -23,3 +23,9 @@ def correlated(
     scale_D = 3.0 * decay ** torch.arange(d, dtype=torch.float64)
     axes_DD = torch.linalg.qr(cloud(d, d, seed=seed + 1000, mean=0.0))[0]
     return (cloud(n, d, seed=seed, mean=0.0) * scale_D @ axes_DD + mean).to(dtype)
+
+
+def two_blobs(n: int = 60, d: int = 6, seed: int = 0, dtype=torch.float64) -> Tensor:
+    """Two far blobs with falling spectra, every second embedding of the one."""
+    x_ND = cloud(n, d, seed=seed, mean=0.0) * 2.0 * 0.7 ** torch.arange(d, dtype=torch.float64)
+    return (x_ND + torch.where(torch.arange(n) % 2 == 0, 6.0, -3.0)[:, None]).to(dtype)
