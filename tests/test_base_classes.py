@@ -67,15 +67,6 @@ class Mean(Objective):
         return views[0][0].mean()
 
 
-def test_a_loss_that_takes_no_labels_is_an_error_of_its_class():
-    message = r"^Mine\.forward must take \(self, views, labels\), got \(self, views\)$"
-    with pytest.raises(TypeError, match=message):
-        type("Mine", (Objective,), {"forward": lambda self, views: 0})
-    with pytest.raises(TypeError, match=r"^Mine\.observe must take .* got \(self\)$"):
-        type("Mine", (Mean,), {"observe": lambda self: None})
-    type("Mine", (Mean,), {"forward": lambda self, views, labels, scale=1.0: 0})
-
-
 def test_an_objective_that_says_no_more_than_its_loss_has_every_default():
     class Tokens(Mean):
         reads = ("all/tokens",)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from inspect import signature
 from typing import Any
 
 import torch
@@ -50,14 +49,6 @@ class Objective(nn.Module, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_misspelt(cls, Objective)
-        for name in {"forward", "observe"} & vars(cls).keys():
-            try:
-                signature(vars(cls)[name]).bind("self", "views", "labels")
-            except TypeError as error:
-                raise TypeError(
-                    f"{cls.__name__}.{name} must take (self, views, labels), got "
-                    f"{signature(vars(cls)[name])}"
-                ) from error
 
     @abstractmethod
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:

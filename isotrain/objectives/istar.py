@@ -62,13 +62,10 @@ class IStar(Objective):
     """`istar` of the embeddings of view 0 at each read point, or of their union.
 
     A point cloud with fewer than three embeddings or without scatter counts as 0, and in the
-    counter `undefined`. The covariance C₀ that clouds are shrunk to is that of recent embeddings,
-    taken in once per optimizer step (`reference="queue"`; none before the first), or that of
-    training examples in evaluation mode, read at the start of each epoch (`"epoch"`, as
-    published). Each cloud has its own, in C·D²·4 bytes of buffers, and a queue
-    `reference_rows`·D·4 more.
-
-    A negative weight lowers isotropy. The queue is ours.
+    counter `undefined`. Each cloud has its own C₀ (C·D²·4 bytes of buffers): the covariance of
+    recent embeddings (`reference="queue"`, ours; none before the first step; `reference_rows`·D·4
+    bytes more), or that of training examples in evaluation mode at the start of each epoch
+    (`"epoch"`, as published). A negative weight lowers isotropy.
 
     Args: those of `Objective`, and
         n_blocks: blocks of the encoder, which `all/...` stands for.

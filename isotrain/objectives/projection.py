@@ -49,8 +49,7 @@ class Projected(Objective):
     A subclass adds `forward` and, for the memory, `observe`.
 
     Args: those of `Objective`, with one read point, and
-        projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
-            encoder and is used by nothing else.
+        projection: none | mlp, a linear layer and tanh before the comparison.
         memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
         has_labels: whether the memory keeps the label of each embedding, too.
 

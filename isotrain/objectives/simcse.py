@@ -180,7 +180,7 @@ class SimCSE(Projected):
     def _roles(
         self, views: Sequence[Sequence[Tensor]], labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Anchors, positives and hard negatives, projected."""
+        """Projected anchors, positives and hard negatives."""
         first = self.project(views[0][0])
         if not self.positives.of_pairs:
             return first, self.project(views[1][0]), first[:, None][:, :0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import signature
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ from isotrain.objectives.dcl import DCL, dcl
 from isotrain.objectives.gor import GOR, gor
 from isotrain.objectives.istar import IStar, istar
 from isotrain.objectives.koleo import KoLeo, koleo
-from isotrain.objectives.sigreg import SIGReg
+from isotrain.objectives.sigreg import SIGReg, sigreg
 from isotrain.objectives.simcse import SimCSE, simcse
 from isotrain.objectives.spectral import Spectral, spectral
-from isotrain.objectives.supcon import SupCon
+from isotrain.objectives.supcon import SupCon, supcon
 from isotrain.objectives.uniformity import Uniformity, uniformity
 from isotrain.objectives.vicreg import VICReg, vicreg
 from tests.clouds import cloud
@@ -78,6 +79,16 @@ def test_too_few_or_equal_embeddings_are_undefined_and_have_no_gradient(kind, lo
         assert not x.grad.any()
     objective([[cloud(least, D)] * 2, [cloud(least, D, seed=1)] * 2], ZEROS)
     assert objective.counters["undefined"].item() == 0.0
+
+
+OTHERS = [(SimCSE, simcse), (SupCon, supcon), (CoSENT, cosent), (AnglE, angle), (SIGReg, sigreg)]
+
+
+@pytest.mark.parametrize(("kind", "loss"), [*(case[:2] for case in CLASSES), *OTHERS])
+def test_defaults_of_a_class_are_those_of_its_loss(kind, loss):
+    of_class, of_loss = (signature(one).parameters for one in (kind, loss))
+    for name in of_class.keys() & of_loss.keys() - {"shrinkage"}:
+        assert of_class[name].default == of_loss[name].default, name
 
 
 def test_each_vector_of_an_example_is_a_cloud_of_gor():

@@ -35,6 +35,7 @@ CLUSTERS = (
     ),
 )
 MAPS = (*WHITENING, *SCALING, ONE_CLUSTER, PROTECTED)
+IN_PART = (CutTails, PROTECTED, CLUSTERS[1])  # may leave, or count, a part of an embedding
 every_map = pytest.mark.parametrize("kind", MAPS)
 every_layer = pytest.mark.parametrize("kind", [*MAPS, *CLUSTERS])
 
@@ -209,12 +210,11 @@ def test_values_and_gradients_are_finite_and_equal_embeddings_pass(kind, n, rows
         assert bool(y.isfinite().all())
         assert bool(x.grad.isfinite().all())
         passes = bool((x == x[0]).all())
+        if passes or kind not in IN_PART:
+            assert layer.counters["rows_passed_through"].item() == (n if passes else 0)
+            assert torch.equal(y, x) == passes
         if passes:
-            assert torch.equal(y, x)
             torch.testing.assert_close(x.grad, torch.ones_like(x), rtol=1e-6, atol=0)
-        if passes or kind is not CutTails:  # which leaves what has no tail, and counts it not
-            passed = n if torch.allclose(y, x) else 0
-            assert layer.counters["rows_passed_through"].item() == passed
 
 
 def test_no_embeddings_are_no_problem():
