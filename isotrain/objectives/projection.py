@@ -50,7 +50,7 @@ class Projected(Objective):
 
     Args: those of `Objective`, with one read point, and
         projection: none | mlp, a linear layer and tanh before the comparison.
-        memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
+        memory_rows: embeddings of past steps in the memory: at least 2, or 0 = none.
         has_labels: whether the memory keeps the label of each embedding, too.
 
     Raises:

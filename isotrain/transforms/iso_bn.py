@@ -74,8 +74,8 @@ class IsoBn(FittedTransform[IsoBnStats]):
         z_ND = (x_ND - mean_D) / torch.where(sd_D > 0, sd_D, 1.0)
         gamma_D = (z_ND.T @ z_ND / len(x_ND)).square().mean(dim=0)
         scale_D = (gamma_D * sd_D + self.epsilon * sd_D.mean()).pow(-self.beta)
-        kept = (variance_D.sum() / (variance_D * scale_D.square()).sum()).sqrt()
-        return IsoBnStats(scale_D * kept, counters)
+        rescale = (variance_D.sum() / (variance_D * scale_D.square()).sum()).sqrt()
+        return IsoBnStats(scale_D * rescale, counters)
 
     def transform(self, x_ND: Tensor, stats: IsoBnStats, are_last: bool) -> Tensor:
         """Scaled embeddings."""
