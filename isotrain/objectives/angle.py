@@ -63,7 +63,7 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
 
 
 def check_even(width: int) -> None:
-    """Raise a ValueError for an odd number of dimensions."""
+    """Raise a ValueError for odd D."""
     if width % 2:
         raise ValueError(
             f"angle takes dimensions in pairs, as real and imaginary parts, got D = {width}; use "

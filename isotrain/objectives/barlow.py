@@ -37,13 +37,13 @@ def barlow(
     (0.0, 0.05025)
     """
     check_pairs(x_ND, y_ND, min_rows=2)
-    correlation_DD = _standardised(x_ND, eps).T @ _standardised(y_ND, eps) / len(x_ND)
+    correlation_DD = _z_scores(x_ND, eps).T @ _z_scores(y_ND, eps) / len(x_ND)
     diagonal_D = correlation_DD.diagonal()
     rest = correlation_DD.square().sum() - diagonal_D.square().sum()
     return scale * ((1.0 - diagonal_D).square().sum() + off_diagonal_weight * rest)
 
 
-def _standardised(x_ND: Tensor, eps: float) -> Tensor:
+def _z_scores(x_ND: Tensor, eps: float) -> Tensor:
     centred_ND = x_ND - x_ND.mean(dim=0)
     return centred_ND / (centred_ND.square().mean(dim=0) + eps).sqrt()
 

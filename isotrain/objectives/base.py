@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from inspect import signature
 from typing import Any
 
 import torch
@@ -31,12 +30,12 @@ class Objective(nn.Module, ABC):
 
     reads: Sequence[str] = ("pooled",)
     n_views: int = 1  # forward passes of a batch
-    # What it reads of an example: rows (any embeddings) | classes (one vector and its class)
-    # | pairs (two vectors or more) | two_vectors | scored_pairs (two vectors and their label)
+    # Of an example: rows (any embeddings) | classes (one vector and its class) | pairs (two vectors
+    # or more) | two_vectors | scored_pairs (two vectors and their label)
     needs: str = "rows"
     positives: Positives | None = None  # the pairs that it compares, if it does
     weight: float
-    memory: RowQueue | None  # embeddings of past steps; must not reach back a whole epoch
+    memory: RowQueue | None  # embeddings of past steps; less than an epoch
     counters: dict[str, Tensor]  # of the last call, for the log
 
     def __init__(self, weight: float, reads: Sequence[str] | None = None) -> None:
@@ -44,20 +43,12 @@ class Objective(nn.Module, ABC):
         self.weight = weight
         if reads is not None:
             self.reads = reads
-        self.memory = None  # of the instance: a class attribute would hide a module of that name
+        self.memory = None  # not of the class, which would hide a module of that name
         self.counters = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_misspelt(cls, Objective)
-        for name in {"forward", "observe"} & vars(cls).keys():
-            try:
-                signature(vars(cls)[name]).bind("self", "views", "labels")
-            except TypeError as error:
-                raise TypeError(
-                    f"{cls.__name__}.{name} must take (self, views, labels), got "
-                    f"{signature(vars(cls)[name])}"
-                ) from error
 
     @abstractmethod
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
@@ -70,7 +61,7 @@ class Objective(nn.Module, ABC):
         """
 
     def check(self, n_vectors: int) -> None:
-        """Raise a ValueError if it cannot use examples of so many vectors."""
+        """Raise a ValueError for examples of a wrong number of vectors. By default, nothing."""
 
     @property
     def remembers(self) -> bool:
@@ -78,10 +69,10 @@ class Objective(nn.Module, ABC):
         return type(self).observe is not Objective.observe
 
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Called once per optimizer step, with its detached embeddings and labels."""
+        """Remember a step; called once per optimizer step, with detached embeddings and labels."""
 
     def n_remembered(self, n_vectors: int) -> int:
-        """How many of the vectors of an example enter the memory."""
+        """How many vectors of an example the memory takes."""
         return n_vectors
 
     def asks_for_pass(self, epoch: int) -> bool:
@@ -93,11 +84,10 @@ class Objective(nn.Module, ABC):
 
 
 class Positives:
-    """Pairs of embeddings `([N, D], [N, D])` that belong together, at each read point.
+    """Positive pairs of embeddings `([N, D], [N, D])` at each read point.
 
-    `dropout`: an embedding of view 0 and the same one of view 1, which differ by dropout alone.
-    `pair`: the two vectors of an example, such as those of its two sentences; all examples, or
-    those whose label lies in the closed interval `labels`.
+    `dropout`: an embedding and itself in a second pass. `pair`: the two vectors of an example, of
+    all examples or those whose label lies in the closed interval `labels`.
 
     Raises:
         ValueError: `labels` without pairs, or no interval; examples without exactly two vectors.
@@ -138,11 +128,11 @@ class Positives:
                     f"{list(vectors_BPD.shape)}; read a point that has two, or use "
                     "positives=dropout"
                 )
-            vectors_NPD = self.chosen(vectors_BPD, labels_B)
+            vectors_NPD = self.select(vectors_BPD, labels_B)
             pairs.append((vectors_NPD[:, 0], vectors_NPD[:, 1]))
         return pairs
 
-    def chosen(self, vectors_BPD: Tensor, labels_B: Tensor) -> Tensor:
+    def select(self, vectors_BPD: Tensor, labels_B: Tensor) -> Tensor:
         """The vectors `[N, P, D]` of the examples whose label lies in the interval."""
         if self.labels is None:
             return vectors_BPD
@@ -151,7 +141,7 @@ class Positives:
 
 
 def check_pairs(x_ND: Tensor, y_ND: Tensor, min_rows: int = 1) -> None:
-    """Raise a ValueError unless both are `[N, D]` of one shape, with at least `min_rows` pairs."""
+    """Raise a ValueError unless both are `[N, D]` with N ≥ `min_rows`."""
     check_shape(x_ND, min_rows)
     if y_ND.shape != x_ND.shape:
         raise ValueError(
@@ -175,11 +165,11 @@ def mean_loss(
     scatter: bool = False,
     more: Sequence[Sequence[Any]] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Mean of `loss` over clouds, and the counter `undefined` of those that have none.
+    """Mean of `loss` over clouds, and the counter `undefined` of those without a loss.
 
-    A cloud is one tensor `[N, D]` or several, which `loss` takes, followed by what `more` has for
-    it. It has no loss with fewer than `min_rows` embeddings or, if `scatter` is needed, where they
-    are equal up to rounding; it adds a zero, with a gradient of zeros.
+    A cloud is one tensor `[N, D]` or several, the arguments of `loss`, followed by those that
+    `more` has for it. With fewer than `min_rows` embeddings or, if `scatter` is needed, equal ones
+    up to rounding, its loss is 0, with a gradient of zeros.
 
     >>> clouds = [[torch.ones(3, 2)], [torch.ones(1, 2)]]
     >>> mean_loss(lambda x_ND: x_ND.sum(), clouds)
@@ -196,11 +186,7 @@ def mean_loss(
 
 
 class LossOfClouds(Objective):
-    """The mean of a loss over the embeddings of view 0 at each read point.
-
-    A point cloud with fewer than `min_rows` embeddings or, if `scatter` is needed, of equal ones,
-    counts as 0, and in the counter `undefined`. `loss` takes the cloud `[N, D]`.
-    """
+    """The mean over read points of a loss of the embeddings `[N, D]` of view 0, by `mean_loss`."""
 
     def __init__(
         self,
@@ -220,15 +206,12 @@ class LossOfClouds(Objective):
         return loss
 
     def clouds(self, read: Tensor) -> Sequence[Tensor]:
-        """The point clouds `[N, D]` of a read point, from its `[B, P, D]` or `[N, D]`: one."""
+        """The point clouds `[N, D]` of a read point `[B, P, D]` or `[N, D]`: by default one."""
         return [read.flatten(0, -2)]
 
 
 class LossOfPairs(Objective):
-    """The mean over read points of a loss of embeddings and their positives, both `[N, D]`.
-
-    A read point with fewer than `min_rows` pairs or, if `scatter` is needed, of equal embeddings,
-    counts as 0, and in the counter `undefined`.
+    """The mean over read points of a loss of positive pairs `([N, D], [N, D])`, by `mean_loss`.
 
     Args: those of `Objective`, and
         positives: dropout (an embedding in two passes) | pair (the two vectors of an example).
@@ -236,8 +219,7 @@ class LossOfPairs(Objective):
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
 
     Raises:
-        ValueError: `positive_labels` without pairs, or that are no interval; in use, with `pair`,
-            examples of other than two vectors.
+        ValueError: as `Positives`.
     """
 
     positives: Positives

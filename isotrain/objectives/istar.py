@@ -62,13 +62,10 @@ class IStar(Objective):
     """`istar` of the embeddings of view 0 at each read point, or of their union.
 
     A point cloud with fewer than three embeddings or without scatter counts as 0, and in the
-    counter `undefined`. The covariance C₀ that clouds are shrunk to is that of recent embeddings,
-    taken in once per optimizer step (`reference="queue"`; none before the first), or that of
-    training examples in evaluation mode, read at the start of each epoch (`"epoch"`, as
-    published). Each cloud has its own, in C·D²·4 bytes of buffers, and a queue
-    `reference_rows`·D·4 more.
-
-    A negative weight lowers isotropy. The queue is ours.
+    counter `undefined`. Each cloud has its own C₀ (C·D²·4 bytes of buffers): the covariance of
+    recent embeddings (`reference="queue"`, ours; none before the first step; `reference_rows`·D·4
+    bytes more), or that of training examples in evaluation mode at the start of each epoch
+    (`"epoch"`, as published). A negative weight lowers isotropy.
 
     Args: those of `Objective`, and
         n_blocks: blocks of the encoder, which `all/...` stands for.
@@ -114,9 +111,9 @@ class IStar(Objective):
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         clouds = self._clouds(views[0])
-        known = zip(self.reference_CDD, self.has_reference_C.tolist(), strict=True)
+        references = zip(self.reference_CDD, self.has_reference_C.tolist(), strict=True)
         more = [
-            (c_DD.to(clouds[0]) if is_there else None, self.shrinkage) for c_DD, is_there in known
+            (c_DD.to(clouds[0]) if exists else None, self.shrinkage) for c_DD, exists in references
         ]
         loss, self.counters = mean_loss(istar, [[x] for x in clouds], 3, scatter=True, more=more)
         return loss
@@ -134,22 +131,22 @@ class IStar(Objective):
                 self._set_reference(number, torch.cov(rows_MD.T))
 
     def asks_for_pass(self, epoch: int) -> bool:
-        """Whether C₀ is still that of another epoch; a resumed run has it."""
+        """Whether C₀ is that of another epoch."""
         return (
             self.reference == "epoch" and self.shrinkage > 0 and int(self.reference_epoch) != epoch
         )
 
     @torch.no_grad()
     def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
-        """C₀ of the first training examples, until there are enough."""
+        """C₀ of the first `reference_rows` training examples."""
         n_clouds, width = self.reference_CDD.shape[:2]
-        seen = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
+        sums = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
         for read in reads:
-            for running, x_ND in zip(seen, self._clouds(read), strict=True):
+            for running, x_ND in zip(sums, self._clouds(read), strict=True):
                 running.add(x_ND)
-            if all(running.n >= self.reference_rows for running in seen):
+            if all(running.n >= self.reference_rows for running in sums):
                 break
-        for number, running in enumerate(seen):
+        for number, running in enumerate(sums):
             if running.n > 1:
                 self._set_reference(number, running.covariance())
         self.reference_epoch.fill_(epoch)

@@ -21,7 +21,7 @@ MemoryRows = Annotated[int, Bounds(0)]
 
 
 def one_read_point(reads: Sequence[str]) -> Sequence[str]:
-    """`reads`; a ValueError for several read points, none, or `all/...` (one for each block)."""
+    """`reads`; a ValueError unless it names one read point (`all/...` names one a block)."""
     if len(reads) != 1 or read_point(reads[0]).name == "all":
         raise ValueError(
             "reads must name one read point, as this loss compares embeddings of one, got "
@@ -49,9 +49,8 @@ class Projected(Objective):
     A subclass adds `forward` and, for the memory, `observe`.
 
     Args: those of `Objective`, with one read point, and
-        projection: none | mlp, a linear layer and tanh before the comparison. It trains with the
-            encoder and is used by nothing else.
-        memory_rows: embeddings of past steps that are kept, in buffers: at least 2, or 0 = none.
+        projection: none | mlp, a linear layer and tanh before the comparison.
+        memory_rows: embeddings of past steps in the memory: at least 2, or 0 = none.
         has_labels: whether the memory keeps the label of each embedding, too.
 
     Raises:
@@ -78,9 +77,9 @@ class Projected(Objective):
 
     def project(self, vectors: Tensor) -> Tensor:
         """The projected embeddings `[N, D]` of `[B, P, D]` or `[N, D]`, in float32 at least."""
-        rows_ND = vectors.flatten(0, -2)
-        weights = next(self.projection.parameters(), rows_ND)
-        projected_ND: Tensor = self.projection(rows_ND.to(weights.dtype))
+        x_ND = vectors.flatten(0, -2)
+        weights = next(self.projection.parameters(), x_ND)
+        projected_ND: Tensor = self.projection(x_ND.to(weights.dtype))
         return wide(projected_ND)
 
     def past(self, like_ND: Tensor) -> Tensor:

@@ -72,9 +72,9 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
 class SIGReg(Objective):
     """`sigreg` of the embeddings of view 0, averaged over the read points.
 
-    Slices are drawn anew for every optimizer step, from `seed` and the number of the step, which
-    is kept in a buffer: the same ones in every process, and after a resumption. A read point
-    with a single embedding counts as 0, and in the counter `undefined`.
+    The slices of an optimizer step are drawn from `seed` and the number of the step, a buffer: the
+    same in every process and after a resumption. A read point with a single embedding counts as
+    0, and in the counter `undefined`.
 
     Args: those of `Objective`, and
         rows: scaled (embeddings of length √D, so that a slice can have variance 1; lengths get no
@@ -85,7 +85,7 @@ class SIGReg(Objective):
         seed: of the slices.
     """
 
-    remembers = False  # it counts steps alone
+    remembers = False  # it counts steps only
     n_steps: Tensor
 
     @checked

@@ -80,9 +80,9 @@ class SimCSE(Projected):
     """`simcse` of the vectors `[B, P, D]` or tokens `[N, D]` at one read point.
 
     The memory holds the candidates of past steps (positives and hard negatives), projected with
-    the weights that those steps ended with, of unit length and without gradient (after Wang et
-    al. 2020, cross-batch memory). Keep it smaller than the training set: an example that comes back
-    while it is held is its own negative. More candidates in a step than it holds are thinned.
+    the weights of those steps, of unit length and without gradient (after Wang et al. 2020,
+    cross-batch memory). Keep it smaller than the training set, or an example meets itself as a
+    negative. A step with more candidates is subsampled.
 
     Logged: `anchors_skipped`, anchors (of either direction) that had no negative, and with
     `positive_labels` `undefined`, 1 for a batch without a pair.
@@ -90,9 +90,7 @@ class SimCSE(Projected):
     Args: those of `Projected`, and
         positives: dropout = an embedding, and itself in a second forward pass; pair = the first two
             vectors of an example are anchor and positive, further ones its hard negatives.
-        positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
-            (labels are class numbers, or scores scaled to [0, 1]); the other examples are left
-            out, as negatives too. None = every pair, whatever its label.
+        positive_labels: as in `LossOfPairs`; the other examples are left out, as negatives too.
         temperature: τ.
         symmetric: whether positives look for their anchors too.
         hard_negative_weight: α; for positives=pair, where examples have hard negatives.
@@ -167,7 +165,7 @@ class SimCSE(Projected):
             self.memory.push(unit_rows(torch.cat([positives_ND, negatives_NHD.flatten(0, 1)])))
 
     def check(self, n_vectors: int) -> None:
-        """Refuse a weight of hard negatives where examples of so many vectors have none."""
+        """Raise a ValueError for a weight of hard negatives where examples have none."""
         if self.hard_negative_weight and n_vectors == 2:
             raise ValueError(
                 "hard_negative_weight must be 0 where an example has two vectors, got "
@@ -176,15 +174,15 @@ class SimCSE(Projected):
             )
 
     def n_remembered(self, n_vectors: int) -> int:
-        """Candidates of an example of so many vectors."""
+        """Candidates of an example."""
         return n_vectors - 1 if self.positives.of_pairs else n_vectors
 
     def _roles(
         self, views: Sequence[Sequence[Tensor]], labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Anchors, positives and hard negatives, projected."""
+        """Projected anchors, positives and hard negatives."""
         first = self.project(views[0][0])
         if not self.positives.of_pairs:
             return first, self.project(views[1][0]), first[:, None][:, :0]
-        vectors_NPD = self.positives.chosen(first.reshape(views[0][0].shape), labels)
+        vectors_NPD = self.positives.select(first.reshape(views[0][0].shape), labels)
         return vectors_NPD[:, 0], vectors_NPD[:, 1], vectors_NPD[:, 2:]

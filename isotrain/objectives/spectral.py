@@ -45,7 +45,7 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
 
 
 def check_below(n_components: int, width: int) -> None:
-    """Raise a ValueError for as many directions as there are dimensions, or more."""
+    """Raise a ValueError unless R < D."""
     if n_components >= width:
         raise ValueError(
             f"n_components must be below the width, got {n_components} of {width}; "

@@ -19,7 +19,7 @@ from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
 def supcon(
-    rows_ND: Tensor,
+    x_ND: Tensor,
     labels_N: Tensor,
     memory_MD: Tensor | None = None,
     memory_labels_M: Tensor | None = None,
@@ -34,7 +34,7 @@ def supcon(
     has cosine 0 with all.
 
     Args:
-        rows_ND: embeddings `[N, D]` of any length.
+        x_ND: embeddings `[N, D]` of any length.
         labels_N: class of each, `[N]`.
         memory_MD: further embeddings `[M, D]`, and
         memory_labels_M: their classes, `[M]`.
@@ -49,9 +49,9 @@ def supcon(
     >>> round(supcon(x, torch.tensor([0, 0, 1, 1]), temperature=1.0).item(), 4)  # ln(e + 2) − 1
     0.5514
     """
-    check_shape(rows_ND, min_rows=1)
-    check_labels(rows_ND, labels_N)
-    unit_ND = unit_rows(rows_ND)
+    check_shape(x_ND, min_rows=1)
+    check_labels(x_ND, labels_N)
+    unit_ND = unit_rows(x_ND)
     others = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
     is_positive = positives_of(labels_N, memory_labels_M)
     anchors = is_positive.any(dim=1)
@@ -79,9 +79,7 @@ def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Ten
 class SupCon(Projected):
     """`supcon` of the vectors `[B, P, D]` at one read point; labels are the classes.
 
-    The memory holds embeddings of past steps with their classes, projected with the weights that
-    those steps ended with, of unit length and without gradient (after Wang et al. 2020, cross-batch
-    memory). More in a step than it holds are thinned.
+    The memory holds embeddings of past steps with their classes, as in `SimCSE`.
 
     Logged: `anchors_skipped`, embeddings without a positive.
 
@@ -113,19 +111,19 @@ class SupCon(Projected):
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
-        rows_ND, labels_N = self._labelled(views, labels)
-        memory_MD = self.past(rows_ND)
+        x_ND, labels_N = self._labelled(views, labels)
+        memory_MD = self.past(x_ND)
         memory_labels_M = self.memory.labels() if self.memory else None
         has_positive_N = positives_of(labels_N, memory_labels_M).any(dim=1)
         self.counters = {"anchors_skipped": (~has_positive_N).sum().float()}
-        return supcon(rows_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
+        return supcon(x_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
 
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
         """Remember the embeddings of a step and their classes."""
         if self.memory is not None:
-            rows_ND, labels_N = self._labelled(views, labels)
-            self.memory.push(unit_rows(rows_ND), labels_N=labels_N)
+            x_ND, labels_N = self._labelled(views, labels)
+            self.memory.push(unit_rows(x_ND), labels_N=labels_N)
 
     def n_remembered(self, n_vectors: int) -> int:
         """Each vector of an example, in every view."""
@@ -133,5 +131,5 @@ class SupCon(Projected):
 
     def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
         """Projected embeddings of all views, and the class of each."""
-        rows_ND = torch.cat([self.project(view[0]) for view in views])
-        return rows_ND, labels.repeat(len(views))
+        x_ND = torch.cat([self.project(view[0]) for view in views])
+        return x_ND, labels.repeat(len(views))

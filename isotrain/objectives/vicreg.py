@@ -50,11 +50,11 @@ def vicreg(
     """
     check_pairs(x_ND, y_ND, min_rows=4 if unbiased else 2)
     spread = x_ND.new_zeros(())
-    for rows_ND in (x_ND, y_ND):
-        centred_ND = rows_ND - rows_ND.mean(dim=0)
-        variance_D = centred_ND.square().sum(dim=0) / (len(rows_ND) - 1)
+    for z_ND in (x_ND, y_ND):
+        centred_ND = z_ND - z_ND.mean(dim=0)
+        variance_D = centred_ND.square().sum(dim=0) / (len(z_ND) - 1)
         hinge = torch.relu(1.0 - (variance_D + eps).sqrt()).mean()
-        off_diagonal = _off_diagonal(centred_ND, variance_D, unbiased) / rows_ND.shape[1]
+        off_diagonal = _off_diagonal(centred_ND, variance_D, unbiased) / z_ND.shape[1]
         spread = spread + variance_weight * hinge + covariance_weight * off_diagonal
     return invariance_weight * mse_loss(x_ND, y_ND) + spread
 

@@ -1,23 +1,26 @@
-"""The isotropy of every layer of a transformers model, in any training loop. N embeddings."""
+"""The isotropy of every layer of a transformers model, in any training loop.
+
+A sequences, T tokens, N embeddings, D dimensions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from isotrain.geometry.rows import wide
 from isotrain.metrics.suite import named, needs
-from isotrain.plugins.hidden_states import backbone_of, only_looking, recorded
-from isotrain.plugins.text_rows import examples_of
 from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.training.data import collate
+from isotrain.training.layer_statistics import evaluating
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler
-from isotrain.types import ModelOutput
+from isotrain.types import Example, ModelOutput
 
 METRICS = ("isoscore_corrected", "mean_cosine")
 
@@ -79,7 +82,7 @@ class LayerIsotropy:
             if need == "positives" or (need == "labels" and labels is None):
                 fix = "pass labels=, one per text" if need == "labels" else "leave it out"
                 raise ValueError(f"{name} needs {need}, which texts alone do not have; {fix}")
-        backbone_of(model)  # or it is refused now
+        backbone_of(model)  # raises now
         self.model, self.views, self.max_rows = model, tuple(views), max_rows
         self.examples, self.has_segments = examples_of(rows, tokenizer, max_length, labels)
         self.batch_size, self.autocast = batch_size, autocast
@@ -88,24 +91,30 @@ class LayerIsotropy:
 
     def __call__(self) -> dict[str, float]:
         """The current values, by key."""
-        clouds = list(self._rows().clouds())
+        clouds = list(self._sample().clouds())
         if self.reference is None:
             compares = self.measure.compares
             self.reference = {cloud.name: cloud.x_ND for cloud in clouds if compares}
         values: dict[str, float] = {}
         for cloud in clouds:
-            found = self.measure(cloud, self.reference.get(cloud.name))
-            values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in found.items()}
+            of_cloud = self.measure(cloud, self.reference.get(cloud.name))
+            values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in of_cloud.items()}
         return values
 
-    def _rows(self) -> CloudSampler:
-        """The sampled embeddings of the current model."""
-        rows = CloudSampler(self.max_rows, self.views)
+    def _sample(self) -> CloudSampler:
+        """The sampled embeddings; modes of the model and generators are restored."""
+        sampler = CloudSampler(self.max_rows, self.views)
         backbone = backbone_of(self.model)
         device = next(backbone.parameters()).device
+        devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
         nothing = torch.zeros(0)
         by_length = sorted(self.examples, key=lambda example: len(example.input_ids[0]))
-        with only_looking(self.model), recorded(backbone) as states:
+        with (
+            evaluating(self.model),
+            torch.no_grad(),
+            torch.random.fork_rng(list(devices)),
+            recorded(backbone) as states,
+        ):
             for start in range(0, len(by_length), self.batch_size):
                 batch = collate(by_length[start : start + self.batch_size], pad_id=0).to(device)
                 segments = {"token_type_ids": batch.token_type_ids} if self.has_segments else {}
@@ -114,5 +123,106 @@ class LayerIsotropy:
                     backbone(
                         input_ids=batch.input_ids, attention_mask=batch.attention_mask, **segments
                     )
-                rows.offer(batch, ModelOutput(tuple(map(wide, states)), nothing, nothing))
-        return rows
+                sampler.offer(batch, ModelOutput(tuple(map(wide, states)), nothing, nothing))
+        return sampler
+
+
+def backbone_of(model: nn.Module) -> nn.Module:
+    """The first transformers model in a module, without its task head.
+
+    It may be inside a SentenceTransformer, a PEFT model, a user's module, or a wrapper.
+
+    Raises:
+        ValueError: there is none, or its blocks are no single list, or tokens come before examples.
+    """
+    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
+    if (backbone := next(parts, None)) is None:
+        raise ValueError(
+            f"hidden states are those of a transformers model, and {type(model).__name__} holds "
+            "none; give a Trainer whose model is, or contains, a PreTrainedModel"
+        )
+    if backbone.config.is_encoder_decoder or backbone.config.model_type == "xlnet":
+        raise ValueError(
+            f"layers are measured block by block, one after the other, with the sequences first, "
+            f"which {type(backbone).__name__} has not; use a model like BERT or GPT-2"
+        )
+    return backbone.base_model
+
+
+@contextmanager
+def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
+    """A list that receives the L+1 hidden states `[A, T, D]` of each forward pass in the block.
+
+    State 0 is the input of block 1, state l the output of block l. The blocks are the longest
+    `ModuleList` of the model. The hooks are removed at the end; `output_hidden_states=True` would
+    leave some on the model.
+
+    Raises:
+        ValueError: there is no such list.
+    """
+    lists = [part for part in backbone.modules() if isinstance(part, nn.ModuleList)]
+    if not lists:
+        raise ValueError(
+            f"layers are measured block by block, and {type(backbone).__name__} has no ModuleList "
+            "of blocks; use a model like BERT or GPT-2"
+        )
+    states: list[Tensor] = []
+
+    def enter(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not states:
+            states.append(args[0] if args else kwargs["hidden_states"])
+
+    def leave(_block: nn.Module, _args: Any, output: Any) -> None:
+        states.append(output[0] if isinstance(output, tuple | list) else output)
+
+    blocks = max(lists, key=len)
+    hooks = [blocks[0].register_forward_pre_hook(enter, with_kwargs=True)]
+    hooks += [block.register_forward_hook(leave) for block in blocks]
+    try:
+        yield states
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def examples_of(
+    rows: Iterable[Any], tokenizer: Any, max_length: int, labels: Sequence[float] | None = None
+) -> tuple[list[Example], bool]:
+    """Examples of one sequence each, and whether the model takes their segments.
+
+    Args:
+        rows: texts; pairs of texts, each one sequence; or tokenised examples, mappings with
+            `input_ids` (and `attention_mask`, `token_type_ids`), whose pads are left out.
+        tokenizer: of texts.
+        max_length: tokens of a text at most.
+        labels: class or score of each example.
+
+    Raises:
+        ValueError: fewer than two examples, one text in place of a list, texts without a
+            tokenizer, or other than one label an example.
+    """
+    if isinstance(rows, str):
+        raise ValueError(f"rows are a list of texts, got the text {rows!r}; pass [{rows!r}]")
+    items = list(rows)
+    if len(items) < 2:
+        raise ValueError(f"a cloud needs at least two rows, got {len(items)}; give more texts")
+    if labels is not None and len(labels) != len(items):
+        raise ValueError(f"labels are one a row, got {len(labels)} for {len(items)} rows")
+    if not isinstance(items[0], Mapping):
+        if tokenizer is None:
+            raise ValueError(
+                "texts need a tokenizer: give processing_class to the Trainer, or tokenizer= here"
+            )
+        encoding = tokenizer(items, truncation=True, max_length=max_length)
+        items = [{key: encoding[key][i] for key in encoding} for i in range(len(items))]
+    examples = []
+    for index, item in enumerate(items):
+        mask = item.get("attention_mask", [1] * len(item["input_ids"]))
+        columns = [item["input_ids"], item.get("token_type_ids", [0] * len(mask)), [0] * len(mask)]
+        ids, segments, special = (
+            [[int(x) for x, is_real in zip(column, mask, strict=True) if is_real]]
+            for column in columns
+        )
+        label = 0 if labels is None else labels[index]
+        examples.append(Example(ids, segments, special, None, label, index))
+    return examples, "token_type_ids" in items[0]

@@ -26,12 +26,10 @@ class SentenceLoss(nn.Module):
     """One or several objectives of isotrain, as a loss that SentenceTransformerTrainer calls.
 
     The columns of an example are its P vectors: `sentence_embedding` of each, `[B, P, D]`. An
-    objective of two views gets two forward passes, which dropout sets apart in training. Several
-    objectives share the passes, and each is logged by its name; what one left out of a batch is in
-    its `counters`, which are not logged: the Trainer adds up all that a loss returns. With several
-    processes they read the rows of all, as in a run of isotrain; the Trainer's averaged gradient is
-    then that of one process. An objective remembers the rows of a training batch when the next one
-    comes.
+    objective of two views gets two forward passes, which differ by dropout. Several objectives
+    share the passes, and each is logged by its name. Their `counters` are not logged: the Trainer
+    adds up all that a loss returns. With several processes they read the embeddings of all, and the
+    Trainer's averaged gradient is that of one process. A memory takes a batch at the next one.
 
     Args:
         model: the SentenceTransformer; the Trainer puts its wrapped one in its place.
@@ -39,7 +37,7 @@ class SentenceLoss(nn.Module):
 
     Raises:
         ValueError: an objective that reads another point or asks for a pass over the training
-            examples; two of one class; in use, columns or labels that an objective cannot do with.
+            examples; two of one class; in use, columns or labels that do not fit.
 
     >>> from isotrain.objectives.uniformity import Uniformity
     >>> loss = SentenceLoss(lambda columns: {"sentence_embedding": columns["x"]}, Uniformity(1.0))
@@ -68,16 +66,16 @@ class SentenceLoss(nn.Module):
         n_views = max(objective.n_views for objective in self.objectives.values())
         views = [self._view(columns) for _ in range(n_views)]
         batch = _batch(views[0].pooled, labels)
-        found = {}
+        losses = {}
         for name, objective in self.objectives.items():
             part = self.parts[name]
             assert isinstance(part, ExtraLosses)
             if torch.is_grad_enabled():
                 part.observe()  # the batch before
             else:
-                part = ExtraLosses({name: objective})  # an evaluation is nothing to remember
-            found[name] = part(views, batch)[0]
-        return found if len(found) > 1 else next(iter(found.values()))
+                part = ExtraLosses({name: objective})  # an evaluation is not remembered
+            losses[name] = part(views, batch)[0]
+        return losses if len(losses) > 1 else next(iter(losses.values()))
 
     def get_config_dict(self) -> dict[str, Any]:
         """Arguments of the objectives, as far as they hold them, for the model card."""
@@ -90,10 +88,9 @@ class SentenceLoss(nn.Module):
         return "\n".join(bibtex(base.__module__.rpartition(".")[2] for base in bases))
 
     def _view(self, columns: Iterable[Mapping[str, Tensor]]) -> ModelOutput:
-        """One forward pass of every column."""
-        # the model writes into what it is given: a copy for each pass
-        found = [self.model(dict(column))["sentence_embedding"] for column in columns]
-        pooled_BPD = torch.stack(found, dim=1)
+        """One forward pass of every column, as a copy: the model writes into its input."""
+        vectors = [self.model(dict(column))["sentence_embedding"] for column in columns]
+        pooled_BPD = torch.stack(vectors, dim=1)
         return ModelOutput((), pooled_BPD, pooled_BPD[:, :0])
 
 
@@ -114,8 +111,8 @@ def _check_reads(name: str, objective: Objective) -> None:
         )
     if objective.asks_for_pass(0):
         raise ValueError(
-            f"{name} asks for a pass over the training rows at the start of an epoch, which a loss "
-            "cannot have; use reference='queue'"
+            f"{name} asks for a pass over the training examples at the start of an epoch, which a "
+            "loss cannot have; use reference='queue'"
         )
 
 
@@ -133,15 +130,12 @@ def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor
 
 
 def _settings(objective: Objective) -> dict[str, Any]:
-    """What an objective holds of its arguments."""
+    """The arguments of an objective, as far as it holds them."""
     held = dict(vars(objective))
     if isinstance(loss := held.get("loss"), partial):
         held |= loss.keywords
-    if chosen := objective.positives:
-        kind = "pair" if chosen.of_pairs else "dropout"
-        held |= {"positives": kind, "positive_labels": chosen.labels}
-    return {k: held[k] for k in signature(type(objective)).parameters if _is_plain(held, k)}
-
-
-def _is_plain(held: Mapping[str, Any], name: str) -> bool:
-    return name in held and isinstance(held[name], PLAIN)
+    if positives := objective.positives:
+        kind = "pair" if positives.of_pairs else "dropout"
+        held |= {"positives": kind, "positive_labels": positives.labels}
+    names = signature(type(objective)).parameters
+    return {k: held[k] for k in names if k in held and isinstance(held[k], PLAIN)}

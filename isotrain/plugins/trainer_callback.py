@@ -14,17 +14,16 @@ if TYPE_CHECKING:
 
 
 class IsotropyTrainerCallback(TrainerCallback):
-    """Logs `isotropy/<metric>/layer_LL/<view>`, through the Trainer, whatever it logs to.
+    """Logs `isotropy/<metric>/layer_LL/<view>` through the Trainer.
 
     `trainer.add_callback(IsotropyTrainerCallback(trainer, texts))`, for the Trainer of transformers
     and that of sentence-transformers. It measures as `LayerIsotropy` does: before the first step,
-    at each evaluation and after the last step, under the Trainer's mixed precision. With several
-    processes the first one measures. A resumed run has no state before training to compare with,
-    and leaves out the metrics that need `reference`.
+    at each evaluation and after the last step, under the Trainer's mixed precision, in rank 0. A
+    resumed run leaves out the metrics that compare with step 0 (`reference`).
 
     Args:
         trainer: whose model is measured, and by which values are logged.
-        rows: texts, pairs of texts, or tokenised rows, as for `LayerIsotropy`.
+        rows: texts, pairs of texts, or tokenised examples, as for `LayerIsotropy`.
         metrics: as for `LayerIsotropy`.
         tokenizer: of texts; None = that of the Trainer or of the SentenceTransformer.
         options: views, max_rows, labels, batch_size and max_length of `LayerIsotropy`.
@@ -47,15 +46,15 @@ class IsotropyTrainerCallback(TrainerCallback):
                 "one process measures, and under FSDP or DeepSpeed it has a part of the weights; "
                 "train with DDP, or measure checkpoints with isotrain analyze"
             )
-        own = trainer.processing_class if tokenizer is None else tokenizer
-        options["autocast"] = lambda: trainer.accelerator.autocast()  # which it makes later
+        tokenizer = trainer.processing_class if tokenizer is None else tokenizer
+        options["autocast"] = lambda: trainer.accelerator.autocast()  # it does not exist yet
         self.trainer = trainer
         model: Any = trainer.model
-        self.isotropy = LayerIsotropy(model, rows, own, metrics, **options)
+        self.isotropy = LayerIsotropy(model, rows, tokenizer, metrics, **options)
         self._measured_at: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure the model as it comes; a resumed run has that behind it."""
+        """Measure the model at step 0; a resumed run does not."""
         self._measured_at = None
         self.isotropy.reference = {} if state.global_step else None
         if state.global_step == 0:
@@ -67,7 +66,7 @@ class IsotropyTrainerCallback(TrainerCallback):
             self._log(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure, once a step, however many data sets are evaluated."""
+        """Measure once a step, for any number of data sets."""
         self._log(state)
 
     def _log(self, state: Any) -> None:
@@ -75,5 +74,5 @@ class IsotropyTrainerCallback(TrainerCallback):
             return
         self._measured_at = state.global_step
         model: Any = self.trainer.model
-        self.isotropy.model = model  # which `model_init` makes anew
+        self.isotropy.model = model  # `model_init` replaces it
         self.trainer.log(self.isotropy())

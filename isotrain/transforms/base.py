@@ -14,7 +14,7 @@ EvalStats = Literal["frozen", "refit", "batch"]
 
 
 class RowTransform(nn.Module):
-    """An isotropy layer `[N, D] -> [N, D]`; a subclass gives at least `forward`.
+    """An isotropy layer `[N, D] -> [N, D]`; a subclass defines at least `forward`.
 
     `forward(x_ND)` changes no state but `counters`. With `reads_labels` it gets the labels `[N]`
     of training examples as second argument, as `observe` and `fit` do. A misspelt member of a
@@ -34,7 +34,7 @@ class RowTransform(nn.Module):
     has_statistics: bool = False  # whether `fit` freezes anything; true where it is overridden
     reads_labels: bool = False  # whether statistics depend on labels
     changes_rows: bool = True  # False: the output is the input, and is measured once
-    stats: TrainStats = "batch"  # what training statistics are of; start = of the first `fit`
+    stats: TrainStats = "batch"  # source of training statistics; start = the first `fit`
     eval_stats: EvalStats = "frozen"  # refit = `fit` gets embeddings of all training examples
     counters: dict[str, Tensor]  # what the last `forward` did, for the log; never read back
     forward: Callable[..., Tensor]

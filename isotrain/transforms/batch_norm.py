@@ -29,9 +29,8 @@ class BatchNorm(FittedTransform[BatchNormStats]):
     gradient through mean and variance included. Shift and scale of a dimension change nothing
     (but for ε, which is absolute, as there); a rotation changes everything.
 
-    Evaluation differs. BatchNorm1d keeps running means, averages over the statistics of past
-    batches that each forward moves. Here `fit` takes the statistics over the whole queue at
-    once: the variance between batches counts, it is over N, and `forward` changes no state.
+    Evaluation differs: BatchNorm1d keeps running means over batches. Here `fit` takes the
+    statistics over the whole queue, so the variance between batches counts.
 
     A cloud without scatter (one embedding, where BatchNorm1d raises; equal ones) passes through
     unchanged, without weight and bias, and is counted.

@@ -29,7 +29,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
 
     Embeddings are assigned to K clusters; each subtracts the mean of its cluster and loses the
     cluster's R dominant directions: y = (I − V_c·V_cᵀ)(x − m_c). `fit_cluster_pca` estimates,
-    `apply_cluster_pca` removes; `FittedTransform` says what the statistics are of: the batch, as
+    `apply_cluster_pca` removes. `FittedTransform` has the source of the statistics: the batch, as
     published, or a queue.
 
     Args:
@@ -78,27 +78,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
                 f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
                 f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
             )
-        n_mixture = n_clusters if assign.method == "gmm" and n_clusters > 1 else 0
-        empty = ClusterPCAStats(
-            torch.zeros(n_clusters, width),
-            torch.zeros(n_clusters, width),
-            torch.zeros(n_clusters, width, n_components),
-            {},
-            torch.ones(n_clusters, n_components),
-            torch.ones(n_mixture, width),
-            torch.zeros(n_mixture),
-            torch.ones(()),
-            assign,
-        )
-        n_protected = 0
-        if self.protect is not None:
-            n_protected = self.protect.n_directions()
-            empty = empty._replace(
-                spared_mean_D=torch.zeros(width),
-                spared_DJ=torch.zeros(width, n_protected),
-                kept_J=torch.ones(n_protected),
-                scale=torch.ones(()),
-            )
+        empty = _empty_statistics(width, n_clusters, n_components, assign, self.protect)
         reads_labels = self.protect is not None and self.protect.labels
         super().__init__(width, empty, stats, eval_stats, queue_rows, reads_labels)
         self.n_clusters, self.n_components, self.seed = n_clusters, n_components, seed
@@ -106,7 +86,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.assign_frozen = Assignment(assign.method, assign.softness, MOST_ITERATIONS)
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.is_warm, self.n_steps = False, 0
-        if idle := self._idle_options(n_protected):
+        if idle := _idle_options(self):
             warnings.warn(f"{', '.join(idle)}: without effect in this layer", stacklevel=4)
 
     def estimate(
@@ -116,7 +96,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         n_own: int | None = None,
         labels_N: Tensor | None = None,
     ) -> ClusterPCAStats:
-        """Clusters, their means and dominant directions, and what is protected."""
+        """Clusters c, their means m_c and dominant directions V_c, and what is protected."""
         # Frozen statistics of batches have the caps of batches.
         as_batches = to_freeze and self.stats == "batch"
         return fit_cluster_pca(
@@ -135,15 +115,12 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         )
 
     def transform(self, x_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
-        """Embeddings without the mean and the dominant directions of their cluster."""
-        known = are_last and stats.assignment_N is not None
-        own_N = stats.assignment_N[-len(x_ND) :] if known else None  # type: ignore[index]
-        result_ND = apply_cluster_pca(x_ND, stats, own_N)
-        at_once = self.removal.warmup_steps == 0  # nothing that a compiler has to leave for
-        strength: float = self.removal.strength if at_once else self.strength_now()
-        if strength == 1.0:
-            return result_ND
-        return x_ND + strength * (result_ND - x_ND)
+        """(I − V_c·V_cᵀ)(x − m_c), or part of the way from x to it if `strength` < 1."""
+        all_N = stats.assignment_N if are_last else None
+        result_ND = apply_cluster_pca(x_ND, stats, None if all_N is None else all_N[-len(x_ND) :])
+        warms_up = self.removal.warmup_steps > 0  # only then does a compiler break the graph
+        strength: float = self.strength_now() if warms_up else self.removal.strength
+        return result_ND if strength == 1.0 else x_ND + strength * (result_ND - x_ND)
 
     @not_compiled
     def strength_now(self) -> float:
@@ -170,31 +147,61 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.is_warm = True
 
     def get_extra_state(self) -> Tensor:
-        """Whether there are centroids to start from, and the steps made, for a checkpoint."""
+        """Whether there are centroids to start from, and the number of steps."""
         return torch.tensor([int(self.is_warm), self.n_steps])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """What a checkpoint says of them."""
+        """Those of a checkpoint."""
         is_warm, self.n_steps = state.tolist()
         self.is_warm = bool(is_warm)
 
-    def _idle_options(self, n_protected: int) -> list[str]:
-        """Options that act on nothing here: on clusters of one, or on directions of none."""
-        alone, removes, r = self.n_clusters == 1, self.n_components > 0, self.removal
-        shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)
-        follows = {
+
+def _empty_statistics(
+    width: int, n_clusters: int, n_components: int, assign: Assignment, protect: Protection | None
+) -> ClusterPCAStats:
+    """Statistics of zeros and ones, in the shapes of the buffers."""
+    n_mixture = n_clusters if assign.method == "gmm" and n_clusters > 1 else 0
+    empty = ClusterPCAStats(
+        torch.zeros(n_clusters, width),
+        torch.zeros(n_clusters, width),
+        torch.zeros(n_clusters, width, n_components),
+        {},
+        torch.ones(n_clusters, n_components),
+        torch.ones(n_mixture, width),
+        torch.zeros(n_mixture),
+        torch.ones(()),
+        assign,
+    )
+    if protect is None:
+        return empty
+    return empty._replace(
+        spared_mean_D=torch.zeros(width),
+        spared_DJ=torch.zeros(width, protect.n_directions()),
+        kept_J=torch.ones(protect.n_directions()),
+        scale=torch.ones(()),
+    )
+
+
+def _idle_options(layer: ClusterPCA) -> list[str]:
+    """Options that act on nothing: on clusters of one, or on directions of none."""
+    alone, removes = layer.n_clusters == 1, layer.n_components > 0
+    assign, r, protect = layer.assign, layer.removal, layer.protect
+    shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)
+    has_gradient = (
+        layer.stats != "start"
+        and {
             "detach": True,
-            "levels": shrinks or n_protected > 0,
+            "levels": shrinks or (protect is not None and protect.n_directions() > 0),
             "full": removes and r.directions == "principal",
-        }
-        idle = {
-            "assign.method": alone and self.assign.method == "spherical",
-            "assign.softness": alone and self.assign.softness > 0,
-            "assign.n_iterations": alone and self.assign.n_iterations != KMEANS.n_iterations,
-            "removal.directions": not removes and r.directions == "random",
-            "removal.rho": not removes and r.rho != PROJECT.rho,
-            "removal.level": not shrinks and r.level != PROJECT.level,
-            "removal.grad": r.grad != PROJECT.grad
-            and not (follows[r.grad] and self.stats != "start"),
-        }
-        return [name for name, is_idle in idle.items() if is_idle]
+        }[r.grad]
+    )
+    idle = {
+        "assign.method": alone and assign.method == "spherical",
+        "assign.softness": alone and assign.softness > 0,
+        "assign.n_iterations": alone and assign.n_iterations != KMEANS.n_iterations,
+        "removal.directions": not removes and r.directions == "random",
+        "removal.rho": not removes and r.rho != PROJECT.rho,
+        "removal.level": not shrinks and r.level != PROJECT.level,
+        "removal.grad": not has_gradient and r.grad != PROJECT.grad,
+    }
+    return [name for name, is_idle in idle.items() if is_idle]

@@ -34,9 +34,8 @@ class CutTails(FittedTransform[CutTailsStats]):
 
     All else is left bit for bit, with its gradient; a coordinate at the bound or beyond it has
     none. Uniform scale goes through; a rotation changes everything. Which dimensions dominate
-    depends on the checkpoint, so the default detects them; the queue keeps small batches from
-    detecting noise. At most one dimension in threshold² is found by its mean, and none at
-    D ≤ threshold².
+    depends on the checkpoint, so the default detects them. At most one dimension in threshold² is
+    found by its mean, and none at D ≤ threshold².
 
     Args:
         width: D.

@@ -19,11 +19,12 @@ from isotrain.transforms.queue import RowQueue, finite_labelled
 
 Capacity = Annotated[int, Bounds(2)]  # embeddings in a queue
 # `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
+# For what depends on the data: a compiler would make a graph for each case.
 not_compiled = _disable_dynamo
 
 
 class Statistics(Protocol):
-    """A NamedTuple of tensors whose shapes follow from the layer's arguments, and counters."""
+    """A NamedTuple of tensors, whose shapes the layer's arguments decide, and counters."""
 
     @property
     def counters(self) -> dict[str, Tensor]:
@@ -36,20 +37,12 @@ S = TypeVar("S", bound=Statistics)
 
 
 class FittedTransform(RowTransform, ABC, Generic[S]):
-    """An isotropy layer `[N, D] -> [N, D]` of which a subclass gives `estimate` and `transform`.
+    """An isotropy layer `[N, D] -> [N, D]`; a subclass defines `estimate` and `transform`.
 
-    In training mode the statistics come from the batch (`stats="batch"`) or from the batch and a
-    queue of recent embeddings (`stats="queue"`). With a queue they have the gradient of the batch's
-    alone (`straight_through`), since the queue will follow the batches: an encoder that is rewarded
-    for moving what the layer takes away later runs ahead of it. With `stats="start"` training and
-    evaluation apply one map, of the first `fit`.
-
-    In evaluation mode they are frozen by `fit` (`eval_stats="frozen"`: a result does not depend on
-    its batch-mates; `"refit"`: the same, and the trainer fits on the whole training set, not on the
-    queue) or taken from the batch (`eval_stats="batch"`). `forward` changes no state; `observe`
-    feeds the queue. Half precision is computed in float32 and cast back, float64 stays; an
-    embedding with a NaN is left out of all statistics. In training the counter `energy_kept` is
-    the scatter of the results over that of the input.
+    `forward` changes no state; `observe` feeds a queue of recent embeddings. Half precision is
+    computed in float32 and cast back, float64 stays. An embedding with a NaN is left out of all
+    statistics. In training the counter `energy_kept` is the scatter of the results over that of
+    the input.
 
     A layer with `reads_labels` takes labels (`[N]`, integers for classes, floating for scores) as
     second argument of `forward` in training, of `observe` and of `fit`; `estimate` gets them as
@@ -58,12 +51,15 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
     Args:
         width: D.
-        empty: statistics of zeros; each tensor in them becomes a buffer of that name, which `fit`
-            fills.
-        stats: batch | queue | start, the source of training statistics.
-        eval_stats: frozen | refit | batch.
-        queue_rows: how many recent embeddings are kept (queue_rows·D·4 bytes).
-        reads_labels: whether the statistics follow from labels too.
+        empty: statistics of zeros; each tensor becomes a buffer of that name, which `fit` fills.
+        stats: source of training statistics. batch | queue = the batch and recent embeddings, with
+            the gradient of the batch's statistics (`straight_through`): the queue will follow the
+            batches, so moving what the layer removes must not be rewarded | start = one map for
+            training and evaluation, of the first `fit`.
+        eval_stats: frozen = by `fit`, so a result does not depend on its batch | refit = frozen,
+            on the whole training set and not the queue | batch.
+        queue_rows: embeddings in the queue (queue_rows·D·4 bytes).
+        reads_labels: whether the statistics depend on labels.
 
     Raises:
         ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`.
@@ -123,13 +119,13 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
     @abstractmethod
     def transform(self, x_ND: Tensor, stats: S, are_last: bool) -> Tensor:
-        """The result; `are_last`: `x_ND` ends the embeddings that `stats` were estimated from."""
+        """The result; `are_last`: `stats` were estimated from embeddings that end with `x_ND`."""
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Take from the queue's embeddings what later estimates start from. By default, nothing."""
+        """Update what later estimates start from. By default, nothing."""
 
     def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
-        """The transformed embeddings; the class says where the statistics come from."""
+        """The transformed embeddings."""
         self._check_width(x_ND)
         with torch.autocast(x_ND.device.type, enabled=False):
             wide_ND, are_last = wide(x_ND), False
@@ -150,9 +146,8 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         """Push embeddings into the queue, and `follow` it."""
         self._check_width(x_ND)
         wide_ND = wide(x_ND)
-        self.queue.push(
-            wide_ND, self._n_forward or len(x_ND), self._checked_labels(wide_ND, labels_N)
-        )
+        labels_N = self._checked_labels(wide_ND, labels_N)
+        self.queue.push(wide_ND, self._n_forward or len(x_ND), labels_N)
         self._n_forward = 0
         recent_MD = wide(self.queue.rows())
         if len(recent_MD):
@@ -161,10 +156,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
-        """Freeze the statistics of evaluation: of the given finite embeddings, or of the queue.
-
-        Under `stats="start"` a call without embeddings changes nothing once they are frozen.
-        """
+        """Freeze the statistics of these embeddings, or else of the queue (`start`: only once)."""
         if x_ND is None and not self.needs_fit():
             return
         if x_ND is None:
@@ -197,17 +189,14 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
             return False
         if not bool(self.is_fitted) and torch.is_grad_enabled():
             raise RuntimeError(
-                "stats=start trains behind one fixed map: call fit(x) first (the trainer does "
-                "so before the first evaluation), or set stats=queue"
+                "stats=start trains with one fixed map: call fit(x) first (the trainer does so "
+                "before the first evaluation), or set stats=queue"
             )
         return bool(self.is_fitted)  # the trainer collects embeddings before, without grad
 
     @not_compiled
     def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
-        """Statistics of the batch, with the queue if asked; whether the batch is all finite.
-
-        What is done depends on the data: a compiler would make a graph for each case.
-        """
+        """Statistics of the batch or batch and queue, and whether the batch is all finite."""
         own_ND, own_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
         n_own = len(own_ND)
         if n_own == 0:

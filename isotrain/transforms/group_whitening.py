@@ -17,8 +17,8 @@ class GroupWhitening(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening inside shuffled groups of dimensions.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s as in `ZCA`, with C the covariance inside a group and λ̄ = tr C/D
-    over all groups. Correlations inside a group go, those between groups stay, and a batch of more
-    than `group_size` embeddings has full rank. The shuffle is drawn once from the seed and kept.
+    over all groups. Correlations between groups stay, and a batch of more than `group_size`
+    embeddings has full rank. The shuffle is drawn once, from the seed.
 
     Args:
         width: D.

@@ -26,13 +26,10 @@ class IsoBn(FittedTransform[IsoBnStats]):
     y_i = a_i·x_i with a_i = (γ_i·σ_i + ε·mean σ)^−β and γ_i = mean_j ρ_ij² (j = i included), ρ the
     correlations; then all a times √(Σσ²/Σσ²a²), so that the total variance is kept. A dimension
     that does not vary correlates with none. A cloud without scatter passes unchanged, and is
-    counted. The mean is not subtracted, and uniform scale goes through. The scale is detached, as
-    published. Nothing is learned. O(N·D²) time.
+    counted. Uniform scale goes through. The scale is detached, as published. O(N·D²) time.
 
-    Published with moving averages (momentum .05, not corrected for their start, not saved).
-    Here the statistics are those of the batch and the queue: right from the first step, in the
-    checkpoint, frozen for evaluation. Averages of momentum .05 weigh about 39 batches of 16
-    embeddings; the queue is of that order. Few embeddings bias γ upwards, by about 1/(N − 1)
+    Published with moving averages (momentum .05, about 39 batches), not corrected for their start
+    and not saved; the queue is of that order. Few embeddings bias γ upwards, by about 1/(N − 1)
     where nothing correlates, so that `stats=batch` mostly shrinks by variance alone.
 
     Args:
@@ -77,8 +74,8 @@ class IsoBn(FittedTransform[IsoBnStats]):
         z_ND = (x_ND - mean_D) / torch.where(sd_D > 0, sd_D, 1.0)
         gamma_D = (z_ND.T @ z_ND / len(x_ND)).square().mean(dim=0)
         scale_D = (gamma_D * sd_D + self.epsilon * sd_D.mean()).pow(-self.beta)
-        kept = (variance_D.sum() / (variance_D * scale_D.square()).sum()).sqrt()
-        return IsoBnStats(scale_D * kept, counters)
+        rescale = (variance_D.sum() / (variance_D * scale_D.square()).sum()).sqrt()
+        return IsoBnStats(scale_D * rescale, counters)
 
     def transform(self, x_ND: Tensor, stats: IsoBnStats, are_last: bool) -> Tensor:
         """Scaled embeddings."""

@@ -24,10 +24,9 @@ class IterNorm(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening with a gradient through the whitening.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s as in `ZCA`, with C the covariance inside groups of neighbouring
-    dimensions and λ̄ = tr C/D over all groups. The root is found by the coupled Newton–Schulz
-    iteration without an eigenproblem, at 6·D·S² flops an iteration (S the group size). So the
-    gradient runs through x, μ and, under `grad="full"`, the matrix and s: of the batch's
-    embeddings, not of the queue's.
+    dimensions and λ̄ = tr C/D over all groups. The coupled Newton–Schulz iteration finds the root,
+    at 6·D·S² flops an iteration (S the group size). So the gradient runs through x, μ and, under
+    `grad="full"`, the matrix and s: of the batch's embeddings, not of the queue's.
 
     Args:
         width: D.

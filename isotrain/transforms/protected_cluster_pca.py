@@ -1,4 +1,4 @@
-"""Cluster PCA that leaves protected directions out, as an isotropy layer. N embeddings, D width."""
+"""Cluster PCA with protected directions, as an isotropy layer. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from isotrain.transforms.fitted import Capacity
 
 
 class ProtectedClusterPCA(ClusterPCA):
-    """Isotropy layer `[N, D] -> [N, D]`: cluster PCA that leaves some directions out.
+    """Isotropy layer `[N, D] -> [N, D]`: cluster PCA with protected directions.
 
-    `Protection` says which: leading directions of all embeddings, or the between-class directions
-    of the labels of training examples. They are set aside, cluster PCA acts on what remains, and
-    they come back shrunk to the bulk level of the result.
+    Protected are leading directions of all embeddings, or the between-class directions of the
+    training labels. Cluster PCA acts on the rest; they are added back, shrunk to its noise floor.
 
     Args:
-        protect: what is set aside; three leading directions by default.
+        protect: which directions; three leading ones by default.
         The others are those of `ClusterPCA`.
 
     Raises:

@@ -14,10 +14,9 @@ from isotrain.geometry.rows import finite_rows
 class RowQueue(nn.Module):
     """Recent finite embeddings, at most M, and their labels if asked; in a checkpoint.
 
-    One push fills at most an eighth of it (`1 / span`), evenly spaced: a batch is one length
-    bucket, and the queue shall reach back several. Memory is M·D·4 bytes from the start. Integer
-    labels (classes) and floating ones (scores) keep their type. The counts are Python numbers,
-    since a tensor on a GPU would have to be waited for.
+    One push fills at most an eighth of it (`1 / span`), evenly spaced: a batch holds texts of one
+    length, and the queue should hold several batches. Memory is M·D·4 bytes from the start. Labels
+    keep their type, integer or floating. Counts are Python numbers, to avoid GPU synchronisation.
 
     >>> queue = RowQueue(capacity=8, width=1)
     >>> for step in range(9):

@@ -22,10 +22,7 @@ class StandardizeStats(NamedTuple):
 
 
 def column_moments(x_ND: Tensor) -> tuple[Tensor, Tensor, bool, dict[str, Tensor]]:
-    """Mean and variance (over N) of each dimension, whether there is any variance, and a counter.
-
-    Both carry a gradient. Equal embeddings have no variance, nor does one: they are counted.
-    """
+    """Mean and variance (over N) of each dimension, whether any is above 0, and a counter."""
     mean_D = x_ND.mean(dim=0)
     variance_D = (x_ND - mean_D).square().mean(dim=0)
     scattered = has_scatter(x_ND.detach()) and bool(variance_D.detach().sum() > 0)
@@ -40,10 +37,9 @@ class Standardize(FittedTransform[StandardizeStats]):
     what gives the result the rms norm of the embeddings (their mean included). A cloud without
     scatter passes unchanged, and is counted.
 
-    A shift changes nothing with `keep_scale=False`, and only the one number s otherwise. Uniform
-    scale goes through with `keep_scale=True`, and is divided out otherwise. A rotation changes
-    everything. Gradient goes through x and μ; the factor is detached (`batch_norm` has the gradient
-    of the variance too).
+    With `keep_scale` uniform scale goes through; without, shift and scale change nothing. A
+    rotation changes everything. The gradient runs through x and μ; the factor is detached
+    (`batch_norm` has the gradient of the variance too).
 
     Args:
         width: D.

@@ -22,9 +22,9 @@ class Whitening(LinearTransform):
     past the rank, at most N − 1, are 0. The largest entry of each direction is positive, so that
     equal clouds give equal coordinates. A cloud without scatter passes unchanged, and is counted.
 
-    It ignores a shift of all embeddings; a rotation changes at most the signs of coordinates. A
-    head after it meets other coordinates whenever the directions turn: `zca` has the same spectrum
-    and stays in the old ones. The gradient runs through x and μ; the matrix is detached.
+    It ignores a shift; a rotation changes at most the signs of coordinates. Coordinates turn with
+    the directions; `zca` has the same spectrum and stays in the old ones. The gradient runs through
+    x and μ; the matrix is detached.
 
     Args:
         width: D.

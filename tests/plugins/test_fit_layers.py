@@ -11,7 +11,7 @@ from torch import nn
 
 from isotrain.geometry.spared import Protection
 from isotrain.plugins.fit_layers import FitLayersCallback
-from isotrain.plugins.hidden_states import backbone_of
+from isotrain.plugins.layer_isotropy import backbone_of
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from isotrain.transforms.zca import ZCA
@@ -57,12 +57,6 @@ def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
 def test_what_it_would_do_wrong_is_refused(model, n_gpu, told):
     with pytest.raises(ValueError, match=told):
         begun(model, n_gpu)
-
-
-def test_a_layer_of_the_start_that_is_fitted_is_welcome():
-    layer = ZCA(2, stats="start")
-    layer.fit(torch.randn(20, 2))
-    begun(nn.Sequential(layer))
 
 
 def test_models_whose_blocks_cannot_be_read_one_by_one_are_refused():

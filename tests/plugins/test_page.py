@@ -66,13 +66,6 @@ def test_the_readme_whitens_and_logs_every_layer(classified, texts, tmp_path, mo
     assert {"isotropy/mean_cosine/layer_02/tokens", "isotropy/n_rows/layer_00/mean"} <= keys
 
 
-def test_no_block_is_long_and_each_thing_of_the_readers_is_named_on_the_page():
-    assert len(BLOCKS) == 5
-    assert max(len(block.splitlines()) for block in BLOCKS) <= 25
-    text = re.sub(r"```python\n.*?```", "", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert all(f"`{name}`" in text for name in OF_THE_READER)
-
-
 def test_the_callback_logs_each_layer_at_the_start_at_evaluations_and_at_the_end(
     classified, texts, tmp_path, monkeypatch, capsys
 ):

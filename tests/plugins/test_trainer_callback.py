@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import nullcontext
 from copy import deepcopy
-from statistics import mean
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cosine_similarity
 from transformers import BertForSequenceClassification, GPT2Config, GPT2Model
 
+from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
+from isotrain.metrics.scatter_ratio import scatter_ratio
+from isotrain.metrics.self_similarity import self_similarity
 from isotrain.metrics.suite import suite
-from isotrain.plugins.hidden_states import backbone_of, recorded
+from isotrain.plugins.layer_isotropy import backbone_of, recorded
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback
 from isotrain.runs.keys import parse_key
 
@@ -67,11 +67,17 @@ def clouds(bert, tokenizer, texts):
 METRICS = ["isoscore", "mean_cosine", "effective_rank"]
 
 
+def row_norm(x):
+    return x.norm(dim=1).mean()
+
+
 def test_values_are_those_of_the_hidden_states_without_pads(bert, tokenizer, texts, clouds):
-    values = values_of(bert.train(), tokenizer, texts, metrics=METRICS, batch_size=4)
+    metrics = [*METRICS, row_norm]  # one of the user's beside names
+    values = values_of(bert.train(), tokenizer, texts, metrics=metrics, batch_size=4)
     expected = {}
     for name, rows in clouds.items():
         expected[f"isotropy/n_rows/{name}"] = len(rows)
+        expected[f"isotropy/row_norm/{name}"] = row_norm(rows).item()
         for metric, value in suite(rows, METRICS).items():
             expected[f"isotropy/{metric}/{name}"] = value.item()
     assert values == pytest.approx(expected, rel=1e-4, abs=1e-6)
@@ -88,16 +94,6 @@ def test_tokenised_rows_pairs_wrappers_and_heads_are_the_same_model(bert, tokeni
     pairs = values_of(bert, tokenizer, list(zip(texts, texts, strict=True)), views=["tokens"])
     n = found["isotropy/n_rows/layer_00/tokens"]
     assert pairs["isotropy/n_rows/layer_00/tokens"] == 2 * n - len(texts)  # one CLS a pair
-
-
-def test_a_metric_of_ones_own_stands_beside_names(bert, tokenizer, texts, clouds):
-    def row_norm(x):
-        return x.norm(dim=1).mean()
-
-    values = values_of(bert, tokenizer, texts, metrics=["mean_cosine", row_norm])
-    expected = clouds["layer_01/cls"].norm(dim=1).mean().item()
-    assert values["isotropy/row_norm/layer_01/cls"] == pytest.approx(expected, rel=1e-4)
-    assert "isotropy/mean_cosine/layer_01/cls" in values
 
 
 def test_a_small_budget_keeps_the_same_rows_whatever_the_batch(bert, tokenizer, texts):
@@ -173,47 +169,18 @@ def test_drift_is_from_the_first_step_and_absent_when_resumed(bert, tokenizer, t
     assert not any("drift" in key for key in trainer.logged[-1])
 
 
-def of_pairs(rows):
-    """Mean cosine of two of the rows."""
-    pairs = itertools.combinations(rows, 2)
-    return mean(cosine_similarity(a, b, dim=0).item() for a, b in pairs)
-
-
-def of_their_mean(rows):
-    """Mean cosine of the rows with their mean."""
-    return mean(cosine_similarity(row, rows.mean(dim=0), dim=0).item() for row in rows)
-
-
-def test_metrics_of_groups_get_words_or_sentences_as_their_signature_says(
-    bert, tokenizer, texts, clouds
-):
-    names, groups_of = ["self_similarity", "intra_sentence_similarity"], ("words", "sentences")
-    values = values_of(bert, tokenizer, texts, metrics=names)
-    ids = tokenizer(texts)["input_ids"]
-    groups = {
-        "words": [word for sentence in ids for word in sentence],
-        "sentences": [number for number, sentence in enumerate(ids) for _ in sentence],
-    }
-    for name, kind, of_group, least in zip(
-        names, groups_of, (of_pairs, of_their_mean), (5, 2), strict=True
+def test_metrics_get_the_words_sentences_or_labels_that_they_need(bert, tokenizer, texts, clouds):
+    ids, labels = tokenizer(texts)["input_ids"], [0, 1] * 3
+    words = [word for sentence in ids for word in sentence]
+    sentences = [number for number, sentence in enumerate(ids) for _ in sentence]
+    metrics = [self_similarity, intra_sentence_similarity, scatter_ratio]
+    values = values_of(bert, tokenizer, texts, metrics=metrics, labels=labels)
+    for metric, given, cloud in zip(
+        metrics, (words, sentences, labels), ("tokens", "tokens", "cls"), strict=True
     ):
-        rows, group_N = clouds["layer_01/tokens"], torch.tensor(groups[kind])
-        found = [rows[group_N == g] for g in group_N.unique()]
-        expected = mean(of_group(own) for own in found if len(own) >= least)
-        assert values[f"isotropy/{name}_value/layer_01/tokens"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_metrics_of_labels_get_those_that_are_given(bert, tokenizer, texts, clouds):
-    labels = torch.tensor([0, 1] * 3)
-    values = values_of(
-        bert, tokenizer, texts, metrics=["scatter_ratio"], labels=labels.tolist(), views=["cls"]
-    )
-    x = clouds["layer_02/cls"]
-    means = torch.stack([x[labels == c].mean(dim=0) for c in labels])
-    between = (means - x.mean(dim=0)).square().sum()
-    expected = between / (x - x.mean(dim=0)).square().sum()
-    value = values["isotropy/scatter_ratio_share/layer_02/cls"]
-    assert value == pytest.approx(expected.item(), rel=1e-4)
+        expected = metric(clouds[f"layer_01/{cloud}"], torch.tensor(given))["value"].item()
+        found = values[f"isotropy/{metric.__name__}_value/layer_01/{cloud}"]
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_causal_model_is_recorded_block_by_block():

@@ -1,4 +1,4 @@
-"""What the layer does to a label that sits on the dominant direction: two classes, far apart."""
+"""Protected directions: a label on the dominant direction survives, and who may read labels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import math
 import pytest
 import torch
 
+from isotrain.config.compose import compose_run
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.levels import rms_distance
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
+from tests.clouds import normal
+from tests.clouds import two_blobs as cloud
 from tests.cluster_parts import fit_with, layer_with
+from tests.judge import all_mistakes
 
 N, D, RADIUS, RMS = 2000, 768, 8.0, 15.0
 
@@ -32,27 +35,23 @@ def measured(x_ND, labels_N):
 
 
 def of_layer(x_ND, **options):
-    layer = layer_with(D, stats="batch", rho=0.25, **options).train()
+    layer = layer_with(D, n_components=1, stats="batch", rho=0.25, **options).train()
     return layer(x_ND)
 
 
 def test_the_published_layer_deletes_the_label(two_classes):
     x, labels = two_classes
     probe, ln_i, score = measured(x, labels)
-    assert probe == 1.0
-    assert ln_i < -7.0
-    assert score < 0.05
+    assert (probe, ln_i < -7.0, score < 0.05) == (1.0, True, True)
     for k in (1, 2, 8):
-        after = measured(of_layer(x, n_clusters=k, n_components=1), labels)
-        assert after[0] < 0.6
-        assert after[1] > -1.0
-        assert after[2] > 0.7
+        probe, ln_i, score = measured(of_layer(x, n_clusters=k), labels)
+        assert (probe < 0.6, ln_i > -1.0, score > 0.7) == (True, True, True)
 
 
 def test_clipping_keeps_it_at_the_same_isotropy(two_classes):
     x, labels = two_classes
-    projected = measured(of_layer(x, n_clusters=1, n_components=1), labels)
-    clipped = measured(of_layer(x, n_clusters=1, n_components=1, removal="clip"), labels)
+    projected = measured(of_layer(x, n_clusters=1), labels)
+    clipped = measured(of_layer(x, n_clusters=1, removal="clip"), labels)
     assert clipped[0] > 1.0 - 0.005
     assert clipped[1] == pytest.approx(projected[1], abs=0.2)
     assert clipped[2] == pytest.approx(projected[2], abs=0.01)
@@ -61,44 +60,27 @@ def test_clipping_keeps_it_at_the_same_isotropy(two_classes):
 @pytest.mark.parametrize("k", [2, 8])
 def test_clipping_cannot_save_what_cluster_centring_deletes(two_classes, k):
     x, labels = two_classes
-    assert measured(of_layer(x, n_clusters=k, n_components=1, removal="clip"), labels)[0] < 0.6
-    shrunk = measured(of_layer(x, n_clusters=k, n_components=1, centre="shrink"), labels)
+    assert measured(of_layer(x, n_clusters=k, removal="clip"), labels)[0] < 0.6
+    shrunk = measured(of_layer(x, n_clusters=k, centre="shrink"), labels)
     assert 0.6 < shrunk[0] < 0.95  # a cut offset beside uncut noise: overlap
 
 
 @pytest.mark.parametrize("k", [1, 2, 8])
-@pytest.mark.parametrize("way", ["n_clipped", "protect"])
-def test_what_is_set_aside_keeps_the_label_for_any_number_of_clusters(two_classes, k, way):
+@pytest.mark.parametrize("option", [{"n_clipped": 1}, {"protect": True}])
+def test_protected_directions_keep_the_label_for_any_number_of_clusters(two_classes, k, option):
     x, labels = two_classes
-    layer = layer_with(
-        D,
-        n_clusters=k,
-        n_components=1,
-        n_clipped=int(way == "n_clipped"),
-        protect=way == "protect",
-        stats="batch",
-    )
-    y = layer(x, labels) if way == "protect" else layer(x)
-    probe, ln_i, score = measured(y, labels)
-    assert probe > 1.0 - 0.005
-    assert ln_i > -1.0
-    assert score > 0.7
+    layer = layer_with(D, n_clusters=k, n_components=1, stats="batch", **option)
+    probe, ln_i, score = measured(layer(x, *[labels] * layer.reads_labels), labels)
+    assert (probe > 1.0 - 0.005, ln_i > -1.0, score > 0.7) == (True, True, True)
 
 
-def cloud(n=200, d=12, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = torch.linspace(4.0, 0.5, d, dtype=torch.float64)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + 3.0
-
-
-def test_spared_directions_come_back_at_the_bulk_level_and_can_be_undone():
-    x = cloud()
+def test_protected_directions_come_back_at_the_bulk_level_and_can_be_undone():
+    x = normal(200, 12, mean=3.0) * torch.linspace(4.0, 0.5, 12, dtype=torch.float64)
     stats = fit_with(x, 1, 0, n_clipped=3, centre="none")
     y = apply_cluster_pca(x, stats)
     value, vector = torch.linalg.eigh(torch.cov(x.T))
-    bulk = value[:-3].sum() / (12 - 3)
     factor = torch.ones_like(value)
-    factor[-3:] = (bulk / value[-3:]).sqrt()
+    factor[-3:] = (value[:-3].sum() / (12 - 3) / value[-3:]).sqrt()
     mean = x.mean(dim=0)
     expected = (x - mean) @ (vector * factor) @ vector.T + mean
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
@@ -106,103 +88,161 @@ def test_spared_directions_come_back_at_the_bulk_level_and_can_be_undone():
     torch.testing.assert_close(back, x, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("x", [torch.ones(5, 4), torch.randn(1, 4), torch.zeros(3, 4)])
-def test_a_cloud_without_scatter_passes(x):
-    stats = fit_with(x, 1, 0, n_clipped=2, labels_N=torch.arange(len(x)) % 2)
-    assert torch.equal(apply_cluster_pca(x, stats), x)
-
-
-def test_setting_aside_deletes_nothing_so_no_cap_limits_it():
-    x = cloud(4, 12)  # rank 3
-    stats = fit_with(x, 1, 0, n_clipped=8, rho=0.01)
-    assert int(stats.spared_DJ.square().sum().round()) == 3
-    torch.testing.assert_close(apply_cluster_pca(x, stats), x)  # nothing else varies
-
-
-def test_no_removal_touches_what_is_spared():
-    x = torch.cat([cloud(120, seed=1), cloud(80, seed=2) + 20.0])
-    generator = torch.Generator().manual_seed(0)
-    stats = fit_with(x, 3, 2, n_clipped=2, generator=generator)
-    y = apply_cluster_pca(x, stats)
-    spared = (x - x.mean(dim=0)) @ stats.spared_DJ * stats.kept_J
-    torch.testing.assert_close((y @ stats.spared_DJ), spared, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(
-        stats.direction_KDR.mT @ stats.spared_DJ, torch.zeros(3, 2, 2).double(), atol=1e-9, rtol=0
-    )
-
-
-@pytest.mark.parametrize("centre", ["none", "global", "cluster", "shrink"])
-@pytest.mark.parametrize("removal", ["project", "clip"])
-def test_centre_and_removal_against_the_loop_over_clusters(centre, removal):
-    x = torch.cat([cloud(120, seed=1), cloud(80, seed=2) + 20.0])
-    generator = torch.Generator().manual_seed(0)
-    stats = fit_with(x, 2, 2, centre=centre, removal=removal, generator=generator)
-    found = apply_cluster_pca(x, stats, stats.assignment_N)
-    mean = x.mean(dim=0)
-    for c in range(2):
-        rows = x[stats.assignment_N == c]
-        own = rows.mean(dim=0)
-        value, vector = torch.linalg.eigh(torch.cov(rows.T))
-        bulk = value[:-2].sum() / (12 - 2)
-        offset = own - mean
-        kept = min(1.0, float(bulk.sqrt() / offset.norm()))
-        subtracted = {
-            "none": torch.zeros_like(mean),
-            "global": mean,
-            "cluster": own,
-            "shrink": own - kept * offset,
-        }[centre]
-        factor = torch.zeros(2, dtype=x.dtype)
-        if removal == "clip":
-            factor = (bulk / value[-2:]).sqrt().clamp(max=1.0)
-        y = rows - subtracted
-        top = vector[:, -2:]
-        expected = y - (y @ top) * (1.0 - factor) @ top.T
-        torch.testing.assert_close(found[stats.assignment_N == c], expected, rtol=1e-8, atol=1e-8)
-
-
-def test_strength_is_the_way_from_the_row_to_the_result():
-    x = cloud().float()
-    whole = layer_with(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch")
-    half = layer_with(12, n_clusters=2, n_components=1, n_clipped=1, stats="batch", strength=0.5)
-    none = layer_with(12, n_clusters=2, n_components=1, stats="batch", strength=0.0)
-    torch.testing.assert_close(half(x), 0.5 * (x + whole(x)))
-    torch.testing.assert_close(none(x), x)
-
-
-@pytest.mark.parametrize("options", [{"n_clipped": 2}, {"removal": "clip"}, {"centre": "shrink"}])
-def test_frozen_statistics_survive_a_state_dict_and_other_batch_mates(options):
-    options |= {"n_clusters": 3, "n_components": 2, "queue_rows": 256, "strength": 0.7}
-    layer, other = (layer_with(12, **options) for _ in range(2))
-    x = cloud().float()
-    layer.observe(x)
-    layer.fit()
-    other.load_state_dict(layer.state_dict())
-    layer.eval(), other.eval()
-    assert torch.equal(layer(x), other(x))
-    mates = torch.cat([x[:50], cloud(150, seed=9).float()])
-    assert torch.equal(layer(mates)[:50], layer(x)[:50])
-    assert not torch.equal(layer(x), x)
-
-
-def test_gradcheck_through_what_is_spared_clipped_and_shrunk():
-    x = cloud(8, 5).requires_grad_()
+def test_gradcheck_through_what_is_protected_clipped_and_shrunk():
+    x = normal(8, 5).requires_grad_()
     stats = fit_with(
         x.detach(), 1, 1, n_clipped=1, centre="shrink", removal="clip", keep_scale=True, rho=1.0
     )
     assert torch.autograd.gradcheck(lambda rows: apply_cluster_pca(rows, stats), x)
 
 
-@pytest.mark.parametrize("options", [{"removal": "clip"}, {"n_clipped": 2}, {}])
-def test_scale_is_kept_where_asked(options):
-    x = cloud().float()
-    layer = layer_with(12, n_clusters=1, n_components=2, stats="batch", keep_scale=True, **options)
-    plain = layer_with(12, n_clusters=1, n_components=2, stats="batch", **options)
-    y = layer(x)
-    torch.testing.assert_close(rms_distance(y), rms_distance(x))
-    factor = rms_distance(x) / rms_distance(plain(x))
-    torch.testing.assert_close(y, plain(x) * factor)
-    assert factor > 1.2
-    layer.fit(x)
-    torch.testing.assert_close(layer.eval()(x), y, rtol=1e-4, atol=1e-4)
-    assert torch.equal(layer.eval()(torch.ones(1, 12)), layer(torch.ones(1, 12)))
+# Labels
+
+
+def halves(n):
+    """Labels across the blobs: the first half and the second."""
+    return (torch.arange(n) >= n // 2).long()
+
+
+def layer_of(d=6, dtype=torch.float64, **options):
+    options = {"n_clusters": 2, "n_components": 1, "queue_rows": 8 * 64, "protect": True} | options
+    return layer_with(d, **options).to(dtype)
+
+
+def test_a_layer_that_reads_labels_says_so_where_they_are_missing():
+    layer, x = layer_of(), cloud()
+    assert layer.reads_labels
+    for call in (layer, layer.observe, layer.fit):
+        with pytest.raises(ValueError, match=r"one per embedding: .*layer\(x, labels\)"):
+            call(x)
+    assert len(layer.queue.rows()) == 0
+    assert not bool(layer.is_fitted)
+
+
+def test_evaluation_takes_no_labels():
+    x, layer = cloud(), layer_of()
+    layer.fit(x, halves(60))
+    expected = layer.eval()(x)
+    assert torch.equal(layer(x, 1 - halves(60)), expected)
+    with pytest.raises(ValueError, match=r"protect.labels=true.*eval_stats=batch.*frozen or refit"):
+        layer_with(4, protect=True, eval_stats="batch")
+    assert layer_with(4, protect=True, eval_stats="refit").reads_labels
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fit_reads_the_labels_of_the_queue(dtype):
+    x, labels = cloud(40, dtype=dtype), 5.0 * normal(40, seed=3).abs()
+    layer, other = (layer_of(dtype=dtype) for _ in range(2))
+    for part in (slice(0, 25), slice(25, 40)):
+        layer.observe(x[part], labels[part])
+    other.fit(x, labels)
+    layer.is_warm = False  # the same start of k-means
+    layer.fit()
+    torch.testing.assert_close(layer.eval()(x), other.eval()(x))
+
+
+def test_training_with_a_queue_knows_the_labels_of_both():
+    old, new = cloud(50, seed=4), cloud(10, seed=5)
+    labels = torch.cat([halves(50), halves(10)])
+    whole, queued = layer_of(stats="batch", n_clusters=1), layer_of(n_clusters=1)
+    queued.observe(old, labels[:50])
+    expected = whole(torch.cat([old, new]), labels)[50:]
+    torch.testing.assert_close(queued(new, labels[50:]), expected)
+    wrong = queued(new, 1 - labels[50:])
+    assert float((wrong - expected).abs().max()) > 1e-3  # labels matter
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("removal", ["project", "clip"])
+def test_the_gaps_between_classes_come_back_at_the_bulk_level(n_classes, removal):
+    labels = torch.arange(90) % n_classes
+    x = cloud(90) + 5.0 * torch.eye(n_classes, 6, dtype=torch.float64)[labels]
+    layer = layer_of(stats="batch", n_components=2, removal=removal)
+    y, stats = layer(x, labels), layer.estimate(x, labels_N=labels)
+    axes = stats.spared_DJ[:, stats.spared_DJ.any(dim=0)]
+    assert axes.shape == (6, n_classes - 1)
+    level = float((y - y @ axes @ axes.T).var(dim=0).sum() / (6 - (n_classes - 1)))
+    assert float((y @ axes).var(dim=0).max()) == pytest.approx(level, rel=1e-9)
+    for c in range(1, n_classes):
+        gap_x, gap_y = (
+            (z[labels == c].mean(dim=0) - z[labels == 0].mean(dim=0)) @ stats.spared_DJ
+            for z in (x, y)
+        )
+        torch.testing.assert_close(gap_y, gap_x * stats.kept_J)
+        assert float(gap_y.norm()) > 0.1
+
+
+def test_a_rare_class_is_a_class_in_batch_queue_and_fit():
+    """Two of 60, of the lowest number: as scores they would fall into one slice with all."""
+    x, labels = cloud(), (torch.arange(60) > 1).long()
+    axis = torch.nn.functional.normalize(x[:2].mean(dim=0) - x[2:].mean(dim=0), dim=0)
+    layer, other, scores = (layer_of() for _ in range(3))
+    layer.observe(x, labels)
+    other.load_state_dict(layer.state_dict())
+    scores.observe(x, labels.double())
+    for fitted, arguments, expected in (
+        *((one, given, 1.0) for one in (layer, other) for given in ((), (x, labels))),
+        (scores, (), 0.0),
+    ):
+        fitted.spared_DJ.zero_()
+        fitted.fit(*arguments)
+        overlap = float((axis @ fitted.spared_DJ[:, 0]).abs())
+        assert overlap == pytest.approx(expected, abs=1e-9)
+
+
+def test_embeddings_and_labels_that_are_not_finite_stay_out():
+    x, labels = cloud(30), halves(30).double()
+    layer, keep = layer_of(stats="batch"), torch.arange(30) >= 2
+    expected = layer(x[keep], labels[keep])
+    x[0, 2], labels[1] = float("nan"), float("nan")
+    torch.testing.assert_close(layer(x, labels)[keep], expected)
+    layer.observe(x, labels)
+    assert len(layer.queue.rows()) == 28
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_few_embeddings_one_class_and_equal_embeddings_are_finite(n, dtype):
+    layer, several = (
+        layer_of(stats="batch", n_clipped=2, dtype=torch.float32),
+        cloud(n, dtype=dtype),
+    )
+    for labels in (torch.zeros(n), torch.arange(n), normal(n).abs().float()):
+        y = layer(several, labels)
+        assert y.dtype == dtype
+        assert bool(torch.isfinite(y).all())
+        equal = several[:1].repeat(n, 1)
+        assert torch.equal(layer(equal, labels), equal)
+        assert layer.counters["rows_passed_through"] == n
+
+
+BASE = ("encoder=tiny", "source=demo", "isotropy=protect_labels")
+SITE, FORM, POOLING = "use site=[pooled]", "use task.form=cross", "use pooling=cls or mean"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ways_out"),
+    [
+        (("site=[tokens]", "pooling=mean"), [SITE]),
+        (("site=[pooled,layer_1]",), [SITE]),
+        (("task=stsb", "task.form=bi", "pooling=mean"), [FORM]),
+        (("task=wic", "pooling=spans", "task.prompt=none"), [POOLING]),
+        (
+            ("task=wic", "pooling=spans", "task.prompt=none", "task.form=bi", "site=[tokens]"),
+            [SITE, FORM, POOLING],
+        ),
+    ],
+)
+def test_labels_that_no_embedding_owns_are_rejected_with_the_way_out(overrides, ways_out):
+    mistakes = all_mistakes(compose_run([*BASE, *overrides]))
+    for mistake, way_out in zip(mistakes, ways_out, strict=True):
+        assert mistake.startswith("isotropy.protect.labels=true needs one row an example")
+        assert way_out in mistake
+        assert "isotropy.protect.labels=false" in mistake
+    fixed = [o for o in overrides if not o.startswith(("site", "task.form", "pooling"))]
+    assert all_mistakes(compose_run([*BASE, *fixed])) == []
+
+
+@pytest.mark.parametrize(("task", "pooling"), [("rte", "cls"), ("wic", "mean"), ("stsb", "mean")])
+def test_pooled_embeddings_of_one_sequence_own_their_label(task, pooling):
+    assert all_mistakes(compose_run([*BASE, f"task={task}", f"pooling={pooling}"])) == []

@@ -81,16 +81,10 @@ def test_equals_scikit_learn_cluster_by_cluster(rows, n, d):
     assert stats.direction_KDR.shape == (K, d, R)
     found = apply_cluster_pca(x, stats, stats.assignment_N)
     assert largest_error(found, reference(x, stats.assignment_N)) < 1e-8
-
-
-@pytest.mark.parametrize(("n", "d"), SHAPES)
-@pytest.mark.parametrize("rows", [heavy, gaussian])
-def test_float32_is_the_same_up_to_its_rounding(rows, n, d):
-    x = rows(n, d).float()
-    stats = fit(x, exact=True)
-    found = apply_cluster_pca(x, stats, stats.assignment_N)
+    single = fit(x.float(), exact=True)
+    found = apply_cluster_pca(x.float(), single, single.assignment_N)
     assert found.dtype == torch.float32
-    assert relative_error(found, reference(x, stats.assignment_N)) < 1e-5
+    assert relative_error(found, reference(x.float(), single.assignment_N)) < 1e-5
 
 
 def test_clusters_of_every_size_are_covered():
@@ -139,14 +133,3 @@ def test_the_layer_offline(dtype):
     assert int(torch.bincount(own_N).max()) > EXACT_BELOW
     expected = reference(x, own_N, min_rows=4)
     assert relative_error(found, expected) < (1e-5 if dtype == torch.float32 else 1e-9)
-
-
-def test_rows_that_were_not_fitted_go_to_the_nearest_cluster():
-    x = heavy(1500, 64)
-    stats = fit(x[:1000], exact=True)
-    found = apply_cluster_pca(x[1000:], stats)
-    distance_NK = (x[1000:, None] - stats.anchor_KD).norm(dim=2)
-    for row_D, y_D, c in zip(x[1000:], found, distance_NK.argmin(dim=1).tolist(), strict=True):
-        v_DR = stats.direction_KDR[c]
-        z_D = row_D - stats.centre_KD[c]
-        torch.testing.assert_close(y_D, z_D - v_DR @ (v_DR.T @ z_D), rtol=0, atol=1e-10)

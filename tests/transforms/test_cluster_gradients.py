@@ -1,0 +1,198 @@
+"""Gradients of ClusterPCA: by finite differences, without reward for a shift, and with a queue.
+
+N embeddings, D width, K clusters, R directions.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrain.transforms.zca import ZCA
+from tests.clouds import normal
+from tests.clouds import two_blobs as cloud
+from tests.cluster_parts import layer_with
+
+
+def layer_of(d=6, dtype=torch.float64, **options):
+    options = {"n_clusters": 2, "n_components": 1, "queue_rows": 8 * 64, **options}
+    return layer_with(d, **options).to(dtype)
+
+
+def gradient(layer, x, *labels):
+    """The result, and the gradient for a fixed random upstream."""
+    rows = x.clone().requires_grad_()
+    y = layer(rows, *labels)
+    y.backward(normal(*y.shape, seed=1, mean=0.0, dtype=y.dtype))
+    return y.detach(), rows.grad
+
+
+# --- the batch --------------------------------------------------------------------------------
+
+FULL = {"stats": "batch", "grad": "full", "rho": 1.0, "min_rows": 2}
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("removal", ["project", "clip"])
+@pytest.mark.parametrize(
+    ("n", "d", "centre"),  # fewer embeddings than dimensions in a cluster, and more
+    [(8, 5, "cluster"), (8, 5, "shrink"), (12, 3, "none"), (12, 3, "global")],
+)
+def test_the_whole_layer_passes_gradcheck(k, removal, n, d, centre):
+    """Means, levels and directions of the clusters, all by finite differences."""
+    options = {**FULL, "n_clusters": k, "removal": removal, "centre": centre}
+    assert torch.autograd.gradcheck(layer_of(d, **options), cloud(n, d).requires_grad_())
+
+
+@pytest.mark.parametrize("strength", [1.0, 0.4])
+def test_a_cluster_that_falls_back_follows_the_mean_and_directions_of_all(strength):
+    x = torch.cat([cloud(20, 4), cloud(3, 4)[:2] + 40.0])
+    layer = layer_of(4, strength=strength, **{**FULL, "min_rows": 4})
+    layer(x)
+    assert layer.counters["rows_borrowed"] == 2
+    assert torch.autograd.gradcheck(layer, x.requires_grad_())
+
+
+@pytest.mark.parametrize("grad", ["levels", "detach"])
+def test_levels_alone_pass_gradcheck_where_no_direction_is_removed(grad):
+    """An offset cut to the bulk level: exact with grad=levels, a constant cut without."""
+    options = {**FULL, "n_components": 0, "rho": 0.25, "centre": "shrink", "grad": grad}
+    x = cloud(12, 3).requires_grad_()
+    exact = torch.autograd.gradcheck(layer_of(3, **options), x, raise_exception=False)
+    assert exact == (grad == "levels")
+
+
+@pytest.mark.parametrize("grad", ["levels", "detach"])
+@pytest.mark.parametrize("n_clipped", [0, 2])
+def test_levels_follow_the_embeddings_and_directions_do_not(grad, n_clipped):
+    """Against the formula in autograd: V a constant, and the share of it with or without."""
+    x = cloud(40)
+    options = {"n_components": 0, "n_clipped": 2} if n_clipped else {"n_components": 2}
+    layer = layer_of(n_clusters=1, removal="clip", stats="batch", grad=grad, **options)
+    y, grad_of_layer = gradient(layer, x)
+    axes = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)[2][:2].T
+
+    def formula(rows):
+        centred = rows - rows.mean(dim=0)
+        along = centred @ axes
+        rest = centred - along @ axes.T
+        kept = (rest.square().sum() / 4 / along.square().sum(dim=0)).sqrt()
+        return rest + (along * (kept.detach() if grad == "detach" else kept)) @ axes.T
+
+    expected, expected_grad = gradient(formula, x)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(grad_of_layer, expected_grad, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("removal", "centre", "softness"),  # each two of them together
+    [
+        *(("project", "cluster", 0.0), ("project", "none", 0.5), ("project", "shrink", 0.0)),
+        *(("clip", "cluster", 0.5), ("clip", "none", 0.0), ("clip", "shrink", 0.5)),
+    ],
+)
+@given(st.integers(2, 30), st.integers(2, 8), st.integers(1, 3), st.integers(0, 2), st.integers(0))
+@settings(max_examples=12)
+def test_the_full_gradient_does_not_change_the_value(
+    removal, centre, softness, n, d, k, n_clipped, seed
+):
+    x = cloud(n, d, seed % 10_000)
+    options = {"n_clusters": k, "removal": removal, "centre": centre}
+    options |= {"softness": softness if k > 1 else 0.0}
+    options |= {"n_clipped": min(n_clipped, d - 1), "stats": "batch"}
+    results = [gradient(layer_of(d, grad=g, **options), x) for g in ("detach", "full")]
+    torch.testing.assert_close(results[0][0], results[1][0], atol=1e-10, rtol=1e-10)
+    assert bool(torch.isfinite(results[1][1]).all())
+
+
+@pytest.mark.parametrize("removal", ["project", "clip"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_full_gradient_is_finite_at_equal_and_repeated_embeddings(removal, dtype):
+    layer = layer_of(removal=removal, dtype=dtype, **FULL)
+    for n in (1, 2, 3, 12):
+        equal = cloud(1, dtype=dtype).repeat(n, 1)
+        y, grad = gradient(layer, equal)
+        assert torch.equal(y, equal)
+        torch.testing.assert_close(grad, normal(*y.shape, seed=1, mean=0.0, dtype=dtype))
+        twice = cloud(n, dtype=dtype).repeat(2, 1)  # equal eigenvalues and clusters of pairs
+        assert bool(torch.isfinite(gradient(layer, twice)[1]).all()), n
+    square = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]], dtype=dtype)
+    tied = layer_of(2, removal=removal, dtype=dtype, n_clusters=1, **FULL)
+    assert bool(torch.isfinite(gradient(tied, square)[1]).all())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"centre": "global"},
+        {"centre": "shrink", "removal": "clip", "grad": "levels"},
+        {"grad": "full"},
+        {"keep_scale": True},
+        {"n_clipped": 2, "protect": True, "grad": "levels"},
+    ],
+)
+@pytest.mark.parametrize("stats", ["batch", "queue"])
+def test_moving_all_embeddings_together_is_not_rewarded(options, stats):
+    """The result does not change under a shift, so the gradients sum to zero."""
+    x, labels = cloud(), [(torch.arange(60) >= 30).long()] * options.get("protect", False)
+    layer, batch = layer_of(stats=stats, **options), layer_of(stats="batch", **options)
+    layer.observe(x, *labels)
+    torch.testing.assert_close(batch(x + 7.0, *labels), batch(x, *labels))
+    _, grad = gradient(layer, x, *labels)
+    assert float(grad.norm()) > 1.0
+    torch.testing.assert_close(grad.sum(dim=0), torch.zeros(6).double(), atol=1e-9, rtol=0)
+
+
+# --- with a queue: the batch speaks for all embeddings ------------------------------------------
+
+
+@pytest.mark.parametrize(("n_known", "k"), [(0, 2), (1, 1), (30, 2), (200, 1), (200, 2)])
+def test_with_a_queue_centring_has_the_gradient_of_the_means_of_the_batch(n_known, k):
+    x = torch.cat([cloud(20), torch.full((5, 6), float("nan"), dtype=torch.float64)])
+    layer = layer_of(n_components=0, n_clusters=k, queue_rows=2048)
+    if n_known:
+        layer.observe(cloud(n_known, seed=3) + 0.5)
+    rows, upstream = x.requires_grad_(), normal(20, 6, seed=1)
+    layer(rows)[:20].backward(upstream)
+    owner, expected = torch.arange(20) % k, upstream.clone()
+    for c in range(k):  # as if the queue had nothing in it
+        expected[owner == c] -= upstream[owner == c].mean(dim=0)
+    torch.testing.assert_close(rows.grad[:20], expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(("copies", "k"), [(1, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"removal": "clip", "grad": "detach"},
+        {"removal": "clip", "grad": "levels", "n_clipped": 1},
+        {"removal": "clip", "grad": "full"},
+        {"grad": "full"},
+        {"assign": "gmm"},
+    ],
+)
+def test_a_queue_of_copies_of_the_batch_has_the_gradient_of_the_batch(copies, k, options):
+    """Statistics that do not depend on the number of embeddings: D < N, caps out of reach."""
+    x = cloud(40)
+    if k == 1 and "assign" in options:
+        k, options = 2, options | {"softness": 0.5}  # one cluster asks for no way
+    batch, queued = (layer_of(n_clusters=k, stats=s, **options) for s in ("batch", "queue"))
+    for _ in range(copies):
+        queued.observe(x), batch.observe(x)
+    assert len(queued.queue.rows()) == 40 * copies
+    (y, grad), (found, found_grad) = gradient(batch, x), gradient(queued, x)
+    torch.testing.assert_close(found, y, atol=1e-9, rtol=0)
+    torch.testing.assert_close(found_grad, grad, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("make", [layer_of, lambda: ZCA(6, queue_rows=512).double()])
+def test_the_weight_of_the_batch_changes_no_value(make):
+    layer, x = make(), cloud(20)
+    layer.observe(cloud(50, seed=3))
+    stats = layer.estimate(torch.cat([layer.recent_rows(), x]))
+    expected = layer.transform(x, stats, False)
+    torch.testing.assert_close(layer(x.requires_grad_()), expected, atol=1e-12, rtol=0)
