@@ -75,7 +75,7 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
     assert scores == scores_too
 
 
-@pytest.mark.parametrize(("limit", "n"), [("16", 16), ("64", 32)])
+@pytest.mark.parametrize(("limit", "n"), [("16", 16), ("32", 32)])
 def test_n_is_the_number_of_rows_that_were_evaluated(composed, small, tmp_path, capsys, limit, n):
     rows, scores = finished(
         composed(
