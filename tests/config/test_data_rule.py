@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.tasks.data.perturbations import Changes
 from tests.judge import check_command
 
 BASE = ("encoder=tiny", "source=demo", "task=rte")
@@ -31,8 +30,6 @@ def test_bounds(key, legal, refused):
         (mistake,) = mistakes(f"data.{key}={value}")
         assert mistake.startswith(f"data.{key} must be ")
         assert f"got {float(value):g}" in mistake
-        with pytest.raises(ValueError, match=rf"data\.{key} must be"):
-            Changes(**{key: float(value)})
 
 
 @pytest.mark.parametrize(
@@ -51,8 +48,6 @@ def test_a_share_and_a_number_are_one_too_many():
     both = "both say how many rows are kept; give one of them"
     (mistake,) = mistakes("data.fraction=0.5", "data.n_train=100")
     assert mistake == f"data.fraction=0.5 and data.n_train=100 {both}"
-    with pytest.raises(ValueError, match=both):
-        Changes(fraction=0.5, n_train=100)
     assert mistakes("data.fraction=1", "data.n_train=100") == []
 
 
