@@ -61,11 +61,11 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of `train`, `dev` or `test`; `test` may be empty."""
+        """Examples of `train`, `dev` or `test`; `test` may be empty."""
 
 
 class LocalSource(Source):
-    """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
+    """Examples of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
 
     The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
     The file of a split in it is the first that exists of the data set's `files`, with train, or
@@ -103,9 +103,7 @@ class LocalSource(Source):
         )
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of the file of a split, with `at`, their file and line.
-
-        Empty where there is no file of a test split.
+        """Examples of a split, with `at`, their file and line; none without a test file.
 
         Raises:
             FileNotFoundError: no such folder, or no file of train or dev.
@@ -160,7 +158,7 @@ class HubSource(Source):
         return f"{data_set.hub_id}@{data_set.hub_revision}"
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split at the data set's pinned revision."""
+        """Examples of a split at the data set's pinned revision."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
         try:
@@ -179,7 +177,7 @@ class HubSource(Source):
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
-    """Rows of a split with exactly the fields of the data set, and `at`: where they are from.
+    """Examples of a split with exactly the fields of the data set, and `at`: their origin.
 
     A class name becomes its number, and a target that the split hides becomes −1.
 
