@@ -54,6 +54,7 @@ def test_a_task_of_a_few_lines_loads_encodes_and_scores(tokenizer):
         (2, None, 2),
     ]
     assert {type(e.label) for e in examples} == {int}
+    assert (Nli("cross").n_sequences, task.n_sequences) == (1, 2)
     logits = task.build_head(4, n_vectors=2)(torch.zeros(3, 2, 4))
     assert logits.shape == (3, 3)
     scores = task.metrics()
