@@ -137,15 +137,12 @@ SECTIONS = {
     "checkpoint": CheckpointConfig,
 }
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
-BOUNDS_OF_CHANGES = {  # of the training data
+BOUNDS = {  # of numbers; those of a part are in its annotations
+    **BOUNDS_OF_ANY,
     "data.fraction": Bounds(above=0, most=1),
     "data.n_train": Bounds(1),
     "data.label_skew": Bounds(0, below=1),  # the last class needs examples
     "data.label_noise": Bounds(0, 1),
-}
-BOUNDS = {  # of numbers; those of a part are in its annotations
-    **BOUNDS_OF_ANY,
-    **BOUNDS_OF_CHANGES,
     "data.batch_size": Bounds(1),
     "data.eval_batch_size": Bounds(1),
     "data.n_dev": Bounds(1),

@@ -64,12 +64,10 @@ def ia3(encoder: Encoder) -> frozenset[str]:
     """Names of the scales that (IA)³ (Liu et al. 2022) puts on key, value and feed-forward maps.
 
     Each scale is a vector of ones at the start: the encoder's output is unchanged, bit by bit.
-    Which maps these are, and whether input or output is scaled, is the package's choice for the
-    architecture.
+    peft chooses the maps, and whether input or output is scaled, by the architecture.
 
     Raises:
-        ValueError: the package has no choice for the architecture, or the encoder is no
-            transformers model.
+        ValueError: peft does not know the architecture, or the encoder is no transformers model.
     """
     from peft import IA3Config
 
@@ -83,14 +81,15 @@ def ia3(encoder: Encoder) -> frozenset[str]:
 
 
 def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
-    """Put adapters in, freeze all else, and name what trains."""
+    """Add adapters, freeze all else, and name the trained parameters."""
     from peft import inject_adapter_in_model
 
     model = _model(encoder)
     try:
         inject_adapter_in_model(config, model)
     except ValueError as error:
-        linear = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) or _is_conv1d(m)]
+        kinds = ("Linear", "Conv1D")
+        linear = [name for name, m in model.named_modules() if type(m).__name__ in kinds]
         ends = sorted({name.rpartition(".")[2] for name in linear})
         raise ValueError(
             f"peft.target_modules: {error} The linear maps of this encoder "
@@ -108,10 +107,6 @@ def _model(encoder: Encoder) -> Any:
     return encoder.model
 
 
-def _is_conv1d(module: nn.Module) -> bool:
-    """Whether a linear map stores [D_in, D_out], as those of GPT-2 do."""
-    return type(module).__name__ == "Conv1D"
-
-
 def _stores_inputs_first(model: nn.Module) -> bool:
-    return any(map(_is_conv1d, model.modules()))
+    """Whether linear maps store [D_in, D_out], as those of GPT-2 do."""
+    return any(type(module).__name__ == "Conv1D" for module in model.modules())

@@ -1,7 +1,7 @@
 """Freezing schedules: which parameters of an encoder train, and from which step on. L blocks.
 
 A freezing is a function `(encoder, steps_per_epoch) -> Plan`. Head, isotropy layers and objectives
-train throughout.
+train throughout. An encoder without the blocks or parameters that one names is a ValueError.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Plan = dict[int, frozenset[str]]
 
 def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Everything trains."""
-    return _always(encoder, lambda level: True)
+    return _from_level(encoder, 0)
 
 
 def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """The embedding layer keeps its pre-trained weights."""
-    return _always(encoder, lambda level: level > 0)
+    return _from_level(encoder, 1)
 
 
 @checked
@@ -36,41 +36,32 @@ def freeze_first_n(
 ) -> Plan:
     """The embedding layer and blocks 1 to `n_blocks` keep their pre-trained weights.
 
-    Raises:
-        ValueError: the encoder does not have that many blocks.
-
     >>> from isotrain.encoders.tiny import build_tiny
     >>> plan = freeze_first_n(build_tiny(width=8, n_blocks=3, n_heads=1), 10, n_blocks=2)
     >>> {step: {name.split(".")[3] for name in names} for step, names in plan.items()}
     {0: {'2'}}
     """
     _check_blocks(encoder, n_blocks)
-    return _always(encoder, lambda level: level > n_blocks)
+    return _from_level(encoder, n_blocks + 1)
 
 
 @checked
 def train_last_n(
     encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(1)]
 ) -> Plan:
-    """Only the last `n_blocks` blocks train, and the norm that some encoders have after them.
-
-    The same as freezing the first L − `n_blocks`.
-
-    Raises:
-        ValueError: the encoder does not have that many blocks.
-    """
+    """Only the last `n_blocks` blocks train, and the norm that some encoders have after them."""
     _check_blocks(encoder, n_blocks)
-    return _always(encoder, lambda level: level > encoder.n_blocks - n_blocks)
+    return _from_level(encoder, encoder.n_blocks - n_blocks + 1)
 
 
 def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) -> Plan:
-    """Only parameters train whose name one of the `patterns` matches, such as `*.query.weight`.
+    """Only parameters whose name matches one of the `patterns` train, such as `*.query.weight`.
 
-    Patterns are those of a shell (`*`, `?`, `[abc]`), case counts, and the whole name must match:
+    Patterns are those of a shell (`*`, `?`, `[abc]`); case counts, and the whole name must match:
     `model.encoder.layer.0.attention.self.query.weight` is the first query in BERT.
 
     Raises:
-        ValueError: no pattern, or one that no name matches; the message has names like it.
+        ValueError: no pattern, or one that matches no name; the message has the nearest name.
     """
     if not patterns:
         raise ValueError("freezing.patterns must have at least one pattern; or use head_only")
@@ -90,15 +81,11 @@ def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) 
 
 def freeze_encoder(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Only the head trains."""
-    return _always(encoder, lambda level: False)
+    return {0: frozenset()}
 
 
 def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
-    """Only the weights and biases of the encoder's normalisation layers train.
-
-    Raises:
-        ValueError: the encoder has none.
-    """
+    """Only the weights and biases of the encoder's normalisation layers train."""
     of_norms = {
         id(parameter)
         for module in encoder.modules()
@@ -109,11 +96,7 @@ def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 
 def train_biases(encoder: Encoder, steps_per_epoch: int) -> Plan:
-    """Only the encoder's biases train, those of its normalisation layers included (BitFit).
-
-    Raises:
-        ValueError: the encoder has none.
-    """
+    """Only the encoder's biases train, those of its normalisation layers included (BitFit)."""
     return _some(encoder, lambda name, p: name.endswith("bias"), "biases")
 
 
@@ -136,11 +119,8 @@ def unfreeze_gradually(
     [0, 2, 4, 6]
     """
     every_steps = every * (steps_per_epoch if unit == "epoch" else 1)
-    level_of = levels(encoder)
-    return {
-        n * every_steps: frozenset(k for k, v in level_of.items() if v >= encoder.n_blocks - n)
-        for n in range(encoder.n_blocks + 1)
-    }
+    lowest = range(encoder.n_blocks, -1, -1)
+    return {n * every_steps: _from_level(encoder, level)[0] for n, level in enumerate(lowest)}
 
 
 def levels(encoder: Encoder) -> dict[str, int]:
@@ -153,13 +133,10 @@ def levels(encoder: Encoder) -> dict[str, int]:
     level_of: dict[str, int] = {}
     elsewhere = 0
     for name, parameter in encoder.named_parameters():
-        if id(parameter) in of_embeddings:
-            level_of[name] = 0
-        elif id(parameter) in of_blocks:
-            level_of[name] = of_blocks[id(parameter)]
+        if id(parameter) in of_blocks:
             elsewhere = encoder.n_blocks + 1  # parameters come in the order of the forward pass
-        else:
-            level_of[name] = elsewhere
+        known = of_blocks.get(id(parameter), elsewhere)
+        level_of[name] = 0 if id(parameter) in of_embeddings else known
     return level_of
 
 
@@ -169,9 +146,9 @@ def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:
         parameter.requires_grad_(name in names)
 
 
-def _always(encoder: Encoder, trains: Callable[[int], bool]) -> Plan:
-    """Parameters of certain levels, from the start."""
-    return {0: frozenset(name for name, level in levels(encoder).items() if trains(level))}
+def _from_level(encoder: Encoder, lowest: int) -> Plan:
+    """Parameters of a level and those above, from the start."""
+    return {0: frozenset(name for name, level in levels(encoder).items() if level >= lowest)}
 
 
 def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:

@@ -30,10 +30,9 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
     """
     folder = Path(name)
     if folder.is_dir():
-        weights = [*WEIGHTS, *(f"{file}.index.json" for file in WEIGHTS)]
-        return (folder / "config.json").is_file() and any(
-            (folder / file).is_file() for file in weights
-        )
+        files = {file.name for file in folder.iterdir()}
+        weights = {*WEIGHTS, *(f"{file}.index.json" for file in WEIGHTS)}
+        return "config.json" in files and not weights.isdisjoint(files)
 
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -46,11 +45,9 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
         return Path(found) if isinstance(found, str) else None
 
     def has_weights(file: str) -> bool:
-        if cached(file):
-            return True
         index = cached(f"{file}.index.json")
         if index is None:
-            return False
+            return cached(file) is not None
         shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
         return all(map(cached, set(shards)))
 
@@ -64,9 +61,7 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
 def packaged_folder() -> Path | None:
     """Folder of the MiniLM weights that the extra `isotrain[demo]` installs; None without it."""
     spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "model"
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
 
 
 def digest_of_folder(folder: Path) -> str:

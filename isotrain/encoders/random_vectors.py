@@ -35,7 +35,23 @@ def build_random_vectors(
     Raises:
         EncoderUnavailableError: no such tokenizer on disk, and the hub has no answer.
     """
-    return random_vectors(_tokenizer(vocabulary, revision), width, seed, vocabulary)
+    if vocabulary == TINY:
+        with own_draws(0, TINY):
+            return random_vectors(build_tiny(8, 1, 1).tokenizer, width, seed, vocabulary)
+    from transformers import AutoTokenizer
+
+    folder = packaged_folder() if vocabulary == MINILM else None
+    name, commit = (vocabulary, revision) if folder is None else (str(folder), None)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=commit, use_fast=True)
+    except OSError as error:
+        raise EncoderUnavailableError(
+            f"the tokenizer of {vocabulary!r} is neither on disk nor reachable on the hub. Run "
+            "once with network access, give a folder with encoder.vocabulary=/path, or use "
+            f"encoder.vocabulary=tiny. What went wrong: {error}"
+        ) from error
+    complete(tokenizer)
+    return random_vectors(tokenizer, width, seed, vocabulary)
 
 
 def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> TableEncoder:
@@ -53,25 +69,3 @@ def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> Ta
         table_VD = torch.randn(len(tokenizer), width) / width**0.5
     source_id = f"random vectors, D = {width}, seed {seed}, vocabulary of {vocabulary}"
     return TableEncoder(table_VD, tokenizer, source_id)
-
-
-def _tokenizer(vocabulary: str, revision: str | None) -> Any:
-    from transformers import AutoTokenizer
-
-    if vocabulary == TINY:
-        with own_draws(0, TINY):
-            return build_tiny(8, 1, 1).tokenizer
-    folder = packaged_folder() if vocabulary == MINILM else None
-    name = vocabulary if folder is None else str(folder)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=None if folder else revision, use_fast=True
-        )
-    except OSError as error:
-        raise EncoderUnavailableError(
-            f"the tokenizer of {vocabulary!r} is neither on disk nor reachable on the hub. Run "
-            "once with network access, give a folder with encoder.vocabulary=/path, or use "
-            f"encoder.vocabulary=tiny. What went wrong: {error}"
-        ) from error
-    complete(tokenizer)
-    return tokenizer

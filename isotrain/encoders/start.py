@@ -44,15 +44,14 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
         )
     file = folder / "last.ckpt" if given.is_dir() else given
     if not file.is_file():
-        reason = "" if result["config"]["checkpoint"]["final"] else " (checkpoint.final=false)"
         raise ValueError(
-            f"{key}={run}: that run has no last.ckpt{reason}; give its command with "
-            "checkpoint.final=true rerun=true"
+            f"{key}={run}: that run has no last.ckpt; give its command with checkpoint.final=true "
+            "rerun=true"
         )
     if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
         raise ValueError(
-            f"{key}={run}: that run trained adapters (peft), which are not merged into the weights "
-            "of its encoder; start from a run with peft=none"
+            f"{key}={run}: that run trained adapters (peft), which its encoder's weights do not "
+            "include; start from a run with peft=none"
         )
     theirs = result["config"]["encoder"]
     own = redacted(OmegaConf.to_container(encoder, resolve=True))
@@ -70,20 +69,17 @@ def load_start(encoder: Encoder, file: Path) -> None:
     """Load the encoder's weights from the checkpoint of a run; head and the rest stay.
 
     Raises:
-        ValueError: the file cannot be read, or its weights do not fit in name and shape.
+        ValueError: the file is no checkpoint, or its weights do not fit in name and shape.
     """
     import torch
 
     try:
         state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
-    except Exception as error:  # whatever a file that is no checkpoint makes torch raise
-        raise ValueError(f"init_from: {file} cannot be read as a checkpoint: {error}") from error
-    own = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
-    try:
+        own = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
         encoder.load_state_dict(own)
-    except RuntimeError as error:
+    except Exception as error:  # whatever a file that is no checkpoint makes torch raise
         raise ValueError(
-            f"init_from: the weights of {file} do not fit this encoder; start from a run of the "
+            f"init_from: {file} is not a checkpoint of this encoder; give that of a run of the "
             f"same encoder: {error}"
         ) from error
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -26,55 +26,22 @@ if TYPE_CHECKING:
 
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 # What published vectors keep whole: numbers, abbreviations, English clitics, dots and dashes.
-PIECES = "|".join(
-    (
-        r"\d+(?:[.,]\d+)+",
-        r"(?:[^\W\d_]\.){2,}",
-        r"\w+?(?=n't\b)",
-        r"n't\b",
-        r"'(?:s|m|d|ll|re|ve)\b",
-        r"\w+",
-        r"\.\.\.|--",
-        r"[^\w\s]",
-    )
+PIECES = (
+    r"\d+(?:[.,]\d+)+|(?:[^\W\d_]\.){2,}|\w+?(?=n't\b)|n't\b|'(?:s|m|d|ll|re|ve)\b"
+    r"|\w+|\.\.\.|--|[^\w\s]"
 )
 
 
 class TableEncoder(Encoder):
-    """A frozen vector for each token: no blocks, and one hidden state, which is also the last.
+    """A frozen vector for each id of a tokenizer: no blocks, one hidden state, also the last."""
 
-    Args:
-        table_VD: a vector for each id of the tokenizer.
-        tokenizer: a fast tokenizer.
-        source_id: where the vectors came from, for the record.
-
-    Raises:
-        ValueError: not one vector for each id.
-    """
-
-    def __init__(
-        self, table_VD: Tensor, tokenizer: PreTrainedTokenizerFast, source_id: str
-    ) -> None:
+    def __init__(self, table_VD: Tensor, tokenizer: Any, source_id: str) -> None:
         n_ids, width = table_VD.shape
         super().__init__(width, tokenizer, source_id)
-        if n_ids != len(tokenizer):
-            raise ValueError(
-                f"a table needs a vector for each of the {len(tokenizer)} ids of its tokenizer, "
-                f"got {n_ids}"
-            )
         self.embeddings = nn.Embedding(n_ids, width, _weight=table_VD, _freeze=True)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """The vectors `[A, T, D]` of the tokens of a batch.
-
-        Raises:
-            ValueError: an edit after a block: there are none.
-        """
-        if after_block:
-            raise ValueError(
-                f"word vectors have no blocks, so nothing can act after block {min(after_block)}; "
-                "use site=[tokens] or site=[pooled]"
-            )
+        """The vectors `[A, T, D]` of the tokens of a batch; there is no block to act after."""
         states_ATD = self.embeddings(batch.input_ids)
         return EncoderOutput((states_ATD,), states_ATD)
 
@@ -96,7 +63,7 @@ def build_static(
         max_words: the first words of the file that are read; None = all.
 
     Raises:
-        ValueError: no such file, or a line that is no word with D finite numbers; file and line
+        ValueError: no such file, or a line that is not a word with D finite numbers; file and line
             are named.
 
     >>> from tempfile import TemporaryDirectory
@@ -108,10 +75,8 @@ def build_static(
     (2, [2, 4, 5, 1, 3])
     """
     file = Path(path).expanduser()
-    words, vector_VD, n_repeated = _read(file, lowercase, max_words)
+    words, vector_VD = _read(file, lowercase, max_words)
     facts = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
-    if n_repeated:
-        facts += f", {n_repeated:,} repeated ones left out"
     return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"{path} ({facts})")
 
 
@@ -138,39 +103,30 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)  # type: ignore[no-untyped-call]
 
 
-def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor, int]:
-    """Special tokens and words, each once; vectors, 0 for the former; number of repeated words."""
+def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor]:
+    """Special tokens and words, each once, and their vectors: 0 for special tokens."""
     number_of = {word: number for number, word in enumerate(SPECIALS.values())}
     values = array("f")
-    width = n_promised = n_read = n_repeated = 0
+    width = 0
     for at, line in _lines(file):
         if not width:
             parts = line.split(" ")
             if len(parts) == 2 and all(part.isdecimal() for part in parts):  # word2vec's V and D
-                n_promised, width = map(int, parts)
+                width = int(parts[1])
                 continue
             width = len(parts) - 1
         if len(number_of) - len(SPECIALS) == max_words:
             break
         word, vector = _parsed(at, line, width)
-        values.extend(vector)
-        n_read += 1
         word = word.lower() if lowercase else word
-        if word in number_of:
-            n_repeated += 1
-            del values[-width:]
-        number_of.setdefault(word, len(number_of))
-    else:
-        if n_promised and n_read != n_promised:
-            raise ValueError(
-                f"{file}: its first line promises {n_promised} words, and it has {n_read}; "
-                "get the file again, or correct that line"
-            )
+        if word not in number_of:
+            number_of[word] = len(number_of)
+            values.extend(vector)
     if not values:
         raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
     vector_VD = torch.zeros(len(number_of), width)
     vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
-    return list(number_of), vector_VD, n_repeated
+    return list(number_of), vector_VD
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
@@ -193,19 +149,13 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
 def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
     """The word and the numbers of a line; a word may hold spaces, as a few of GloVe's do."""
     word, *texts = line.rsplit(" ", width)
-    vector = _numbers(texts)
-    one_more = " " in word and _numbers([word.rpartition(" ")[2]])
-    if not word or one_more or not vector or len(vector) != width or not all(map(isfinite, vector)):
+    try:
+        vector = array("f", map(float, texts))
+    except ValueError:
+        vector = array("f")
+    if not word or not vector or len(vector) != width or not all(map(isfinite, vector)):
         raise ValueError(
             f"{at}: a line must be a word and {width or 'its'} numbers, finite in float32, with "
             f"single spaces between them, got {line[:40]!r}"
         )
     return word, vector
-
-
-def _numbers(texts: list[str]) -> array[float]:
-    """The numbers that texts are, in float32; none where one of them is something else."""
-    try:
-        return array("f", map(float, texts))
-    except ValueError:
-        return array("f")

@@ -51,8 +51,7 @@ class TransformerEncoder(Encoder):
         blocks = tuple(_blocks(model))
         _embeddings(model)  # raises where there are none
         super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
-        if isinstance(getattr(model, "pooler", None), nn.Module):
-            model.pooler = None  # type: ignore[assignment]
+        model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
         self.blocks = blocks  # a tuple: not registered again, so the state dict has each once
         tables = {

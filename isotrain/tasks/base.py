@@ -1,7 +1,4 @@
-"""The contract of tasks: examples, their encoding, a head, a loss and a score.
-
-B batch, P vectors per example, D hidden, C outputs.
-"""
+"""The base class of tasks. B batch, P vectors per example, D hidden, C outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from isotrain.types import Example, Row
 
 
 class Task(ABC):
-    """What is learned, and how it is scored.
+    """A task: examples, their encoding, a head, a loss and a score.
 
     A subclass names itself, its data set and its score, and adds `encode`, `build_head`, `loss`,
     `predictions` and `metrics`. It overrides the other members where the defaults do not hold.
@@ -34,7 +31,7 @@ class Task(ABC):
     n_spans: int = 0  # target words in a sequence; a property where arguments decide
 
     def __init__(self) -> None:
-        self.left_out: dict[str, int] = {}  # number of rows left out by `load`, by reason
+        self.left_out: dict[str, int] = {}  # examples that `load` leaves out, by reason
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -46,22 +43,22 @@ class Task(ABC):
         return (self.data_set,)
 
     def load(self, source: Source) -> dict[str, list[Row]]:
-        """Rows of each split, without those whose gold label is hidden (−1), such as all of test.
+        """Examples of each split that have a gold label; hidden ones (−1) are left out.
 
         Raises:
-            ValueError: a row that `check_row` or the data set rejects; the row is named.
+            ValueError: an example that `check_row` or the data set rejects; the message names it.
         """
         return {split: self.rows_of(source, split) for split in SPLITS}
 
     def rows_of(self, source: Source, split: str) -> list[Row]:
-        """Rows of one split, as `load` has them."""
+        """Examples of one split."""
         rows = self.with_gold(source, self.data_set, split)
         for row in rows:
             self.check_row(row)
         return rows
 
     def with_gold(self, source: Source, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split that have a gold label; those without are counted."""
+        """Examples of a split that have a gold label; the others are counted."""
         rows = load_split(source, data_set, split)
         if split not in data_set.hides:
             return rows
@@ -70,12 +67,12 @@ class Task(ABC):
         return kept
 
     def leave_out(self, what: str, n_rows: int) -> None:
-        """Count rows that are left out, for the record."""
+        """Count examples that are left out, for the record."""
         if n_rows:
             self.left_out[what] = n_rows
 
     def check_row(self, row: Row) -> None:  # noqa: B027 - most tasks have nothing to check
-        """Raise a ValueError for a row that is none of this task."""
+        """Raise a ValueError for an example that does not fit the task."""
 
     def label(self, row: Row) -> float:
         """The target of the loss."""
@@ -83,7 +80,7 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Rows as token ids, labels and spans."""
+        """Token ids, labels and spans of examples."""
 
     @abstractmethod
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
@@ -95,7 +92,7 @@ class Task(ABC):
 
     @abstractmethod
     def predictions(self, logits: Tensor) -> Tensor:
-        """What the metrics compare with the labels, `[B]`."""
+        """Predictions that the metrics compare with the labels, `[B]`."""
 
     @abstractmethod
     def metrics(self) -> Any:

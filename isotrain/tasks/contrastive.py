@@ -36,10 +36,10 @@ class FirstPairCosine(CosineHead):
 
 
 class Contrastive(STSB):
-    """Sentences that objectives alone learn from; dev and test are STS-B, scored by the cosine.
+    """Sentences to train objectives on; dev and test are STS-B, scored by the cosine.
 
-    Training rows have no label: theirs is 0. A task adds `training_rows`, its `data_sets` and its
-    name, and sets `n_sequences` where a training example has more than one; evaluation has two.
+    Training examples have the label 0. A task adds `training_rows`, its `data_sets` and its name,
+    and sets `n_sequences` where a training example has several sentences; evaluation has two.
 
     Args:
         max_length: tokens of an evaluated sentence at most.
@@ -59,10 +59,10 @@ class Contrastive(STSB):
 
     @abstractmethod
     def training_rows(self, source: Source) -> list[Row]:
-        """Rows with `sentence1` and, where a training example has several, the further ones."""
+        """Examples with `sentence1` and, where there are several, the further sentences."""
 
     def once(self, sentences: list[tuple[str, str]]) -> dict[str, str]:
-        """Sentences, each once, with where it comes from first; repeated ones are counted."""
+        """Unique sentences, each with its first origin; repeated ones are counted."""
         first = dict(reversed(sentences))
         self.leave_out("train: repeated", len(sentences) - len(first))
         return {sentence: first[sentence] for sentence, _ in sentences}
@@ -72,7 +72,7 @@ class Contrastive(STSB):
         return self.training_rows(source) if split == "train" else super().rows_of(source, split)
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Each sentence as a sequence; rows with a score keep it as their label."""
+        """Each sentence as a sequence; examples with a score keep it as their label."""
         if rows and self.data_set.target in rows[0]:
             return super().encode(rows, tokenizer)
         texts = [tuple(row[name] for name in SENTENCES[: self.n_sequences]) for row in rows]

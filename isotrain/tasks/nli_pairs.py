@@ -17,10 +17,9 @@ ENTAILED, CONTRADICTED = DATA.classes.index("entailment"), DATA.classes.index("c
 class NLIPairs(Contrastive):
     """A premise and a hypothesis that it entails, and perhaps one that it contradicts, of SNLI.
 
-    The training examples of supervised SimCSE (Gao et al. 2021). Each entailed hypothesis gives
-    one example. With hard negatives only premises take part that have hypotheses of both kinds;
-    the contradicted ones of a premise are used in turn. Rows without gold, and those that no
-    example comes from, are counted in `left_out`.
+    The training examples of supervised SimCSE (Gao et al. 2021), one for each entailed hypothesis.
+    Hard negatives need a premise with hypotheses of both kinds; its contradicted ones are used in
+    turn. Rows without gold, and unused ones, are counted in `left_out`.
 
     Args: those of `Contrastive`, and
         hard_negatives: true = (premise, entailed, contradicted), false = (premise, entailed).
@@ -41,7 +40,7 @@ class NLIPairs(Contrastive):
         self.n_sequences = 3 if hard_negatives else 2
 
     def training_rows(self, source: Source) -> list[Row]:
-        """Rows with `sentence1` (premise), `sentence2` (entailed) and perhaps `sentence3`.
+        """Examples of `sentence1` (premise), `sentence2` (entailed) and perhaps `sentence3`.
 
         Raises:
             ValueError: no premise has the hypotheses that an example needs.

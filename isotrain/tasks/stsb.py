@@ -34,7 +34,7 @@ class STSB(PairTask):
     highest = 5.0  # score
 
     def check_row(self, row: Row) -> None:
-        """Refuse a score outside 0 to the highest."""
+        """Reject a score outside 0 to the highest."""
         if not 0 <= (score := row[self.data_set.target]) <= self.highest:
             target = self.data_set.target
             raise ValueError(

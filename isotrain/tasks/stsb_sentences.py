@@ -24,8 +24,8 @@ def words(sentence: str) -> tuple[str, ...]:
 class STSBSentences(Contrastive):
     """One sentence an example, from the training pairs of STS-B, each once; no score is read.
 
-    Sentences that dev or test have too are left out and counted in `left_out`, so that what is
-    scored was not trained on; two that differ in case, spaces or punctuation alone are the same.
+    Sentences that are also in dev or test, up to case, spaces and punctuation, are left out and
+    counted in `left_out`.
 
     Arguments as `Contrastive`.
     """

@@ -66,7 +66,7 @@ class WiC(PairClassification):
         return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
 
     def check_row(self, row: Row) -> None:
-        """Refuse a target that is not inside its sentence."""
+        """Reject a target outside of its sentence."""
         for number in "12":
             start, end = row["start" + number], row["end" + number]
             length = len(row["sentence" + number])

@@ -33,17 +33,20 @@ def made(node: DictConfig, **arguments: Any) -> Any:
     """The part of a node, called outside of Hydra, which would wrap what it raises.
 
     Raises:
-        ValueError: a module that cannot be imported, wrong keys, or a part that lacks the base
-            class of its group; the node is named.
+        ValueError: a module that cannot be imported, wrong keys, a constructor that fails, or a
+            part that lacks the base class of its group; node, file and line are named.
     """
     path, target = node._get_full_key(""), node["_target_"]
     try:
         part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
-    except (TypeError, InstantiationException) as error:
+    except (ValueError, OSError):  # they say what to change
+        raise
+    except Exception as error:  # of a part of the user's own, whatever it is
         if isinstance(error, InstantiationException):
             load(str(target))  # tells why a module cannot be imported, which Hydra hides
+        told = error if isinstance(error, TypeError | InstantiationException) else repr(error)
         raise ValueError(
-            f"{path} cannot be made: {error}{raised_at(error)}; give the keys that {target} takes"
+            f"{path} cannot be made: {told}{raised_at(error)}; give the keys that {target} takes"
         ) from error
     check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
     return part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from isotrain.config.signatures import (
     load,
     parameters_of,
 )
+from isotrain.training.monitor.measurement import value_names
 from isotrain.training.parts import made
 from tests.parts import shipped_targets
 
@@ -205,11 +207,21 @@ def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text, m
         made(OmegaConf.create({"task": node}).task)
 
 
-def test_an_error_of_a_constructor_names_its_line(package, monkeypatch):
-    module = package("class Part:\n    def __init__(self, n):\n        self.x = n + 'a'\n")
+@pytest.mark.parametrize(
+    ("value", "message"), [("n + 'a'", "unsupported"), ("unknown", r"NameError\(.*'unknown'")]
+)
+def test_an_error_of_a_constructor_names_its_line(package, value, message):
+    module = package(f"class Part:\n    def __init__(self, n):\n        self.x = {value}\n")
     node = OmegaConf.create({"task": {"_target_": f"{module}.Part", "n": 1}}).task
-    with pytest.raises(ValueError, match=r"task cannot be made: unsupported.*\.py:3\); give"):
+    with pytest.raises(ValueError, match=rf"task cannot be made: {message}.*\.py:3\); give"):
         made(node)
+
+
+def test_an_error_of_a_metric_names_its_line(package):
+    module = package("def part(x):\n    return unknown\n")
+    metric = import_module(module).part
+    with pytest.raises(ValueError, match=r"metric\.mine, .*'unknown'.*/\w+\.py:2\)"):
+        value_names({"mine": metric}, 8, 2)
 
 
 @pytest.mark.parametrize(

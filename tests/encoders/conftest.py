@@ -52,39 +52,22 @@ def bert():
 
 def distilbert():
     tokenizer = word_pieces()
-    config = DistilBertConfig(
-        vocab_size=len(tokenizer),
-        dim=16,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=32,
-        max_position_embeddings=40,
-    )
+    sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+    config = DistilBertConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)
     return tokenizer, DistilBertModel(config)
 
 
 def roberta():
     tokenizer = byte_level(RobertaTokenizer, "<s>", "<pad>", "</s>", "<unk>", "<mask>")
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        type_vocab_size=1,
-        pad_token_id=1,
-        **{**SIZES, "max_position_embeddings": 42},
-    )
+    sizes = {**SIZES, "max_position_embeddings": 42, "type_vocab_size": 1}
+    config = RobertaConfig(vocab_size=len(tokenizer), pad_token_id=1, **sizes)
     return tokenizer, RobertaModel(config)
 
 
 def gpt2():
     tokenizer = byte_level(GPT2Tokenizer, "<|endoftext|>")
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        n_positions=40,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
     return tokenizer, GPT2Model(config)
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isotrain.encoders.freezing import (
     freeze_embeddings,
@@ -87,11 +83,6 @@ def test_what_trains_throughout(encoder, family, freezing, options, parts):
     assert freezing(encoder, EPOCH, **options) == {0: of(encoder, family, *parts)}
 
 
-def test_first_and_last_are_two_ways_to_say_it(tiny):
-    for n in (1, 2, 3):
-        assert train_last_n(tiny, EPOCH, n_blocks=n) == freeze_first_n(tiny, EPOCH, n_blocks=3 - n)
-
-
 @pytest.mark.parametrize(("unit", "factor"), [("epoch", EPOCH), ("step", 1)])
 @pytest.mark.parametrize("every", [1, 3])
 def test_gradual(encoder, family, unit, factor, every):
@@ -101,16 +92,6 @@ def test_gradual(encoder, family, unit, factor, every):
         every_steps: of(encoder, family, 1, 2, "behind"),
         2 * every_steps: of(encoder, family, 0, 1, 2, "behind"),
     }
-
-
-@given(every=st.integers(1, 50), epoch=st.integers(1, 500), unit=st.sampled_from(["epoch", "step"]))
-@settings(max_examples=30)
-def test_gradual_only_ever_adds(tiny, every, epoch, unit):
-    plan = unfreeze_gradually(tiny, epoch, every=every, unit=unit)
-    assert len(plan) == tiny.n_blocks + 1
-    steps = sorted(plan)
-    assert all(plan[a] < plan[b] for a, b in pairwise(steps))
-    assert plan[steps[-1]] == freeze_nothing(tiny, epoch)[0]
 
 
 def test_biases_and_norms(encoder, family):
@@ -177,56 +158,10 @@ def test_an_encoder_without_the_part_that_would_train(tiny):
             freezing(Bare(), EPOCH)
 
 
-def test_a_freezing_changes_nothing_and_setting_it_changes_exactly_that(tiny):
-    plan = freeze_first_n(tiny, EPOCH, n_blocks=1)
-    assert all(p.requires_grad for p in tiny.parameters())
-    try:
-        set_trainable(tiny, plan[0])
-        assert {name for name, p in tiny.named_parameters() if p.requires_grad} == plan[0]
-        assert all(module.training for module in tiny.modules())
-    finally:
-        set_trainable(tiny, freeze_nothing(tiny, EPOCH)[0])
-    assert all(p.requires_grad for p in tiny.parameters())
-
-
 def batch(n=2, length=6):
     ids = torch.arange(10, 10 + n * length).reshape(n, length)
     ones, zeros = torch.ones_like(ids), torch.zeros_like(ids)
     return Batch(ids, ones, zeros, zeros, torch.zeros(n), torch.arange(n))
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_backward_stops_above_what_is_frozen(n):
-    """No graph, so no backward and nothing kept for it, below the first block that trains."""
-    encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
-    kept = {}
-    for k in (None, n):
-        if k is not None:
-            set_trainable(encoder, freeze_first_n(encoder, EPOCH, n_blocks=k)[0])
-        n_bytes = 0
-
-        def pack(tensor):
-            nonlocal n_bytes
-            n_bytes += tensor.numel() * tensor.element_size()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            states = encoder(batch(), {}).hidden_states
-        kept[k] = n_bytes
-        trains_from = -1 if k is None else k
-        assert [state.grad_fn is not None for state in states] == [
-            level > trains_from for level in range(4)
-        ]
-    assert (kept[n] == 0) == (n == 3)
-    assert kept[n] < kept[None]
-
-
-def test_a_bias_below_keeps_the_graph():
-    """What BitFit saves is weights' gradients, not the way back through all blocks."""
-    encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
-    set_trainable(encoder, train_biases(encoder, EPOCH)[0])
-    states = encoder(batch(), {}).hidden_states
-    assert all(state.grad_fn is not None for state in states)
 
 
 def test_what_is_frozen_rests(encoder, family):

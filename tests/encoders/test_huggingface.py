@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -10,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
-from transformers import AutoModel, BertConfig, BertModel, OpenAIGPTConfig, OpenAIGPTModel
+from transformers import AutoModel, BertModel, OpenAIGPTConfig, OpenAIGPTModel
 
-from isotrain.encoders.freezing import freeze_embeddings, freeze_first_n, set_trainable
+from isotrain.encoders.freezing import freeze_first_n, set_trainable
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
@@ -157,25 +156,13 @@ def test_spans_are_the_tokens_of_the_word(encoder, family, form, prompt):
         assert pieces in (["bank"], ["Ġbank"])  # the space in front belongs to the token
 
 
-def test_part_of_a_word_is_the_token_that_holds_it(encoder):
-    pairs, spans = [("a bank", "bank a")], [((4, 5), (0, 1))]
-    (example,) = encode_pairs(pairs, [0], encoder.tokenizer, "bi", 40, spans)
-    for ids, [(start, stop)] in zip(example.input_ids, example.spans, strict=True):
-        text = encoder.tokenizer.decode(ids[start:stop])
-        assert text.strip() == "bank"
-
-
 EMBEDDINGS = {"gpt2": ("wte.", "wpe.")}
 BLOCKS = {"distilbert": "transformer.layer.", "gpt2": "h."}
 
 
-@pytest.mark.parametrize("n_blocks", [None, 0, 1])
+@pytest.mark.parametrize("n_blocks", [0, 1])
 def test_what_is_frozen_and_what_trains(encoder, family, n_blocks):
-    if n_blocks is None:
-        plan = freeze_embeddings(encoder, 1)
-    else:
-        plan = freeze_first_n(encoder, 1, n_blocks)
-    set_trainable(encoder, plan[0])
+    set_trainable(encoder, freeze_first_n(encoder, 1, n_blocks)[0])
     still = EMBEDDINGS.get(family, ("embeddings.",))
     if n_blocks:
         still = (*still, f"{BLOCKS.get(family, 'encoder.layer.')}0.")
@@ -189,11 +176,6 @@ def test_what_is_frozen_and_what_trains(encoder, family, n_blocks):
     torch.optim.AdamW([p for p in parameters.values() if p.requires_grad], lr=0.1).step()
     moved = {name for name, value in parameters.items() if not torch.equal(value, before[name])}
     assert moved == {name for name in parameters if not name.startswith(still)}
-
-
-def test_every_parameter_has_a_gradient(encoder):
-    loss(encoder).backward()
-    assert [name for name, p in encoder.named_parameters() if p.grad is None] == []
 
 
 def test_the_longest_sequence_fits_and_no_longer_one(encoder):
@@ -218,32 +200,12 @@ def test_the_first_token_of_a_causal_model_sees_nothing_and_the_last_one_all(enc
     assert not torch.allclose(pooled[0], pooled[1], atol=1e-6)
 
 
-def test_copies_record_for_themselves(encoder):
-    batch = batch_for(encoder.tokenizer)
-    expected = states(encoder, batch)
-    for copy in (deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
-        found = states(copy, batch, {1: lambda hidden: hidden})
-        assert all(map(torch.equal, found.hidden_states, expected.hidden_states))
-        assert copy.is_causal == encoder.is_causal
-
-
 def test_looking_for_causality_draws_nothing(save_family, family):
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
     load_encoder(str(save_family(family)))
     assert torch.equal(torch.rand(1), expected)
-
-
-def test_a_saved_tokenizer_comes_back_as_it_was(encoder, tmp_path):
-    encoder.model.save_pretrained(tmp_path)
-    encoder.tokenizer.save_pretrained(tmp_path)
-    again = load_encoder(str(tmp_path))
-    for form in FORMS:
-        first, second = (batch_for(e.tokenizer, form) for e in (encoder, again))
-        assert torch.equal(first.input_ids, second.input_ids)
-        assert torch.equal(first.special_mask, second.special_mask)
-    assert again.tokenizer.pad_token == encoder.tokenizer.pad_token
 
 
 def test_weights_saved_in_half_precision_load_as_float32(save_family, tmp_path):
@@ -262,21 +224,8 @@ def test_an_encoder_that_cannot_be_had_says_what_else_there_is():
         assert way in message
 
 
-def test_a_folder_that_is_not_there_is_unavailable(tmp_path):
-    with pytest.raises(EncoderUnavailableError):
-        load_encoder(str(tmp_path / "none"))
-
-
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
-    BertModel(
-        BertConfig(
-            vocab_size=30,
-            hidden_size=8,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            intermediate_size=8,
-        )
-    ).save_pretrained(tmp_path)
+    build_tiny(width=8, n_blocks=1, n_heads=1).model.save_pretrained(tmp_path)
     # transformers 5 gives a tokenizer of five words here, and all text would be [UNK].
     with pytest.raises((EncoderUnavailableError, ValueError), match=f"{tmp_path}.*tokenizer"):
         load_encoder(str(tmp_path))

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.start import reinit_blocks
 from isotrain.encoders.tiny import build_tiny
 
@@ -75,32 +74,6 @@ def test_the_seed_decides():
     name = "model.encoder.layer.1.attention.self.query.weight"
     assert all(one[key].equal(same[key]) for key in one)
     assert not one[name].equal(other[name])
-
-
-def test_no_block_draws_nothing():
-    encoder = build_tiny(width=8, n_blocks=2, n_heads=1)
-    random = torch.get_rng_state()
-    reinit_blocks(encoder, 0)
-    assert torch.get_rng_state().equal(random)
-
-
-def test_twice_draws_twice(save_family):
-    encoder = load_encoder(str(save_family("bert")))
-    reinit_blocks(encoder, 1)
-    before = state(encoder)
-    reinit_blocks(encoder, 1)
-    weights = changed(encoder, before)
-    assert weights
-    assert all(".layer.1." in name and name.endswith("weight") for name in weights)
-
-
-@pytest.mark.parametrize("n", [-1, 3])
-def test_more_blocks_than_there_are(n):
-    encoder = build_tiny(width=8, n_blocks=2, n_heads=1)
-    before = state(encoder)
-    with pytest.raises(ValueError, match=rf"reinit_blocks must lie in 0 to 2 .* got {n}"):
-        reinit_blocks(encoder, n)
-    assert changed(encoder, before) == set()
 
 
 def test_an_encoder_that_has_no_initialiser():

@@ -35,21 +35,6 @@ def test_ends_pads_segments_and_offsets():
     assert found.sequence_ids() == [0, 0, None, 1, None]
 
 
-def test_twice_is_once():
-    tokenizer = words(eos_token="[END]")
-    complete(tokenizer)
-    content = tokenizer.backend_tokenizer.to_str()
-    complete(tokenizer)
-    assert tokenizer.backend_tokenizer.to_str() == content
-
-
-def test_an_own_pad_token_stays():
-    tokenizer = words(eos_token="[END]", pad_token="[PAD]")
-    complete(tokenizer)
-    assert tokenizer.pad_token == "[PAD]"
-    assert tokenizer("a", "b")["input_ids"] == [1, 0, 2, 0]
-
-
 def test_the_tokenizer_of_a_bert_stays_as_it_is(tokenizer):
     content = tokenizer.backend_tokenizer.to_str()
     complete(tokenizer)

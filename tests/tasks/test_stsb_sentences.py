@@ -7,7 +7,6 @@ import json
 import pytest
 
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.stsb_sentences import STSBSentences
 
 SPLITS = {
@@ -35,12 +34,6 @@ def test_sentences_and_what_is_left_out(tmp_path):
         {"sentence1": "A bird.", "at": f"{file}:2"},
     ]
     assert task.left_out == {"train: repeated": 1, "train: also in dev or test": 2}
-
-
-def test_dev_and_test_are_those_of_stsb(tmp_path):
-    source = write(tmp_path, SPLITS)
-    rows, pairs = STSBSentences().load(source), STSB("bi").load(source)
-    assert (rows["dev"], rows["test"]) == (pairs["dev"], pairs["test"])
 
 
 def test_no_sentence_of_its_own_is_refused(tmp_path):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 
 from isotrain.tasks.data.demo_generator import DemoSource
-from isotrain.tasks.data.sources import HubSource, LocalSource
+from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import Text
 
@@ -82,51 +81,12 @@ def test_a_rare_word_is_the_unknown_token(tokenizer):
     assert example.special_mask == [[1, 0, 0, 0, 0, 0, 0, 1]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"min_words": 0}, "min_words must be at least 1, got 0"),
-        ({"max_length": 2}, "max_length must be at least 3, got 2"),
-        ({"train_length": 2}, "train_length must be at least 3, got 2"),
-    ],
-)
-def test_arguments_are_judged(arguments, told):
-    with pytest.raises(ValueError, match=told):
-        Text(**arguments)
-
-
 def test_the_official_names_of_the_files(root):
     folder = root / "wikitext-2"
     for name in ("train", "valid"):
         (folder / f"{name}.txt").rename(folder / f"wiki.{name}.tokens")
     rows = Text().load(LocalSource(str(root)))["train"]
     assert rows[0]["at"] == f"{folder / 'wiki.train.tokens'}:4"
-
-
-def test_what_the_hub_is_asked_for(monkeypatch, data_dir):
-    import datasets
-
-    asked = []
-
-    def load_dataset(path, config=None, **options):
-        asked.append((path, config, options["split"], options["revision"]))
-        if "wikitext" in path:
-            return [{"text": text} for text in ["", *PARAGRAPHS]]
-        name = {"validation": "dev"}.get(options["split"], options["split"])
-        lines = (data_dir / "stsb" / f"{name}.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    task = Text()
-    rows = task.load(HubSource())
-    revision = "b08601e04326c79dfdd32d625aee71d232d685c3"
-    assert asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train", revision)
-    assert [one[2] for one in asked[1:]] == ["validation", "test"]
-    assert [row["sentence1"] for row in rows["train"]] == [
-        "Cats are well-known <unk>.",
-        "They sleep (a lot).",
-    ]
-    assert rows["train"][0]["at"] == f"Salesforce/wikitext@{revision} train row 4"
 
 
 def test_generated_paragraphs_give_sentences():

@@ -1,8 +1,8 @@
-"""The demo source: small English data sets drawn from a grammar, on any machine, in no time.
+"""The demo source: small English data sets from a grammar, without files or a network.
 
-Each task asks what a bag of words cannot tell: who did what to whom (rte, snli), which sense a
-word has (wic), how far two events differ under paraphrase (stsb). Text (wikitext-2) tells events
-in tokenised paragraphs. Fields are those of the real sets.
+A bag of words cannot solve them: who did what to whom (rte, snli), which sense a word has (wic),
+how far two events differ under paraphrase (stsb). Text (wikitext-2) has events in tokenised
+paragraphs. Fields are those of the real sets.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isotrain.resources import lexicon
 from isotrain.tasks.data.sources import DataSet, Source
@@ -81,7 +80,6 @@ def _sentence(text: str) -> str:
 
 # rte: the hypotheses of a pattern share their words across labels; order and roles decide.
 
-
 _SYNONYM_SLOTS: Mapping[tuple[str, ...], tuple[tuple[str, str], ...]] = {
     ("a", "b", "x"): lexicon.PEOPLE,
     ("saw", "heard"): tuple((one[1], two[1]) for one, two in lexicon.ACTIONS),
@@ -93,7 +91,14 @@ _SYNONYM_SLOTS: Mapping[tuple[str, ...], tuple[tuple[str, str], ...]] = {
 def _draw_entailment(rng: random.Random, number: int) -> list[Row]:
     label = number % 2
     premise, *by_label = rng.choice(lexicon.ENTAILMENTS)
-    slots = _entailment_slots(rng)
+    slots: dict[str, str] = {}
+    for wanted, stock in _SYNONYM_SLOTS.items():
+        for slot, names in zip(wanted, rng.sample(stock, len(wanted)), strict=True):
+            slots[slot], slots[slot.upper()] = rng.sample(names, 2)  # in capitals: a synonym
+    slots["kind"], slots["sort"] = rng.sample(list(lexicon.KINDS), 2)
+    slots["thing"] = rng.choice(lexicon.KINDS[slots["kind"]])
+    slots["item"] = rng.choice(lexicon.KINDS[slots["sort"]])
+    slots["did"] = rng.choice(lexicon.DEEDS)
     hypothesis = rng.choice(by_label[label])
     row = {
         "sentence1": _sentence(premise.format_map(slots)),
@@ -101,19 +106,6 @@ def _draw_entailment(rng: random.Random, number: int) -> list[Row]:
         "label": label,
     }
     return [row]
-
-
-def _entailment_slots(rng: random.Random) -> dict[str, str]:
-    """Words for every slot; the capital form of a slot is the other name of the same concept."""
-    slots: dict[str, str] = {}
-    for wanted, stock in _SYNONYM_SLOTS.items():
-        for slot, names in zip(wanted, rng.sample(stock, len(wanted)), strict=True):
-            slots[slot], slots[slot.upper()] = rng.sample(names, 2)
-    slots["kind"], slots["sort"] = rng.sample(list(lexicon.KINDS), 2)
-    slots["thing"] = rng.choice(lexicon.KINDS[slots["kind"]])
-    slots["item"] = rng.choice(lexicon.KINDS[slots["sort"]])
-    slots["did"] = rng.choice(lexicon.DEEDS)
-    return slots
 
 
 # wic: the label is an exclusive or of the two contexts, so no word speaks for either class.
@@ -155,16 +147,7 @@ def _in_context(rng: random.Random, clause: str, form: str) -> tuple[str, int]:
 # stsb: two events in different words; each slot on which they disagree costs its weight.
 
 
-@dataclass(frozen=True)
-class _Event:
-    agent: tuple[str, str]
-    action: tuple[tuple[str, str], tuple[str, str]]
-    patient: tuple[str, str]
-    place: tuple[str, str]
-    time: tuple[str, str]
-    negated: bool
-
-
+_Event = dict[str, Any]  # the synonyms of each slot, and whether it is negated
 _WEIGHTS: Mapping[str, float] = {
     "agent": 1.25, "action": 1.5, "patient": 1.25, "place": 0.5, "time": 0.5, "negated": 1.5,
 }  # fmt: skip
@@ -177,16 +160,21 @@ def _draw_similarity(rng: random.Random, _number: int) -> list[Row]:
     other = _edit(rng, event)
     voices = _draw_voices(rng)
     retold = _other_voices(rng, voices)
+    differ = {slot for slot in _WEIGHTS if event[slot] != other[slot]}
+    loss = sum(weight for slot, weight in _WEIGHTS.items() if slot in differ)
+    if (event["agent"], event["patient"]) == (other["patient"], other["agent"]):
+        loss += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
     row = {
         "sentence1": _tell(rng, event, voices),
         "sentence2": _tell(rng, other, retold),
-        "score": _similarity(event, other),
+        "score": max(0.0, 5.0 - loss),
     }
     return [row]
 
 
 def _draw_voices(rng: random.Random) -> list[int]:
-    return [rng.randrange(2) for _ in fields(_Event)]
+    """Which of two wordings each slot has."""
+    return [rng.randrange(2) for _ in _WEIGHTS]
 
 
 def _other_voices(rng: random.Random, voices: list[int]) -> list[int]:
@@ -195,45 +183,41 @@ def _other_voices(rng: random.Random, voices: list[int]) -> list[int]:
 
 def _draw_event(rng: random.Random) -> _Event:
     agent, patient = rng.sample(lexicon.PEOPLE, 2)
-    return _Event(
-        agent=agent,
-        action=rng.choice(lexicon.ACTIONS),
-        patient=patient,
-        place=rng.choice(lexicon.PLACES),
-        time=rng.choice(lexicon.TIMES),
-        negated=rng.random() < 0.5,
-    )
+    return {
+        "agent": agent,
+        "action": rng.choice(lexicon.ACTIONS),
+        "patient": patient,
+        "place": rng.choice(lexicon.PLACES),
+        "time": rng.choice(lexicon.TIMES),
+        "negated": rng.random() < 0.5,
+    }
 
 
 def _edit(rng: random.Random, event: _Event) -> _Event:
     """Another event: some slots drawn anew, and the roles often swapped."""
     fresh = _draw_event(rng)
     slots = rng.sample(list(_WEIGHTS), rng.choice((0, 0, 1, 1, 2, 3, 4, 6)))
-    edited = replace(event, **{slot: getattr(fresh, slot) for slot in slots})
-    if edited.agent == edited.patient or rng.random() < 0.4:
-        return replace(edited, agent=event.patient, patient=event.agent)
+    edited = event | {slot: fresh[slot] for slot in slots}
+    if edited["agent"] == edited["patient"] or rng.random() < 0.4:
+        return _swapped(edited, event)
     return edited
 
 
-def _similarity(event: _Event, other: _Event) -> float:
-    """5 for one event told twice, less for every difference, never below 0."""
-    apart = {slot for slot in _WEIGHTS if getattr(event, slot) != getattr(other, slot)}
-    loss = sum(_WEIGHTS[slot] for slot in apart)
-    if (event.agent, event.patient) == (other.patient, other.agent):
-        loss += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
-    return max(0.0, 5.0 - loss)
+def _swapped(event: _Event, roles: _Event) -> _Event:
+    """An event with the roles of another one, swapped."""
+    return event | {"agent": roles["patient"], "patient": roles["agent"]}
 
 
 def _tell(rng: random.Random, event: _Event, voices: list[int]) -> str:
     """One wording of an event; the voices pick a synonym for each slot."""
-    agent, patient = event.agent[voices[0]], event.patient[voices[2]]
-    base, past = event.action[voices[1]]
-    place, time = event.place[voices[3]], event.time[voices[4]]
+    agent, (base, past), patient, place, time = (
+        event[slot][voice] for slot, voice in zip(tuple(_WEIGHTS)[:5], voices[:5], strict=True)
+    )
     if rng.random() < 0.5:
-        verb = (f"did not {base}", f"never {past}")[voices[5]] if event.negated else past
+        verb = (f"did not {base}", f"never {past}")[voices[5]] if event["negated"] else past
         core = f"the {agent} {verb} the {patient}"
     else:
-        denial = ("not ", "never ")[voices[5]] if event.negated else ""
+        denial = ("not ", "never ")[voices[5]] if event["negated"] else ""
         core = f"the {patient} was {denial}{past} by the {agent}"
     return _sentence(rng.choice((f"{core} {place} {time}", f"{time} {core} {place}")))
 
@@ -243,8 +227,8 @@ def _tell(rng: random.Random, event: _Event, voices: list[int]) -> str:
 
 def _draw_inferences(rng: random.Random, _number: int) -> list[Row]:
     event, voices = _draw_event(rng), _draw_voices(rng)
-    swapped = replace(event, agent=event.patient, patient=event.agent)
-    denied = replace(event, negated=not event.negated)
+    swapped = _swapped(event, event)
+    denied = event | {"negated": not event["negated"]}
     premise = hypothesis = _tell(rng, event, voices)
     rows: list[Row] = []
     for label, claimed in enumerate((event, swapped, denied)):

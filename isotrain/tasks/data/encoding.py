@@ -31,7 +31,8 @@ def encode_pairs(
     if not pairs:
         return []
     columns = [list(column) for column in zip(*pairs, strict=True)]
-    texts = [columns] if form == "cross" else [[column] for column in columns]
+    is_cross = form == "cross"
+    texts = [columns] if is_cross else [[column] for column in columns]
     encoded = [
         tokenizer(
             *text,
@@ -48,19 +49,24 @@ def encode_pairs(
     for i, label in enumerate(labels):
         token_spans = None
         if spans is not None:
-            # (encoding, which of its texts) of sentence 1 and of sentence 2
-            places = [(0, 0), (0, 1)] if form == "cross" else [(0, 0), (1, 0)]
             found: list[Span] = []
-            for sentence, ((e, text), span) in enumerate(zip(places, spans[i], strict=True)):
-                token_span = _token_span(encoded[e], i, text, span)
-                if token_span is None:
+            for sentence, (start, end) in enumerate(spans[i]):
+                e, text = encoded[0 if is_cross else sentence], sentence if is_cross else 0
+                inside = [
+                    token
+                    for token, ((first, stop), owner) in enumerate(
+                        zip(e["offset_mapping"][i], e.sequence_ids(i), strict=True)
+                    )
+                    if owner == text and first < end and stop > start
+                ]
+                if not inside:
                     raise ValueError(
                         f"row {i}: the target in sentence {sentence + 1} "
                         f"({pairs[i][sentence]!r}) is not among the max_length={max_length} "
                         "tokens that are kept; raise task.max_length"
                     )
-                found.append(token_span)
-            token_spans = [found] if form == "cross" else [[span] for span in found]
+                found.append((inside[0], inside[-1] + 1))
+            token_spans = [found] if is_cross else [[span] for span in found]
         examples.append(
             Example(
                 input_ids=[e["input_ids"][i] for e in encoded],
@@ -72,14 +78,3 @@ def encode_pairs(
             )
         )
     return examples
-
-
-def _token_span(encoded: Any, row: int, text: int, span: Span) -> Span | None:
-    inside = [
-        token
-        for token, ((start, stop), owner) in enumerate(
-            zip(encoded["offset_mapping"][row], encoded.sequence_ids(row), strict=True)
-        )
-        if owner == text and start < span[1] and stop > span[0]
-    ]
-    return (inside[0], inside[-1] + 1) if inside else None

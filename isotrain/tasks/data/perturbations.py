@@ -1,28 +1,24 @@
 """Controlled perturbations of the training set: subsampling, class skew, label noise, one sentence.
 
-`subset` limits what is scored. The perturbations are applied in the order of the functions below:
-`skewed`, `fewer`, `parted`, `with_noise`, `second_sentence_alone`. Each has its own RNG stream, and
-an example gets the draw of its number in the split of the source. So draws do not depend on the
-other changes, and changes are nested: the examples of a smaller share lie within those of a larger
-one, and so do those with noisy labels.
+`subset` limits evaluation. The perturbations are applied in the order of the functions below. Each
+has its own RNG stream, and an example gets the draw of its number in the split of the source. So
+draws do not depend on the other changes, and changes are nested: a larger share contains the
+examples of a smaller one, and more label noise those with less.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from isotrain.config.rules import one_size
-from isotrain.config.schema import BOUNDS_OF_CHANGES
-from isotrain.config.validate import number_mistakes
 from isotrain.tasks.base import Task
 from isotrain.types import Row
 
 Numbered = dict[int, Row]
-"""Rows by their number in the split as its source has it, in that order."""
+"""Examples by their number in the split of the source, in that order."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +26,13 @@ class Changes:
     """The changes of the section `data` of a configuration; by default none.
 
     Args:
-        fraction: share of the training rows that is kept, in (0, 1].
-        n_train: number of training rows that are kept; None = all.
+        fraction: share of the training examples that is kept, in (0, 1].
+        n_train: number of training examples that are kept, in place of `fraction`; None = all.
         label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
-        holdout: share of the remaining rows that becomes a split `holdout`, with clean labels; in
-            [0, 1), and at least one row where it is above 0.
+        holdout: share of the remaining examples that becomes a split `holdout`, with clean labels;
+            in [0, 1), and at least one example where it is above 0.
         label_noise: share of the training labels that is replaced, in [0, 1].
         hypothesis_only: sentence 1 is empty in every split.
-
-    Raises:
-        ValueError: a value outside of these, or both `fraction` and `n_train`.
     """
 
     fraction: float = 1.0
@@ -49,19 +42,12 @@ class Changes:
     label_noise: float = 0.0
     hypothesis_only: bool = False
 
-    def __post_init__(self) -> None:
-        content = {"data": asdict(self)}
-        if mistakes := [*number_mistakes(content, BOUNDS_OF_CHANGES), *one_size(content)]:
-            raise ValueError("\n".join(mistakes))
-
 
 NOTHING = Changes()
 
 
 def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) -> Numbered:
-    """Rows of which class c keeps round((1 − skew·c/(C − 1))·n_c) of its n_c, and one at least.
-
-    The rows of a larger skew lie within those of a smaller one.
+    """Class c keeps round((1 − skew·c/(C − 1))·n_c) of its n_c examples, and one at least.
 
     >>> rows = {i: {"label": i % 2} for i in range(20)}
     >>> kept = skewed(rows, 0.7, seed=0, target="label", n_classes=2)
@@ -76,13 +62,12 @@ def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) 
 
 
 def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
-    """`n` of the rows; with the name of a class label, every class in its share.
+    """`n` of the examples; with the name of a class label, every class in its share.
 
-    All rows have one order, of which the first n are taken: row j (from 0) of a class of n_c is
-    at (j + 1/2)/n_c. That is the apportionment of Webster (Sainte-Laguë): a count differs from
-    n·n_c/N by less than 1 with two or three classes, and is that of the largest remainders with
-    two. Largest remainders themselves would not be nested with three: of classes of 6, 6 and 2
-    rows they give the last 2 of 10 rows and 1 of 11.
+    The first n of one order of all: example j (from 0) of a class of n_c is at (j + 1/2)/n_c. That
+    is the apportionment of Webster (Sainte-Laguë): a count differs from n·n_c/N by less than 1 with
+    two or three classes. Largest remainders, which are the same with two, are not nested with
+    three: of classes of 6, 6 and 2 examples they give the last 2 of 10 examples and 1 of 11.
 
     >>> rows = {i: {"label": i % 3 // 2} for i in range(12)}
     >>> Counter(row["label"] for row in fewer(rows, 6, seed=0, target="label").values())
@@ -99,10 +84,10 @@ def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
 
 
 def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbered]:
-    """What is trained on, and the share of the rows that is held out, one at least.
+    """The training examples, and the share of them that is held out, one at least.
 
     Raises:
-        ValueError: none would be left to train on.
+        ValueError: none would remain to train on.
 
     >>> [len(part) for part in parted({i: {} for i in range(10)}, 0.25, seed=0)]
     [8, 2]
@@ -110,7 +95,7 @@ def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbere
     n_held = max(1, round(holdout * len(rows)))
     if n_held >= len(rows):
         raise ValueError(
-            f"data.holdout={holdout} of {len(rows)} training rows leaves none to train on; lower it"
+            f"data.holdout={holdout} of {len(rows)} training examples leaves none; lower it"
         )
     draws = _draws(rows, seed, "holdout")
     held = set(sorted(rows, key=draws.__getitem__)[:n_held])
@@ -121,10 +106,10 @@ def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbere
 
 
 def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: int) -> Numbered:
-    """Rows of which round(noise·N) have another label, the same ones and more with more noise.
+    """round(noise·N) of the examples get another label.
 
     A class becomes one of the other classes, each as likely. Scores (`n_classes` = 0) are permuted
-    among the chosen rows by one random cycle, which keeps their distribution; a single chosen row
+    among the chosen examples by one random cycle, which keeps their distribution; a single one
     keeps its score.
 
     >>> rows = {i: {"label": 0} for i in range(5)}
@@ -145,20 +130,11 @@ def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: 
     return {i: {**row, target: label[i]} if i in label else row for i, row in rows.items()}
 
 
-def second_sentence_alone(rows: Sequence[Row]) -> list[Row]:
-    """Rows with an empty sentence 1: the hypothesis-only baseline of natural language inference.
-
-    >>> second_sentence_alone([{"sentence1": "It rains.", "sentence2": "It is wet.", "label": 0}])
-    [{'sentence1': '', 'sentence2': 'It is wet.', 'label': 0}]
-    """
-    return [{**row, "sentence1": ""} for row in rows]
-
-
 def subset(n_rows: int, n: int, split: str) -> list[int]:
-    """Numbers of `n` rows at random of a split of `n_rows`, in order: those that are scored.
+    """Numbers of the `n` examples of a split of `n_rows` that are scored, in order.
 
-    They follow from the name of the split alone, so that all runs score the same rows, and a
-    smaller subset lies within a larger one.
+    They are random but depend on the split's name alone, so that all runs score the same examples;
+    a larger subset contains a smaller one.
 
     >>> subset(1000, 3, "dev") == sorted(subset(1000, 3, "dev")), len(subset(1000, 3, "dev"))
     (True, 3)
@@ -169,11 +145,7 @@ def subset(n_rows: int, n: int, split: str) -> list[int]:
 
 
 def check_changes(changes: Changes, task: Task) -> None:
-    """Reject changes that do not fit the task, before its rows are read.
-
-    Raises:
-        ValueError: a sentence emptied that holds target words, a skew of what are no classes.
-    """
+    """Reject changes that do not fit the task, before its data are read."""
     if changes.hypothesis_only and task.n_spans > 0:
         raise ValueError(
             f"data.hypothesis_only empties sentence 1, where task={task.name} has a target word; "
@@ -189,14 +161,14 @@ def check_changes(changes: Changes, task: Task) -> None:
 def apply_changes(
     splits: Mapping[str, list[Row]], task: Task, changes: Changes, seed: int
 ) -> tuple[dict[str, list[Row]], dict[str, Any], dict[str, list[int]]]:
-    """The splits as changed, what was done, for the record, and the numbers of training rows.
+    """The changed splits, a record of the changes, and the numbers of the training examples.
 
-    Only `hypothesis_only` touches dev and test; `holdout` adds a split of that name. The record is
-    empty where no row is changed; the numbers, those of train and of holdout, are those of the
-    rows in the training split as its source has it.
+    Only `hypothesis_only` changes dev and test (the hypothesis-only baseline of natural language
+    inference); `holdout` adds a split. The record is empty where no example changes. The numbers,
+    of train and of holdout, count in the training split of the source.
 
     Raises:
-        ValueError: more rows are asked for than there are, or so few that none is left.
+        ValueError: changes that do not fit the task, more examples than there are, or none.
     """
     if changes == NOTHING:
         return dict(splits), {}, {"train": list(range(len(splits["train"])))}
@@ -207,7 +179,16 @@ def apply_changes(
     if changes.label_skew > 0:
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
     of_class = target if classes and all(target in row for row in given.values()) else None
-    kept = fewer(kept, _n_kept(changes, len(kept)), seed, of_class)
+    n, n_kept, key = changes.n_train, len(kept), f"data.n_train={changes.n_train}"
+    if n is None:
+        n, key = round(changes.fraction * n_kept), f"data.fraction={changes.fraction}"
+    if not 0 < n <= n_kept:
+        after = f" after data.label_skew={changes.label_skew}" if changes.label_skew else ""
+        raise ValueError(
+            f"{key} keeps {n:,} training examples, and there are {n_kept:,}{after}; keep 1 to "
+            f"{n_kept:,}"
+        )
+    kept = fewer(kept, n, seed, of_class)
     held: Numbered = {}
     if changes.holdout > 0:
         kept, held = parted(kept, changes.holdout, seed)
@@ -230,26 +211,13 @@ def apply_changes(
         changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
         done["rows"]["held_out"] = len(held)
     if changes.hypothesis_only:
-        changed = {split: second_sentence_alone(rows) for split, rows in changed.items()}
+        changed = {s: [{**row, "sentence1": ""} for row in of] for s, of in changed.items()}
         done["sentence1"] = "empty in every split"
     return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 
 
-def _n_kept(changes: Changes, n_rows: int) -> int:
-    n, key = changes.n_train, f"data.n_train={changes.n_train}"
-    if n is None:
-        n, key = round(changes.fraction * n_rows), f"data.fraction={changes.fraction}"
-    if not 0 < n <= n_rows:
-        after = f" after data.label_skew={changes.label_skew}" if changes.label_skew else ""
-        raise ValueError(
-            f"{key} keeps {n:,} training examples, and there are {n_rows:,}{after}; keep 1 to "
-            f"{n_rows:,}"
-        )
-    return n
-
-
 def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dict[Any, list[int]]:
-    """Numbers of the rows of each class (of all rows, where there is no target), as drawn."""
+    """Numbers of each class (of all, where there is no target), as drawn."""
     found: dict[Any, list[int]] = defaultdict(list)
     for number in sorted(rows, key=draws.__getitem__):
         found[0 if target is None else rows[number][target]].append(number)
@@ -257,6 +225,6 @@ def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dic
 
 
 def _draws(rows: Numbered, seed: int, stream: str) -> list[float]:
-    """Even draws from [0, 1) by the number of a row, the same whichever rows are there."""
+    """Uniform draws from [0, 1) by number, the same whichever examples are there."""
     random = Random(f"{seed}/{stream}")
     return [random.random() for _ in range(max(rows, default=-1) + 1)]

@@ -1,4 +1,4 @@
-"""Where rows come from: folders and the hub. (The generated source is demo.py.)"""
+"""Sources of examples: folders and the hub. (The generated one is `demo_generator.py`.)"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +42,7 @@ class DataSet(NamedTuple):
 
 
 class Source(ABC):
-    """Where the examples of data sets come from. Importing and making one must not import torch."""
+    """A source of examples. Importing and making one must not import torch."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -60,11 +61,11 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of `train`, `dev` or `test`; `test` may be empty."""
+        """Examples of `train`, `dev` or `test`; `test` may be empty."""
 
 
 class LocalSource(Source):
-    """Rows of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
+    """Examples of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
 
     The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
     The file of a split in it is the first that exists of the data set's `files`, with train, or
@@ -86,30 +87,23 @@ class LocalSource(Source):
 
     def missing(self, data_set: DataSet) -> str | None:
         """The folder or files that are not there, with the fix; else None. Opens no file."""
-        folder, files = self._folder(data_set), self._files(data_set)
+        files, folders = self._files(data_set), self._folders(data_set)
         absent = [split for split in data_set.needs if split not in files]
         if not absent:
             return None
-        names = (data_set.name, *data_set.folders)
-        wanted = (
-            ", ".join(str(self.root / name) for name in names)
-            if folder is None
-            else ", ".join(
-                str(path) for split in absent for path in _candidates(folder, data_set, split)
-            )
-        )
+        wanted = folders
+        if folder := next(filter(Path.is_dir, folders), None):
+            wanted = [path for split in absent for path in _candidates(folder, data_set, split)]
         first = (_candidates(Path(data_set.name), data_set, s)[0] for s in data_set.needs)
         return (
-            f"source=local looked for {wanted}; set ISOTRAIN_DATA_DIR (or source.root) to a "
-            f"folder that holds {' and '.join(map(str, first))}"
+            f"source=local looked for {', '.join(map(str, wanted))}; set ISOTRAIN_DATA_DIR (or "
+            f"source.root) to a folder that holds {' and '.join(map(str, first))}"
             + (f", or the download {' or '.join(data_set.folders)}" if data_set.folders else "")
             + ", or use source=hub or source=demo"
         )
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of the file of a split, with `at`, their file and line.
-
-        Empty where there is no file of a test split.
+        """Examples of a split, with `at`, their file and line; none without a test file.
 
         Raises:
             FileNotFoundError: no such folder, or no file of train or dev.
@@ -120,26 +114,21 @@ class LocalSource(Source):
         file = self._files(data_set).get(split)
         if file is None:
             return []
-        if file.suffix == ".jsonl":
-            return _json_rows(file)
-        if file.suffix == ".tsv":
-            return _tab_rows(file)
-        return [{"text": line, "at": at} for at, line in _lines(file)]
+        kinds = {".jsonl": _json_rows, ".tsv": _tab_rows}
+        return list(kinds.get(file.suffix, _text_rows)(file))
 
-    def _folder(self, data_set: DataSet) -> Path | None:
-        folders = [self.root / name for name in (data_set.name, *data_set.folders)]
-        return next(filter(Path.is_dir, folders), None)
+    def _folders(self, data_set: DataSet) -> list[Path]:
+        return [self.root / name for name in (data_set.name, *data_set.folders)]
 
     def _files(self, data_set: DataSet) -> dict[str, Path]:
         """The file of each split that has one."""
-        folder = self._folder(data_set)
+        folder = next(filter(Path.is_dir, self._folders(data_set)), None)
         if folder is None:
             return {}
-        found = {
-            split: next(filter(Path.is_file, _candidates(folder, data_set, split)), None)
-            for split in SPLITS
+        candidates = {split: _candidates(folder, data_set, split) for split in SPLITS}
+        return {
+            s: file for s, paths in candidates.items() for file in paths[::-1] if file.is_file()
         }
-        return {split: file for split, file in found.items() if file is not None}
 
 
 class HubSource(Source):
@@ -169,7 +158,7 @@ class HubSource(Source):
         return f"{data_set.hub_id}@{data_set.hub_revision}"
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Rows of a split at the data set's pinned revision."""
+        """Examples of a split at the data set's pinned revision."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
         try:
@@ -188,7 +177,7 @@ class HubSource(Source):
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
-    """Rows of a split with exactly the fields of the data set, and `at`: where they are from.
+    """Examples of a split with exactly the fields of the data set, and `at`: their origin.
 
     A class name becomes its number, and a target that the split hides becomes −1.
 
@@ -225,8 +214,12 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
                 yield at, text
 
 
-def _json_rows(file: Path) -> list[Row]:
-    rows = []
+def _text_rows(file: Path) -> Iterator[Row]:
+    for at, line in _lines(file):
+        yield {"text": line, "at": at}
+
+
+def _json_rows(file: Path) -> Iterator[Row]:
     for at, line in _lines(file):
         try:
             row = json.loads(line)
@@ -234,14 +227,12 @@ def _json_rows(file: Path) -> list[Row]:
             raise ValueError(f"{at}: not JSON ({error.msg})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{at}: a line must be one JSON object")
-        rows.append({**row, "at": at})
-    return rows
+        yield {**row, "at": at}
 
 
-def _tab_rows(file: Path) -> list[Row]:
+def _tab_rows(file: Path) -> Iterator[Row]:
     lines = _lines(file)
     names = next(lines, ("", ""))[1].split("\t")
-    rows = []
     for at, line in lines:
         columns = line.split("\t")
         if len(columns) != len(names):
@@ -249,8 +240,7 @@ def _tab_rows(file: Path) -> list[Row]:
                 f"{at}: {len(columns)} columns between tabs, the header has {len(names)} "
                 f"({', '.join(names)})"
             )
-        rows.append({**dict(zip(names, columns, strict=True)), "at": at})
-    return rows
+        yield {**dict(zip(names, columns, strict=True)), "at": at}
 
 
 def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
@@ -265,28 +255,18 @@ def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
         )
     typed: Row = {}
     for name, kind in data_set.fields.items():
-        classes = data_set.classes if name == data_set.target else ()
-        value = _convert(given[name], kind, classes)
-        if value is None or (
-            classes and value not in range(HIDDEN if may_hide else 0, len(classes))
-        ):
+        value, classes = given[name], data_set.classes if name == data_set.target else ()
+        if str(value) in classes:  # a name, or the boolean of that name
+            value = classes.index(str(value))
+        elif isinstance(value, str) or (kind is float and type(value) is int):
+            with suppress(ValueError):
+                value = kind(value)
+        least = HIDDEN if may_hide else 0
+        is_class = not classes or value in range(least, len(classes))
+        if not isinstance(value, kind) or isinstance(value, bool) or not is_class:
             rule = f"be {kind.__name__}"
             if classes:
                 rule = f"be one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
             raise ValueError(f"{at}: {name} must {rule}, got {given[name]!r}")
         typed[name] = value
     return typed
-
-
-def _convert(value: Any, kind: type, classes: tuple[str, ...]) -> Any:
-    """`value` as `kind`, from JSON or from the text of a column; None if it is not one."""
-    if str(value) in classes:  # a name, or the boolean of that name
-        return classes.index(str(value))
-    if isinstance(value, kind) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) or (kind is float and type(value) is int):
-        try:
-            return kind(value)
-        except ValueError:
-            return None
-    return None

@@ -8,6 +8,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from isotrain.config.signatures import raised_at
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.levels import energy_kept, rms_distance
 from isotrain.geometry.rows import finite_rows, sentence_of
@@ -91,7 +92,8 @@ def value_names(
             needed = {need: extras[need] for need in [needs(metric)] if need != "rows"}
             found = flat(name, call_metric(metric, cloud, **needed))
         except Exception as error:  # of a metric of the user's own, whatever it is
-            problem = str(error) if isinstance(error, ValueError) else repr(error)
+            is_refusal = isinstance(error, ValueError)
+            problem = str(error) if is_refusal else f"{error!r}{raised_at(error)}"
             raise ValueError(f"metric.{name}, tried on {len(x_ND)} rows: {problem}") from error
         for key, value in found.items():
             if not isinstance(value, Tensor) or value.ndim:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -81,14 +80,6 @@ def test_ragged_lists_come_back(tmp_path_factory, examples):
     assert [repr(e) for e in token_cache._read(file)] == [repr(e) for e in examples]
 
 
-def test_labels_of_both_types_are_not_cached(tokenizer, tmp_path, rows, monkeypatch):
-    mixed = RTE().encode(rows[:2], tokenizer)
-    mixed[1] = replace(mixed[1], label=0.5)
-    monkeypatch.setattr(RTE, "encode", lambda *_: mixed)
-    assert encode_cached(RTE(), rows[:2], tokenizer, tmp_path) is mixed
-    assert files(tmp_path) == []
-
-
 # Damage
 
 
@@ -109,7 +100,7 @@ def stored(rows, tokenizer, tmp_path):
 def test_any_flipped_byte_is_noticed_and_mended(stored):
     file, again = stored
     content = file.read_bytes()
-    for position in range(0, len(content), 5):
+    for position in range(0, len(content), 23):
         broken = bytearray(content)
         broken[position] ^= 0x10
         file.write_bytes(broken)
@@ -124,27 +115,6 @@ def test_a_truncated_file_is_mended(stored, length):
     assert again() == content
 
 
-@pytest.mark.parametrize("kinds", [(b'"I32"', b'"F32"'), (b'"I64"', b'"F64"')])
-def test_numbers_under_another_type_are_noticed(stored, kinds):
-    file, again = stored
-    content = file.read_bytes()
-    file.write_bytes(content.replace(*kinds))
-    assert file.read_bytes() != content
-    assert again() == content
-
-
-def test_a_file_of_something_else_is_replaced(stored):
-    file, again = stored
-    content = file.read_bytes()
-    from safetensors.torch import save_file
-    from torch import zeros
-
-    save_file({"a": zeros(2)}, file)
-    assert again() == content
-    save_file({"a": zeros(2)}, file, {"checksum": "0"})
-    assert again() == content
-
-
 def test_a_folder_that_cannot_be_written_is_a_warning(rows, tokenizer, tmp_path, monkeypatch):
     def full(part, path):
         raise OSError(28, "No space left on device", str(path))
@@ -155,23 +125,6 @@ def test_a_folder_that_cannot_be_written_is_a_warning(rows, tokenizer, tmp_path,
         found = encode_cached(RTE(), rows, tokenizer, folder)
     assert found == RTE().encode(rows, tokenizer)
     assert files(folder) == []
-
-
-def test_a_folder_that_is_a_file_is_a_warning(rows, tokenizer, tmp_path):
-    (tmp_path / "cache").write_text("")
-    with pytest.warns(UserWarning, match="cannot be written"):
-        found = encode_cached(RTE(), rows, tokenizer, tmp_path / "cache")
-    assert found == RTE().encode(rows, tokenizer)
-
-
-def test_a_half_written_file_does_not_stay(rows, tokenizer, tmp_path, monkeypatch):
-    def deny(*_):
-        raise OSError(13, "denied")
-
-    monkeypatch.setattr(os, "replace", deny)
-    with pytest.warns(UserWarning, match="denied"):
-        encode_cached(RTE(), rows, tokenizer, tmp_path)
-    assert files(tmp_path) == []
 
 
 def write_many(folder, barrier):
@@ -256,20 +209,9 @@ def test_what_does_not_change_the_fingerprint(rows, tokenizer):
     turned = [dict(reversed(row.items())) for row in rows]
     for variant in (rows, moved, turned):
         assert fingerprint(RTE(), variant, fresh) == before
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_the_head_does_not_tokenise_anew(rows, tokenizer, name):
-    kind = TASKS[name]
-    other = fingerprint(kind(head_dropout=0.5), rows, tokenizer)
-    assert other == fingerprint(kind(head_dropout=0.0), rows, tokenizer)
-
-
-def test_counts_of_rows_do_not_tokenise_anew(rows, tokenizer):
-    task = RTE()
-    before = fingerprint(task, rows, tokenizer)
+    task = RTE(head_dropout=0.5)
     task.leave_out("test: no gold", 3)
-    assert fingerprint(task, rows, tokenizer) == before
+    assert fingerprint(task, rows, fresh) == before
 
 
 @pytest.mark.slow

@@ -45,21 +45,11 @@ def test_bi_takes_any_number_of_sentences(tokenizer, vocabulary, n):
         assert example.special_mask == [[1, *[0] * len(one), 1] for one in words]
 
 
-def test_sentences_of_unlike_numbers_are_refused(tokenizer):
-    with pytest.raises(ValueError, match="shorter"):
-        encode_pairs([("q", "z"), ("q",)], [0, 0], tokenizer, "bi", 4)
-
-
 def test_the_longer_sentence_is_cut_first(tokenizer, vocabulary):
     (cross,) = encode_pairs([("q " * 20, "z")], [0], tokenizer, "cross", 10)
     assert vocabulary(cross.input_ids[0]) == ["[CLS]", *"qqqqqq", "[SEP]", "z", "[SEP]"]
     (bi,) = encode_pairs([("q " * 20, "z")], [0], tokenizer, "bi", 10)
     assert [len(ids) for ids in bi.input_ids] == [10, 3]
-
-
-def test_rows_are_numbered_in_order(tokenizer):
-    examples = encode_pairs([("q", "z")] * 3, [5, 6, 7], tokenizer, "cross", 16)
-    assert [(e.index, e.label) for e in examples] == [(0, 5), (1, 6), (2, 7)]
 
 
 ROW = {
@@ -99,17 +89,6 @@ def test_spans_are_the_target_word_with_and_without_prompt(tokenizer, form, prom
         assert example.token_type_ids[0][two[0]] == 1
 
 
-@pytest.mark.parametrize("form", ["cross", "bi"])
-def test_spans_of_the_fixture_rows(tokenizer, data_dir, form):
-    from isotrain.tasks.data.sources import LocalSource
-
-    task = WiC(form=form)
-    rows = task.load(LocalSource(str(data_dir)))
-    for split in ("train", "dev", "test"):
-        for example in task.encode(rows[split], tokenizer):
-            assert covered(tokenizer, example) == ["bank", "bank"]
-
-
 def test_a_word_in_several_pieces_is_covered_whole_and_part_of_a_piece_counts(tokenizer):
     # "qz" is spelled q ##z; the span holds its second character alone.
     (whole,) = encode_pairs([("a qz", "z")], [0], tokenizer, "cross", 16, [((2, 4), (0, 1))])
@@ -129,8 +108,3 @@ def test_a_span_that_was_cut_off_is_an_error(tokenizer, form, sentence):
         encode_pairs(
             [("bank", "bank"), pair], [0, 0], tokenizer, form, 16, [((0, 4), (0, 4)), spans]
         )
-
-
-def test_another_prompt_is_refused():
-    with pytest.raises(ValueError, match=r"prompt must be word or none, got 'sense'"):
-        WiC(prompt="sense")
