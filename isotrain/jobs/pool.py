@@ -17,10 +17,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from socket import gethostname
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from isotrain.config.compose import RunJob
 from isotrain.console import REJECTED, duration, is_watched, say, score_text, spinner
+from isotrain.jobs.archive import Job
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
     Backend,
@@ -42,25 +42,6 @@ STOPPED = {  # exit codes of a run that was asked to stop
     code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)
 }
 ENDED = "isotrain: exit code "  # the last line of a failed run's log
-
-
-class Job(Protocol):
-    """A run of a plan."""
-
-    @property
-    def name(self) -> str:
-        """Of its log and its job file, and in messages."""
-
-    @property
-    def folder(self) -> Path:
-        """Of its run."""
-
-    @property
-    def rerun(self) -> bool:
-        """Whether it runs again although it finished before."""
-
-    def as_run(self) -> RunJob:
-        """What its process is given."""
 
 
 class End(NamedTuple):
@@ -101,26 +82,25 @@ class Pool:
     def __init__(self, folder: Path, n: int, what: str, backend: Backend = local) -> None:
         self.folder, self.n, self.what, self._backend = folder, n, what, backend
         self.received = list[int]()  # stop signals so far
-        self._stack, self._mutex = ExitStack(), threading.Lock()
-        self._n_told, self._at_work, self._counts = (
-            0,
-            dict[str, tuple[Path, float]](),
-            Counter[str](),
-        )
-        self._took_s, self._n_jobs, self._devices = list[float](), 0, list[str]()
+        self._stack, self._mutex, self._devices = ExitStack(), threading.Lock(), list[str]()
+        self._n_jobs, self._n_told, self._counts = 0, 0, Counter[str]()
+        self._at_work, self._took_s = dict[str, tuple[Path, float]](), list[float]()
 
     def __enter__(self) -> Pool:
         try:
             for part in ("jobs", "logs"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise PlanError(
-                f"cannot write to {self.folder}; choose another output_dir=..."
-            ) from error
+            what = f"cannot write to {self.folder}"
+            raise PlanError(f"{what}; choose another output_dir=...") from error
         with ExitStack() as stack:  # ours only once nothing can fail any more
             self.received = stack.enter_context(stop_signals())
-            waiting = f"{self.what}: waiting for another call to end"
-            lock = self._lock_of(self.folder / "lock", waiting)
+            began_at, told = time.monotonic(), False
+            while (lock := take(self.folder / "lock")) is None and not self.received:
+                if not told and time.monotonic() > began_at + PATIENCE_S:
+                    say(f"{self.what}: waiting for another call to end")
+                    told = True
+                time.sleep(POLL_S)
             if lock is not None:
                 stack.callback(os.close, lock)
                 call = Call(os.getpid(), self.n, gethostname())
@@ -272,16 +252,6 @@ class Pool:
                 name = signal.Signals(self.received[number - 1]).name
                 say(f"{name}: stopping {len(self._at_work)} runs{again}")
 
-    def _lock_of(self, path: Path, waiting: str) -> int | None:
-        """The lock of a file, waited for; None where a stop signal came first."""
-        began_at, told = time.monotonic(), False
-        while (lock := take(path)) is None and not self.received:
-            if not told and time.monotonic() > began_at + PATIENCE_S:
-                say(waiting)
-                told = True
-            time.sleep(POLL_S)
-        return lock
-
     def _state(self) -> str:
         """How many runs have finished, how long the rest takes, the step of each at work."""
         at_work, n_failed = dict(self._at_work), self._counts["failed"]
@@ -289,12 +259,9 @@ class Pool:
         text += f", {n_failed} failed" if n_failed else ""
         n_waiting = self._n_jobs - sum(self._counts.values()) - len(at_work)
         if self._took_s:
-            mean = sum(self._took_s) / len(self._took_s)
-            shares = [
-                max(0.0, 1 - (time.monotonic() - began_at) / mean)
-                for _, began_at in at_work.values()
-            ]
-            left = seconds_left([mean * share for share in (*shares, *[1.0] * n_waiting)], self.n)
+            mean, now = sum(self._took_s) / len(self._took_s), time.monotonic()
+            rests = [max(0.0, mean - now + began_at) for _, began_at in at_work.values()]
+            left = seconds_left([*rests, *[mean] * n_waiting], self.n)
             text += f", about {duration(left)} left"
         steps = [(name, newest_step(f / "metrics.jsonl")) for name, (f, _) in at_work.items()]
         at = [name if step is None else f"{name} (step {step})" for name, step in steps]

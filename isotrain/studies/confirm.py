@@ -13,9 +13,9 @@ from typing import NamedTuple
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.config.compose import recorded, run_id, written
+from isotrain.config.compose import written
 from isotrain.config.sweep import shipped
-from isotrain.studies.search_plan import Plan, runs_of
+from isotrain.studies.search_plan import Plan, trial_jobs
 from isotrain.studies.space import Value, overrides_of
 
 N_SEEDS = 8  # from this number on a study judges paired differences by permutation
@@ -139,9 +139,9 @@ def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str,
     found: dict[str, list[str]] = {}
     known = set()
     for name, values in arms.items():
-        jobs, _ = runs_of(plan, values)
-        if jobs and (computed := run_id(recorded(jobs[0].cfg), "")) not in known:
-            known.add(computed)
+        jobs, _ = trial_jobs(plan, values)
+        if jobs and jobs[0].id not in known:
+            known.add(jobs[0].id)
             found[name] = overrides_of(values) or _defaults(plan, jobs[0].cfg)
     return found
 

@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, parse_key
-from isotrain.studies.plan import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
 NOT_RUN = "not run"

@@ -44,6 +44,18 @@ class Parameter(NamedTuple):
         """Every option, or both ends of the range."""
         return self.options or (self.low, self.high)
 
+    @property
+    def text(self) -> str:
+        """What it is chosen from, in words.
+
+        >>> Parameter("x", low=1, high=9, step=2, when={"isotropy": ("clip", "mean")}).text
+        '1 to 9, step 2, where isotropy=clip or mean'
+        """
+        text = ", ".join(self.options) or f"{self.low} to {self.high}"
+        text += ", log" * self.log + (f", step {self.step}" if self.step else "")
+        beside = [f"{key}={' or '.join(options)}" for key, options in self.when.items()]
+        return text + (f", where {' and '.join(beside)}" if beside else "")
+
     def every(self) -> tuple[Value, ...] | None:
         """Every value there is, in order; None where a range has no step.
 
