@@ -102,7 +102,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke --jobs 2",
         "mine.yaml --list",
     )
-    of_plans(add, nargs="?", help="study, search, yaml file, or job file (.json)")
+    what = "study, search, yaml file, folder that one left, or job file (.json)"
+    of_plans(add, nargs="?", help=what)
     add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
 

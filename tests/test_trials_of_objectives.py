@@ -69,17 +69,6 @@ def test_a_memory_that_reaches_back_an_epoch_is_refused(objective, n_vectors, n_
         check_memories({"mine": objective(n_rows)}, data(0, 1, 1), n_vectors)
 
 
-def test_the_rows_of_an_epoch_are_what_the_memory_is_given():
-    for objective, p in (
-        (SimCSE(1.0, 4, memory_rows=64, positives="pair"), 3),
-        (SimCSE(1.0, 4, memory_rows=64), 2),
-        (SupCon(1.0, 4, memory_rows=64, n_views=2), 1),
-    ):
-        view = [torch.randn(3, p, 4, generator=torch.Generator().manual_seed(0))]
-        objective.observe([view] * objective.n_views, torch.tensor([0, 1, 1]))
-        assert len(objective.memory.rows()) == 3 * objective.n_remembered(p)
-
-
 def test_two_views_need_dropout():
     two = {"mine": SimCSE(1.0, 8)}
     with_dropout, without = (
@@ -95,15 +84,6 @@ def test_two_views_need_dropout():
         if isinstance(part, nn.Dropout):
             part.attention_dropout = 0.1  # as ModernBERT has it
     check_views(two, without)
-
-
-def test_the_refusal_is_where_both_views_are_equal():
-    """What the refusal supposes, of the encoder itself."""
-    for p, equal in ((0.0, True), (0.5, False)):
-        encoder = build_tiny(width=8, n_blocks=1, n_heads=1, dropout=p)
-        ids = torch.tensor([[1, 2, 3]])
-        found = [encoder.model(input_ids=ids).last_hidden_state for _ in range(2)]
-        assert torch.equal(*found) == equal
 
 
 def reading(*places):

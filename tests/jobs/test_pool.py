@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from isotrain.config.compose import RunJob, compose_run
+from isotrain.config.compose import compose_run
+from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import fresh
 from isotrain.jobs.stored import stored
@@ -21,13 +20,9 @@ WRITES = (
 )
 
 
-class Job(NamedTuple):
-    name: str
-    folder: Path
-    rerun: bool = False
-
-    def as_run(self):
-        return RunJob(compose_run(["task=rte", "encoder=tiny", "source=demo", "threads=1"]), "none")
+def planned(name, folder, rerun=False):
+    cfg = compose_run(["task=rte", "encoder=tiny", "source=demo", "threads=1"])
+    return job_of(cfg, "none", (), label=name, rerun=rerun)._replace(folder=folder)
 
 
 def starting(code, fails=()):
@@ -44,7 +39,7 @@ def starting(code, fails=()):
 
 
 def test_a_job_that_cannot_start_fails_alone(tmp_path, capsys):
-    jobs = [Job(name, tmp_path / name) for name in ("a", "b")]
+    jobs = [planned(name, tmp_path / name) for name in ("a", "b")]
     with Pool(tmp_path / "pool", 1, "pool", starting(WRITES, fails="a")) as pool:
         assert pool.run(jobs) == 1
         assert not pool.received
@@ -54,7 +49,7 @@ def test_a_job_that_cannot_start_fails_alone(tmp_path, capsys):
 
 @pytest.mark.parametrize(("code", "n_unfinished"), [(WRITES, 0), ("raise SystemExit(1)", 1)])
 def test_a_rerun_is_judged_by_its_own_record(tmp_path, code, n_unfinished):
-    job = Job("a", tmp_path / "a", rerun=True)
+    job = planned("a", tmp_path / "a", rerun=True)
     job.folder.mkdir()
     (job.folder / "result.json").write_text(json.dumps({"status": "finished", "scores": {}}))
     with Pool(tmp_path / "pool", 1, "pool", starting(code)) as pool:
@@ -62,7 +57,7 @@ def test_a_rerun_is_judged_by_its_own_record(tmp_path, code, n_unfinished):
 
 
 def test_a_record_that_is_waited_for_is_read_once_each_time_it_is_written(tmp_path, monkeypatch):
-    job, looks = Job("a", tmp_path / "a"), []
+    job, looks = planned("a", tmp_path / "a"), []
     job.folder.mkdir()
     (job.folder / "result.json").write_text(json.dumps({"status": "running"}))
 

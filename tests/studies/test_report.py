@@ -101,7 +101,7 @@ def test_the_same_tables_whenever_runs_finished_and_wherever_they_lie(fake, tmp_
         write_json(job.folder / "result.json", {**turned, "finished_at": "2030-01-01"})
     assert written(fake, jobs) == first
     fake.runs.rename(tmp_path / "moved")
-    moved = fake._replace(runs=tmp_path / "moved")
+    moved = fake.at(tmp_path / "moved")
     assert written(moved, planned(moved)) == first
 
 
@@ -124,18 +124,6 @@ def test_sound_runs_and_those_of_before_give_the_same_tables_and_one_degenerate_
     assert "|".join(cells[0]) in re.sub(r"\s*\|\s*", "|", before["table.md"].decode())
 
 
-@pytest.mark.usefixtures("no_page")
-def test_code_that_changed_between_runs_is_told(fake):
-    jobs = planned(fake)
-    for job in jobs:
-        leave(job, environment={"git": "0a1b"})
-    assert b"Mixed" not in written(fake, jobs)["table.md"]
-    leave(jobs[-1], environment={"git": "77aa-dirty"})
-    text = written(fake, jobs)["table.md"].decode()
-    assert "- 77aa+: rte mean 2\n" in text
-    assert "- 0a1b: rte none 0–2; rte mean 0, 1\n" in text
-
-
 def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
     jobs = planned(fake)
     leave(jobs[0])
@@ -156,7 +144,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
 
 @pytest.mark.parametrize(
     ("kept", "command"),
-    [(None, "three"), ("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
+    [("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
 )
 def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, command):
     pages = []
@@ -165,11 +153,10 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     )
     jobs = planned(fake)
     leave(jobs[0])
-    if kept:
-        fake.folder.mkdir(parents=True)
-        content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
-        content |= {"history": [], "shared": {}, "runs": {}}
-        write_json(fake.folder / "study.json", content)
+    fake.folder.mkdir(parents=True)
+    content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
+    content |= {"history": [], "shared": {}, "runs": {}}
+    write_json(fake.folder / "study.json", content)
     written(fake, jobs)
     (page,) = pages
     assert page.command == f"isotrain run {command} output_dir={fake.runs}"

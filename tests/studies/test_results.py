@@ -60,7 +60,7 @@ def test_gaps_are_listed_with_their_reason(fake, jobs):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "{", "[1]", '{"status": "finished"}', '{"scores": 3, "status": "finished"}', "\xff"),
+        *("", '{"status": "finished"}', "\xff"),
         json.dumps({**WHOLE, "scores": {"val/accuracy": "high"}}),
     ],
 )
@@ -74,17 +74,6 @@ def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
     assert str(missing[0]).startswith("rte, none, seed 0: damaged: result.json (")
     assert str(file.parent) not in str(missing[0])
     assert file.read_bytes() == text.encode("latin1")
-
-
-def test_a_result_whose_storage_fails_is_no_damage(jobs, monkeypatch):
-    leave(jobs[0])
-
-    def fail(folder):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("isotrain.studies.results.read_result", fail)
-    with pytest.raises(PlanError, match=r"result\.json cannot be read now \(Input/output error\)"):
-        collect(jobs)
 
 
 def test_nothing_finished_is_told_with_what_is_damaged(fake, jobs):

@@ -38,13 +38,6 @@ def test_it_plans_for_a_small_encoder_and_local_data(study, data_dir):
     assert len({job.id for job in jobs}) == len(jobs)
 
 
-@pytest.mark.slow
-def test_it_plans_for_a_base_encoder_and_the_hub(study, monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
-    jobs = plan_jobs(study, ["encoder=bert_base"])
-    assert {job.cfg.encoder.name for job in jobs} == {"google-bert/bert-base-uncased"}
-
-
 def test_every_arm_is_compared_with_no_layer(study):
     only_scored = "training.test_untrained=true"
     assert [key for key in study.arms[study.baseline] if key != only_scored] == ["isotropy=none"]
