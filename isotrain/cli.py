@@ -42,11 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
-    """What a command line gives: the command's function as `module:name`, and its arguments.
-
-    >>> parsed(["status", "smoke", "--json"]).function
-    'commands.plans:status'
-    """
+    """What a command line gives: the command's function as `module:name`, and its arguments."""
     program, commands = parsers()
     name, *rest = arguments or ["--help"]
     if name in commands:
@@ -220,11 +216,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 
 
 def at_least_1(text: str) -> int:
-    """A number of runs or trials.
-
-    >>> at_least_1("2")
-    2
-    """
+    """A number of runs or trials."""
     if text.isdecimal() and int(text) >= 1:
         return int(text)
     raise ArgumentTypeError(f"must be a whole number from 1, got {text}")

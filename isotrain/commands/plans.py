@@ -82,9 +82,7 @@ def run_study(
 ) -> int:
     """0 when every run of the study is finished, 1 when one failed, 128 + signal when stopped.
 
-    Runs are started seed by seed, so that a study that is stopped can be compared. Under
-    `<output_dir>/studies/<name>` are `study.json` (what is computed), `jobs/`, `logs/` and, at the
-    end, the tables.
+    Runs are started seed by seed, so that a study that is stopped can be compared.
 
     Raises:
         PlanError: a study or overrides that cannot run, or a file that cannot be read now.

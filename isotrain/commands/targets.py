@@ -57,11 +57,7 @@ class Given(NamedTuple):
 
 
 def origin(named: Named) -> tuple[str, Named, Path | None]:
-    """The kind of what is named, the command that gives it, and its folder if that is named.
-
-    Raises:
-        PlanError: there is no such thing, or it does not take an option.
-    """
+    """The kind of what is named, the command that gives it, and its folder if that is named."""
     path = Path(named.target)
     if not path.is_dir():
         if path.is_file() and path.suffix not in YAML:
@@ -90,11 +86,7 @@ def origin(named: Named) -> tuple[str, Named, Path | None]:
 
 
 def found(named: Named) -> Given:
-    """What is named, to be read: its parts and its data are not needed.
-
-    Raises:
-        PlanError: it stands for nothing, or its plan has mistakes.
-    """
+    """What is named, to be read: its parts and its data are not needed."""
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     kind, named, folder = origin(named)
     if kind == "search":

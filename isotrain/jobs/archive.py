@@ -78,11 +78,7 @@ class Record(NamedTuple):
 class Archive:
     """The records of all runs below an output folder, `<task>/<run>/result.json`.
 
-    Args:
-        folder: of a plan there, such as `<output_dir>/studies/<name>`, wherever it is now.
-
-    Raises:
-        PlanError: a record is there and cannot be read now.
+    `folder` is that of a plan there, such as `<output_dir>/studies/<name>`, wherever it is now.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
-from isotrain.console import REJECTED, duration, is_watched, say, score_text, spinner
+from isotrain.console import REJECTED, is_watched, say, score_text, spinner
 from isotrain.jobs.archive import Job
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
@@ -36,6 +36,7 @@ from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.runs.locks import is_locked, take
 
 POLL_S = 0.05  # between two looks at a process
+WAIT_S = 0.2  # between two looks at a run of another one
 LOOK_S = 2.0  # between two looks at how far the runs are
 PATIENCE_S = 1.0  # of waiting for another process, before it is told
 STOPPED = {  # exit codes of a run that was asked to stop
@@ -84,7 +85,7 @@ class Pool:
         self.received = list[int]()  # stop signals so far
         self._stack, self._mutex, self._devices = ExitStack(), threading.Lock(), list[str]()
         self._n_jobs, self._n_told, self._counts = 0, 0, Counter[str]()
-        self._at_work, self._took_s = dict[str, tuple[Path, float]](), list[float]()
+        self._at_work = dict[str, Path]()
 
     def __enter__(self) -> Pool:
         try:
@@ -161,17 +162,14 @@ class Pool:
 
     def _one(self, job: Job, is_to_stop: Callable[[], bool]) -> End:
         began_at, told, log = time.monotonic(), False, self.folder / "logs" / f"{job.name}.log"
-        read_ns: int | None = None  # a record is read once for each time that it is written
         while not self.received:
-            if (now_ns := _written_ns(job.folder)) != read_ns:
-                read_ns = now_ns
-                if not job.rerun and stored(job.folder).is_finished:
-                    return End("finished", log=log)
+            if not job.rerun and stored(job.folder).is_finished:
+                return End("finished", log=log)
             if is_owned(job.folder) or (lock := take(log)) is None:
                 if not told and time.monotonic() > began_at + PATIENCE_S:
                     say(f"{job.name}: waiting for another process at {job.folder}")
                     told = True
-                time.sleep(POLL_S)
+                time.sleep(WAIT_S)
                 continue
             try:
                 end = self._followed(job, log, lock, is_to_stop)
@@ -192,7 +190,7 @@ class Pool:
         with device_for(run.cfg, self._devices, self.n > 1) as (environment, locks):
             process = start_job(run, file, log, self._backend, environment, (lock, *locks))
         say(f"start {job.name}")
-        self._at_work[job.name] = job.folder, (began_at := time.monotonic())
+        self._at_work[job.name], began_at = job.folder, time.monotonic()
         n_passed_on, is_asked = 0, False
         try:
             while (code := process.poll()) is None:
@@ -225,8 +223,6 @@ class Pool:
         with self._mutex:
             self._counts[state] += 1
             n_done = self._counts["finished"]
-            if state == "finished":
-                self._took_s.append(seconds)
         of = f" of {self._n_jobs}" if self._n_jobs else ""
         line = f"{job.name} ({n_done}{of} finished, {seconds:.0f} s)"
         if state == "finished":
@@ -253,17 +249,13 @@ class Pool:
                 say(f"{name}: stopping {len(self._at_work)} runs{again}")
 
     def _state(self) -> str:
-        """How many runs have finished, how long the rest takes, the step of each at work."""
-        at_work, n_failed = dict(self._at_work), self._counts["failed"]
-        text = f"{len(self._took_s)} of {self._n_jobs} runs"
+        """How many runs have finished, and the step of each at work."""
+        n_failed = self._counts["failed"]
+        text = f"{self._counts['finished']} of {self._n_jobs} runs"
         text += f", {n_failed} failed" if n_failed else ""
-        n_waiting = self._n_jobs - sum(self._counts.values()) - len(at_work)
-        if self._took_s:
-            mean, now = sum(self._took_s) / len(self._took_s), time.monotonic()
-            rests = [max(0.0, mean - now + began_at) for _, began_at in at_work.values()]
-            left = seconds_left([*rests, *[mean] * n_waiting], self.n)
-            text += f", about {duration(left)} left"
-        steps = [(name, newest_step(f / "metrics.jsonl")) for name, (f, _) in at_work.items()]
+        steps = [
+            (name, newest_step(f / "metrics.jsonl")) for name, f in dict(self._at_work).items()
+        ]
         at = [name if step is None else f"{name} (step {step})" for name, step in steps]
         return f"{text}; {', '.join(at)}"
 

@@ -47,9 +47,6 @@ def stored(folder: Path) -> Stored:
 
     Raises:
         PlanError: the file cannot be read now, and may be whole.
-
-    >>> stored(Path("nowhere"))
-    Stored(result={}, damage='')
     """
     path = folder / "result.json"
     try:

@@ -43,15 +43,6 @@ class Study:
         return len(self.tasks) * len(self.arms) * len(self.seeds)
 
 
-def study_names() -> list[str]:
-    """The studies that come with the package.
-
-    >>> "smoke" in study_names()
-    True
-    """
-    return sweep.names("study")
-
-
 def load_study(name_or_path: str, name: str | None = None) -> Study:
     """A study by its name in `conf/study`, or by the path of a yaml file.
 
@@ -91,11 +82,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
 
 
 def study_text(name_or_path: str) -> str:
-    """The yaml of a study.
-
-    Raises:
-        PlanError: there is none of that name, no such file, or it cannot be read.
-    """
+    """The yaml of a study."""
     try:
         return sweep.text_of("study", name_or_path)
     except ValueError as error:

@@ -43,12 +43,11 @@ def check_identity(
     """Reject a folder in which a study of the same name computes something else.
 
     That is: a task and arm of the same names with another content, another baseline, or not one
-    task and arm in common. Tasks, arms and seeds that are new there are welcome, and so are those
-    that are left out now, and data or weights in another folder.
+    task and arm in common. What is new there is welcome, and so is what is left out now, and data
+    or weights in another folder.
 
     Raises:
-        PlanError: which overrides the last call had, if others; which tasks and arms, which keys
-            differ, and the ways out; or `study.json` is damaged or cannot be read now.
+        PlanError: which keys differ, and the ways out; or `study.json` is damaged.
     """
     kept = _read(folder)
     found: dict[str, list[str]] = {}
@@ -125,8 +124,7 @@ def write_identity(
 ) -> None:
     """Write `study.json`, with what it had of other tasks and arms, and of earlier definitions.
 
-    What was planned and never begun counts for no earlier definition. `file` is the name or path
-    that the study was given by, `overrides` and `config_dir` are of the command line.
+    What was planned and never begun counts for no earlier definition.
     """
     kept = _read(folder)
     runs = dict(kept.runs)
@@ -206,14 +204,6 @@ def in_words(history: Sequence[Definition], has_finished: Callable[[str, Any], b
 
     `has_finished` says of a kind (`tasks`, `arms` or `seeds`) and a name of that kind whether a
     run of it is on record that finished.
-
-    >>> def known(**own):
-    ...     of_all = {"margin": None, "baseline": "none", "tasks": ["rte"], "arms": ["none"]}
-    ...     return {**of_all, "seeds": [0, 1, 2], "n_runs": 3, "n_finished": 0, **own}
-    >>> in_words([known(), known(seeds=[0, 1, 2, 3], n_finished=3)], lambda kind, name: True)
-    ['seeds 3 were added to 0-2 when 3 of 3 runs had finished']
-    >>> in_words([known(margin=0.005), known(margin=0.01)], lambda kind, name: True)
-    ['margin was 0.005 when the first run started, and became 0.01 when 0 of 3 runs had finished']
     """
     first, now = history[0], history[-1]
     lines, start = [], "when the first run started"
@@ -298,11 +288,7 @@ def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finishe
 
 
 def _read(folder: Path) -> _Kept:
-    """What `study.json` has, each task and arm with all its keys.
-
-    Raises:
-        PlanError: it is damaged, or cannot be read now.
-    """
+    """What `study.json` has, each task and arm with all its keys."""
     content = read_origin(folder / STUDY)
     if content is None:
         return _Kept()
@@ -332,11 +318,7 @@ def _keys(job: Job) -> dict[str, Any]:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """In words, which keys differ.
-
-    >>> _difference({"a": 1, "b.c": 2}, {"a": 1, "b.c": 3, "d": 4})
-    'b.c was 2 and is 3, d was absent and is 4'
-    """
+    """In words, which keys differ."""
     texts = [
         f"{key} was {old.get(key, ABSENT)} and is {new.get(key, ABSENT)}"
         for key in dict.fromkeys([*old, *new])

@@ -64,9 +64,7 @@ def plan_jobs(
 
 
 def check_parts(jobs: Sequence[Job]) -> list[Job]:
-    """The runs with their folders; their parts are imported and those that do not fit refused.
-
-    `plan_jobs` judges keys alone; this is for who starts the runs: it takes seconds.
+    """The runs with their folders; their parts are imported, which takes seconds.
 
     Raises:
         PlanError: the mistakes of all runs at once, each with the task and arm that has it.

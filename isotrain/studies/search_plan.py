@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunId, content_hash, key_of, recorded, run_id
+from isotrain.config.compose import content_hash, key_of, recorded, run_id
 from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, job_of, seeded
 from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
@@ -107,12 +107,7 @@ def find_search(
 ) -> Plan:
     """The plan of a search that was started, to read its trials: its goal as it was then.
 
-    Args:
-        search: as it is now.
-        overrides: of the command line.
-        config_dir: more config groups.
-        file: name or path that the search was given by.
-        folder: where its trials are; None = where it would run.
+    `folder` is where they are; None = where the search would run.
 
     Raises:
         PlanError: it was never started.
@@ -164,7 +159,7 @@ def _planned(
                 found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
             configs.append((point, cfg))
         mistakes += _placed(point, points[0], found, mistakes)
-    if mistakes := mistakes or [*_equal_runs(configs), *_several_tasks(configs)]:
+    if mistakes := mistakes or _several_tasks(configs):
         raise PlanError("\n".join(dict.fromkeys(mistakes)))
     cfg = configs[0][1]
     given = {"file": file, "name": search.name, "n_trials": search.n_trials}
@@ -198,21 +193,6 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     return mistakes
 
 
-def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
-    """Values that change nothing of what is computed."""
-    first: dict[RunId, dict[str, Value]] = {}
-    mistakes = []
-    for point, cfg in configs:
-        twin = first.setdefault(run_id(recorded(cfg), ""), point)
-        if twin is not point:
-            one, other = (
-                " ".join(overrides_of({k: v for k, v in a.items() if b.get(k) != v}))
-                for a, b in ((twin, point), (point, twin))
-            )
-            mistakes.append(f"{one or 'without it'} and {other or 'without it'} compute the same")
-    return mistakes
-
-
 def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
     tasks = sorted({str(cfg.task["_target_"]) for _, cfg in configs})
     if len(tasks) == 1:
@@ -221,11 +201,7 @@ def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> li
 
 
 def _goal(plan: Plan, monitored: str | None, mode: str | None) -> tuple[str, str]:
-    """The objective and its direction.
-
-    Raises:
-        PlanError: one of them is missing or not allowed.
-    """
+    """The objective and its direction; a `PlanError` where one is missing or not allowed."""
     search, task = plan.search, plan.configs[0][1].task["_target_"]
     objective = search.objective or monitored
     direction = search.direction or (mode if objective == monitored else None)

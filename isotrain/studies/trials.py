@@ -41,8 +41,7 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
     """The trials of a plan; made where there are none, and with `to_read` also of another search.
 
     Raises:
-        PlanError: they are of another search, or the storage cannot be read; or it fails while it
-            is open.
+        PlanError: they are of another search, or the storage fails.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = plan.folder / DATABASE
@@ -113,7 +112,7 @@ def ending(trial: FrozenTrial) -> str:
 def queue_left(study: optuna.Study) -> None:
     """Queue again the trials that a call left, each with its values and what it has reported.
 
-    A kill on the way neither loses nor doubles one: a trial that is replaced is not queued again.
+    A kill on the way neither loses nor doubles one.
     """
     trials = study.get_trials()
     replaced = {number for trial in trials for number in _history(trial)}

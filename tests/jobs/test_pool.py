@@ -11,7 +11,6 @@ from isotrain.config.compose import compose_run
 from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import fresh
-from isotrain.jobs.stored import stored
 
 WRITES = (
     "import json, pathlib, sys; folder = pathlib.Path(sys.argv[1]);"
@@ -54,28 +53,6 @@ def test_a_rerun_is_judged_by_its_own_record(tmp_path, code, n_unfinished):
     (job.folder / "result.json").write_text(json.dumps({"status": "finished", "scores": {}}))
     with Pool(tmp_path / "pool", 1, "pool", starting(code)) as pool:
         assert pool.run([job]) == n_unfinished
-
-
-def test_a_record_that_is_waited_for_is_read_once_each_time_it_is_written(tmp_path, monkeypatch):
-    job, looks = planned("a", tmp_path / "a"), []
-    job.folder.mkdir()
-    (job.folder / "result.json").write_text(json.dumps({"status": "running"}))
-
-    def is_owned(folder):
-        looks.append("look")
-        if len(looks) == 5:
-            (job.folder / "result.json").write_text(json.dumps({"status": "finished"}))
-        return True
-
-    def read(folder):
-        looks.append("read")
-        return stored(folder)
-
-    monkeypatch.setattr("isotrain.jobs.pool.is_owned", is_owned)
-    monkeypatch.setattr("isotrain.jobs.pool.stored", read)
-    with Pool(tmp_path / "pool", 1, "pool") as pool:
-        assert pool.one(job).state == "finished"
-    assert looks == ["read", *["look"] * 4, "read"]
 
 
 @pytest.mark.parametrize(("pid", "known"), [(77, (77, 2, "here")), (-1, None)])

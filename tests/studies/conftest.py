@@ -21,6 +21,19 @@ from isotrain.studies.search_plan import check_search, plan_search
 from isotrain.studies.trials import trials_of
 from tests.studies.scripts import JOB, SEARCH, SEARCH_JOB, STUDY
 
+OPENING_OF_A_CALL = """
+import sys
+from isotrain.commands.plans import *
+from isotrain.commands.targets import *
+from isotrain.jobs.process import fresh
+from isotrain.reporting import report
+from isotrain.studies import plan, search_plan
+from isotrain.training.requirements import Late
+report._draw = lambda *_: []
+late = Late([], "accuracy", "max", "demo-v1-seed0")
+plan.late_mistakes_apart = search_plan.late_mistakes_apart = lambda found: [late for _ in found]
+"""
+
 
 class Fake(NamedTuple):
     """Where the plan of fake runs is, and how to start it."""
@@ -63,12 +76,8 @@ class Fake(NamedTuple):
         return self._replace(runs=runs, folder=runs / kind / name)
 
     def called(self, code: str) -> subprocess.Popen[str]:
-        """A process that exits with what `code` computes."""
-        code = (
-            "import sys, isotrain.reporting.report as report; report._draw = lambda *_: []; "
-            "from isotrain.commands.plans import *; from isotrain.commands.targets import *; "
-            f"from isotrain.jobs.process import fresh; sys.exit({code})"
-        )
+        """A process that exits with what `code` computes; it need not import parts and data."""
+        code = f"{OPENING_OF_A_CALL}sys.exit({code})"
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
 

@@ -14,6 +14,7 @@ import pytest
 from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands.plans import run_study
+from isotrain.config.compose import written
 from isotrain.config.sweep import names
 
 
@@ -120,6 +121,22 @@ def test_cancel_stops_a_study_with_checkpoints(fake, monkeypatch, capsys, eventu
     assert main(["cancel", str(fake.folder)]) == 0
     assert "nothing is at work" in capsys.readouterr().out
     assert run_study(str(fake.file), fake.overrides, 3, fake.release().backend) == 0
+
+
+def test_run_of_a_folder_goes_on_with_its_study_wherever_it_is(fake, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setenv("FAIL", "rte-none-seed0")
+    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 1
+    monkeypatch.setattr(commands, "run_study", lambda *own, **more: calls.append((own, more)) or 0)
+    assert main(["run", str(fake.folder), "--jobs", "2"]) == 0
+    fake.runs.rename(tmp_path / "moved")
+    assert main(["run", str(fake.at(tmp_path / "moved").folder)]) == 0
+    more = {"config_dir": None, "name": "three"}
+    moved = [*fake.overrides, f"output_dir={written(str(tmp_path / 'moved'))}"]
+    assert calls == [
+        ((str(fake.file), fake.overrides, 2), more),
+        ((str(fake.file), moved, 1), more),
+    ]
 
 
 def test_a_report_of_nothing_writes_nothing(fake, capsys):

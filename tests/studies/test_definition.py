@@ -10,13 +10,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotrain.config.sweep import names
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import (
     NAME,
     grid_arms,
     grid_mistakes,
     load_study,
-    study_names,
 )
 from isotrain.studies.plan import plan_jobs
 
@@ -29,7 +29,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", names("study"))
 def test_each_file_plans_and_opens_with_question_command_and_expectation(name, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
     study = load_study(name)

@@ -12,10 +12,11 @@ import pytest
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import plain, run_folder
 from isotrain.jobs import pool
+from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.process import fresh
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.plan import check_parts, plan_jobs
 
 ORDER = [f"rte-{arm}-seed{seed}" for seed in (0, 1, 2) for arm in ("none", "mean")]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -106,6 +107,18 @@ def test_a_result_that_cannot_be_read_stops_no_other_run(fake, monkeypatch, caps
     assert fake.noted("end") == ORDER
     assert start(fake) == 0
     assert "0 to do" in capsys.readouterr().out
+
+
+def test_a_call_is_at_work_while_the_parts_of_its_runs_are_imported(fake, monkeypatch):
+    seen = []
+
+    def note(jobs):
+        seen.append(call_at_work(fake.folder).pid)
+        return check_parts(jobs)
+
+    monkeypatch.setattr("isotrain.commands.plans.check_parts", note)
+    assert start(fake) == 0
+    assert seen == [os.getpid()]
 
 
 @pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])

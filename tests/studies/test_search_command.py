@@ -98,13 +98,22 @@ def test_storage_that_fails_is_one_sentence(few, tune, monkeypatch, capsys):
     assert "more" not in told
 
 
-def test_its_folder_says_what_it_is_and_cancel_finds_nothing_at_work(few, tune, capsys):
+def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_folder(
+    few, tune, monkeypatch, capsys
+):
     assert tune("run", "--trials", "1") == 0
-    capsys.readouterr()
-    assert main(["status", str(few.folder), "--json"]) == 0
-    assert '"complete": 1' in capsys.readouterr().out
-    few.file.unlink()
-    assert main(["report", str(few.folder)]) == 0
-    assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
-    assert main(["cancel", str(few.folder)]) == 0
-    assert "nothing is at work" in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr("isotrain.studies.search_plan.late_mistakes_apart", pytest.fail)
+        few.says(seeds="[1]")  # it would be another one
+        for action in ("status", "report", "cancel"):
+            assert tune(action) == 0
+        capsys.readouterr()
+        assert main(["status", str(few.folder), "--json"]) == 0
+        assert '"complete": 1' in capsys.readouterr().out
+        few.file.unlink()
+        assert main(["report", str(few.folder)]) == 0
+        assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
+        assert main(["cancel", str(few.folder)]) == 0
+        assert "nothing is at work" in capsys.readouterr().out
+    assert main(["run", str(few.folder), "--trials", "2"]) == 0
+    assert "2 of 2 trials: 2 complete." in capsys.readouterr().out
