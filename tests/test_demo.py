@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -104,14 +102,3 @@ def test_failures_are_told_as_those_of_train(no_run, capsys, error, code, said):
 
     assert no_run(then=fail) == code
     assert capsys.readouterr().err == said
-
-
-def test_a_mistake_of_the_demo_comes_before_torch():
-    code = (
-        "import atexit, sys; sys.argv = ['isotrain', 'demo', 'sede=1']\n"
-        "atexit.register(lambda: print('torch' in sys.modules))\n"
-        "from isotrain.cli import main; sys.exit(main())"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode == 2
-    assert found.stdout == "False\n"

@@ -67,8 +67,9 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if found:
         raise PlanError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
     assert isinstance(content, dict)
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-    search = Search(**given | {"name": own, "space": parameters(content["space"])})
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+    given |= {"name": own, "space": parameters(content["space"])}
+    search = Search(**given)
     if search.sampler == "grid":
         if endless := [p.key for p in search.space if p.every() is None]:
             raise PlanError(

@@ -31,7 +31,7 @@ from isotrain.runs.files import replace_text, write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.plan import judged
 from isotrain.studies.search_plan import Plan, check_search, trial_jobs
-from isotrain.studies.space import Value, overrides_of
+from isotrain.studies.space import overrides_of
 from isotrain.studies.trials import (
     ASKED,
     counted,
@@ -146,7 +146,7 @@ class _Call:
     def _tell(self, trial: Trial) -> None:
         """Run a trial and tell how it ended; one that was stopped is left as it is."""
         score, state, why = None, TrialState.COMPLETE, ""
-        number = self._number(trial)
+        number = [one.number for one in counted(self._study)].index(trial.number)  # as shown
         try:
             score = self._score(trial, number)
         except StoppedError:
@@ -167,8 +167,14 @@ class _Call:
         say(f"{ending(told)} trial {number}: {value}{why}")
 
     def _score(self, trial: Trial, number: int) -> float:
-        """The mean score of a trial's runs."""
-        values = self._values(trial, number)
+        """The mean score of a trial's runs.
+
+        Its values depend on the sampler's seed, its number and the trials that have ended: with one
+        at a time a search gives the same trials however often it was stopped.
+        """
+        with self._choosing:
+            self._study.sampler = sampler_of(self._plan.search, number)
+            values = suggested(trial, self._plan.search.space)
         say(f"start trial {number}: {' '.join(overrides_of(values))}")
         jobs, mistakes = trial_jobs(self._plan, values, number)
         if any(job.id.reads not in self._plan.data for job in jobs):  # were not tried together
@@ -180,20 +186,6 @@ class _Call:
             raise FailedError(f"cannot run: {'; '.join(mistakes)}")
         scores = self._scores(trial, jobs)
         return math.fsum(scores) / len(scores)
-
-    def _number(self, trial: Trial) -> int:
-        """The number that it is shown with."""
-        return [one.number for one in counted(self._study)].index(trial.number)
-
-    def _values(self, trial: Trial, number: int) -> dict[str, Value]:
-        """The values of a trial.
-
-        They depend on the sampler's seed, the trial's number and those that have ended: with one at
-        a time a search gives the same trials however often it was stopped.
-        """
-        with self._choosing:
-            self._study.sampler = sampler_of(self._plan.search, number)
-            return suggested(trial, self._plan.search.space)
 
     def _scores(self, trial: Trial, jobs: Sequence[Job]) -> list[float]:
         scores, code = list[float](), set[str]()

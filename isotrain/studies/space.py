@@ -183,7 +183,7 @@ def _option_mistakes(options: Any) -> list[str]:
 def _range_mistakes(given: Mapping[str, Any]) -> list[str]:
     low, high, step = (given.get(key) for key in ("low", "high", "step"))
     log = given.get("log", False)
-    numbers = [low, high, 1 if step is None else step]
+    numbers: list[Any] = [low, high, 1 if step is None else step]
     if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
         return [f"must be {FORMS}, got {dict(given)!r}"]
     low, high, size = map(Decimal, map(str, numbers))

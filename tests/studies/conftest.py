@@ -19,7 +19,7 @@ from isotrain.jobs.process import fresh
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import check_search, plan_search
 from isotrain.studies.trials import trials_of
-from tests.studies.scripts import JOB, SEARCH, SEARCH_JOB, STUDY
+from tests.studies.scripts import JOB, SEARCH, STUDY
 
 OPENING_OF_A_CALL = """
 import sys
@@ -134,10 +134,10 @@ def without_page(monkeypatch):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
 
 
-def fake_of(kind, name, text, code, tmp_path, monkeypatch):
+def fake_of(kind, name, text, tmp_path, monkeypatch):
     file, script = tmp_path / f"{name}.yaml", tmp_path / "job.py"
     file.write_text(text)
-    script.write_text(code)
+    script.write_text(JOB)
     command, runs = [sys.executable, "-I", "-S", str(script)], tmp_path / "runs"
     folder = runs / ("studies" if kind is FakeStudy else "tune") / name
     monkeypatch.setenv("JOURNAL", str(tmp_path / "journal"))
@@ -149,13 +149,13 @@ def fake_of(kind, name, text, code, tmp_path, monkeypatch):
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """A study of one task, two arms and three seeds, and the script that plays its runs."""
-    return fake_of(FakeStudy, "three", STUDY, JOB, tmp_path, monkeypatch)
+    return fake_of(FakeStudy, "three", STUDY, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def few(tmp_path, monkeypatch):
     """A search for a learning rate, and the script that plays its runs."""
-    return fake_of(FakeSearch, "few", SEARCH, SEARCH_JOB, tmp_path, monkeypatch)
+    return fake_of(FakeSearch, "few", SEARCH, tmp_path, monkeypatch)
 
 
 known = {}  # commands that were judged before, which takes long, without their output folder

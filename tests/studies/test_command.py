@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -181,15 +179,3 @@ def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
     assert main([*line, "sede=1"]) == 2  # shown, and that it could not run
     assert "no key sede" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
-
-
-def test_the_parent_process_imports_nothing_heavy():
-    heavy = "('torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'matplotlib')"
-    code = (
-        "import sys; from isotrain.commands.plans import *; from isotrain.studies.plan import *\n"
-        "from isotrain.studies.search_run import *\n"
-        "plan_jobs(load_study('smoke'))\n"
-        f"print([m for m in {heavy} if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"

@@ -46,14 +46,6 @@ def write(path, **changes):
     return str(path)
 
 
-def test_a_file_of_the_users(tmp_path):
-    study = load_study(write(tmp_path / "my.yaml", overrides="['site=[tokens]']"))
-    assert study.name == "my"
-    assert study.overrides == ("site=[tokens]",)
-    assert study.arms == {"none": ("isotropy=none",), "mean": ("isotropy=mean",)}
-    assert study.seeds == (0, 1)
-
-
 def test_margin_published_scores_and_another_name(tmp_path):
     file = write(
         tmp_path / "my.yaml",

@@ -73,7 +73,7 @@ def test_a_failure_stops_nothing_is_told_and_is_done_again(fake, monkeypatch, ca
     assert start(fake, 2) == 1
     printed = capsys.readouterr().out
     log = fake.folder / "logs" / "rte-none-seed2.log"
-    assert f"exit code 3; {log} ends:\n    first line\n    the reason\n" in printed
+    assert f"exit code 3; {log} ends:\n    first line\n    the reason | in words\n" in printed
     assert re.search(r"failed rte-none-seed2 \([2-5] of 6 finished, ", printed)
     assert "(5 of 6 finished, " in printed
     assert "(6 of 6" not in printed

@@ -95,27 +95,6 @@ def test_every_state(job, studied):
     assert "done again" in found[8].reason
 
 
-def test_a_finished_run_took_what_its_process_took(job, studied):
-    """From the job file to the last line of the log, where that is longer than the run itself."""
-    (studied / "jobs").mkdir()
-
-    def left(seed, whole_s, **more):
-        own = job(seed, result={**FINISHED, **more})
-        file = studied / "jobs" / f"{own.name}.json"
-        log = studied / "logs" / f"{own.name}.log"
-        for path, at_s in ((file, 1e9), (log, 1e9 + whole_s)):
-            path.touch()
-            os.utime(path, (at_s, at_s))
-        return state_of(own, studied).took_s
-
-    assert left(0, 55) == 55
-    assert left(1, 0) == 30  # it is drawing its page, or was done elsewhere
-    assert left(2, 55, resumed_after_step=5) is None
-    assert left(3, 55, timings_s={}) == 55
-    assert state_of(job(4, result=FINISHED), studied).took_s == 30
-    assert state_of(job(5, result={**FINISHED, "timings_s": {}}), studied).took_s is None
-
-
 @pytest.mark.parametrize("result", [None, record("interrupted")])
 def test_a_run_whose_process_is_only_starting_is_running(job, studied, result):
     own = job(0, result=result)
