@@ -16,8 +16,8 @@ from typing import Any
 from isotrain.commands.shown import look, open_trials, preview, show_all, write
 from isotrain.commands.targets import Given, Named, found, origin, planned_search
 from isotrain.config.compose import key_of, written
-from isotrain.console import launched, say, spinner
-from isotrain.jobs.archive import Archive, located
+from isotrain.console import launched, say
+from isotrain.jobs.archive import Archive, Job, located
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
@@ -93,19 +93,21 @@ def run_study(
     jobs = plan_jobs(study, overrides, config_dir)
     folder = study_folder(study, jobs)
     with Pool(folder, n_jobs, f"study {study.name}", backend) as pool:
-        if pool.received:
+
+        def check() -> list[Job]:
+            check_identity(study, jobs, folder, overrides)
+            return check_parts(jobs)
+
+        if (planned := pool.checked(check)) is None:
             return pool.code(0)
-        check_identity(study, jobs, folder, overrides)
-        with spinner(f"study {study.name}: importing the parts of its runs"):
-            jobs = check_parts(jobs)
-        write_identity(study, jobs, folder, name_or_path, overrides, config_dir)
+        write_identity(study, planned, folder, name_or_path, overrides, config_dir)
         replace_text(folder / COPY, study_text(name_or_path))
-        in_order = sorted(jobs, key=lambda job: study.seeds.index(job.seed))
+        in_order = sorted(planned, key=lambda job: study.seeds.index(job.seed))
         n_failed = pool.run(in_order)
-        if not pool.received and any(stored(job.folder).is_finished for job in jobs):
+        if not pool.received and any(stored(job.folder).is_finished for job in planned):
             from isotrain.reporting.report import write_report
 
-            write_report(study, jobs, folder, overrides)
+            write_report(study, planned, folder, overrides)
         return pool.code(n_failed)
 
 

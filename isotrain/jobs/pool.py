@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from socket import gethostname
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from isotrain.console import REJECTED, is_watched, say, score_text, spinner
 from isotrain.jobs.archive import Job
@@ -35,6 +35,7 @@ from isotrain.jobs.progress import is_owned, newest_step
 from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.runs.locks import is_locked, take
 
+Checked = TypeVar("Checked")
 POLL_S = 0.05  # between two looks at a process
 WAIT_S = 0.2  # between two looks at a run of another one
 LOOK_S = 2.0  # between two looks at how far the runs are
@@ -113,6 +114,19 @@ class Pool:
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+
+    def checked(self, check: Callable[[], Checked]) -> Checked | None:
+        """What `check` gives, which imports the parts of the runs; None after a stop signal."""
+        if self.received:
+            return None
+        try:
+            with spinner(f"{self.what}: importing the parts of its runs"):
+                found = check()
+        except PlanError:
+            if self.received:  # it ends the import, too
+                return None
+            raise
+        return None if self.received else found
 
     def run(self, jobs: Sequence[Job]) -> int:
         """The number of jobs that are not finished: they failed, or were stopped."""

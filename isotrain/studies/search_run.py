@@ -22,7 +22,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.config.sweep import text_of
-from isotrain.console import REJECTED, say, score_text, spinner
+from isotrain.console import REJECTED, say, score_text
 from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
@@ -75,10 +75,9 @@ def run_search(
             is started then.
     """
     with Pool(plan.folder, n_jobs, f"search {plan.search.name}", backend) as pool:
-        if pool.received:
+        if (checked := pool.checked(lambda: check_search(plan))) is None:
             return pool.code(0)
-        with spinner("importing the parts at the ends of the space"):
-            plan = check_search(plan)
+        plan = checked
         with opened(plan) as study:
             write_json(plan.folder / SEARCH, redacted(plan.given | plan.goal))
             if file := plan.given["file"]:

@@ -12,7 +12,6 @@ from typing import Any
 from isotrain.config.command import check_jobs
 from isotrain.config.compose import key_of
 from isotrain.config.sweep import swept_keys
-from isotrain.console import spinner
 from isotrain.jobs.archive import Job, job_of
 from isotrain.jobs.pool import Pool
 from isotrain.jobs.process import Backend, local, warm_up
@@ -68,11 +67,15 @@ def run_sweep(
     jobs = plan_sweep(overrides, config_dir)
     folder = sweep_folder(jobs, overrides, config_dir)
     with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
-        with spinner("importing the parts of the runs"):
-            found, jobs = judged(jobs, lambda job: job.name)
-        if found:
-            raise PlanError("\n".join(found))
+
+        def check() -> list[Job]:
+            found, named = judged(jobs, lambda job: job.name)
+            if found:
+                raise PlanError("\n".join(found))
+            return named
+
+        if (planned := pool.checked(check)) is None:
+            return pool.code(0)
         given: dict[str, Any] = {"overrides": redacted([*overrides]), "config_dir": config_dir}
         write_json(folder / SWEEP, given)
-        n_failed = pool.run(jobs)
-        return pool.code(n_failed)
+        return pool.code(pool.run(planned))
