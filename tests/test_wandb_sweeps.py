@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from itertools import product
@@ -88,13 +87,6 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
                 node = node[part]
             if not hasattr(node, "_target_"):
                 assert node == value
-
-
-@pytest.mark.parametrize("file", FILES, ids=IDS)
-def test_a_file_opens_with_its_question_and_command(file):
-    opening = re.match(r"(#.*\n)+", file.read_text("utf-8"))[0]
-    assert "Question:" in opening
-    assert f"wandb sweep sweeps/{file.name}" in opening
 
 
 @pytest.mark.campaign

@@ -19,7 +19,7 @@ from isotrain.jobs.archive import Job
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import COPY, SEARCH, STUDY, SWEEP, PlanError, read_origin
 from isotrain.studies.definition import Study, load_study
-from isotrain.studies.identity import check_identity, of_earlier_keys
+from isotrain.studies.identity import differences, of_earlier_keys
 from isotrain.studies.plan import plan_jobs, study_folder
 from isotrain.studies.search import Search, load_search
 from isotrain.studies.search_plan import Plan, find_search, plan_search
@@ -97,11 +97,7 @@ def found(named: Named) -> Given:
         study = load_study(named.target, named.name)
         jobs: Sequence[Job] = plan_jobs(study, named.overrides, named.config_dir)
         folder = folder or study_folder(study, jobs)
-        difference = ""
-        try:
-            check_identity(study, jobs, folder, named.overrides)
-        except PlanError as error:
-            difference = str(error)
+        difference = "\n".join(differences(study, jobs, folder, named.overrides))
         jobs, told = of_earlier_keys(jobs, folder)
         if told or difference:
             print(told or difference, file=sys.stderr)

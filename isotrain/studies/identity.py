@@ -42,12 +42,21 @@ def check_identity(
 ) -> None:
     """Reject a folder in which a study of the same name computes something else.
 
+    Raises:
+        PlanError: which keys differ, and the ways out; or `study.json` is damaged.
+    """
+    if lines := differences(study, jobs, folder, overrides):
+        raise PlanError("\n".join(lines))
+
+
+def differences(
+    study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
+) -> list[str]:
+    """What a study of the same name computes otherwise in a folder, in lines; empty if nothing.
+
     That is: a task and arm of the same names with another content, another baseline, or not one
     task and arm in common. What is new there is welcome, and so is what is left out now, and data
     or weights in another folder.
-
-    Raises:
-        PlanError: which keys differ, and the ways out; or `study.json` is damaged.
     """
     kept = _read(folder)
     found: dict[str, list[str]] = {}
@@ -73,7 +82,7 @@ def check_identity(
             f"the folder {folder} belongs to another study {study.name}; take another name with "
             "--name NAME, or delete that folder (the runs themselves are elsewhere and stay)"
         )
-        raise PlanError("\n".join(lines))
+    return lines
 
 
 def of_earlier_keys(jobs: Sequence[Job], folder: Path) -> tuple[Sequence[Job], str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shlex
 
 import pyarrow.parquet as pq
@@ -84,22 +83,6 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     for name in TABLES[:-1]:
         assert str(fake.runs) not in (fake.folder / name).read_text()
     assert "could not be drawn" not in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("no_page")
-def test_the_same_tables_whenever_runs_finished_and_wherever_they_lie(fake, tmp_path):
-    jobs = planned(fake)
-    for job in jobs:
-        leave(job, finished_at="2026-01-01")
-    first = written(fake, jobs)
-    for job in jobs[::-1]:
-        result = json.loads((job.folder / "result.json").read_text())
-        turned = {key: result[key] for key in sorted(result, reverse=True)}
-        write_json(job.folder / "result.json", {**turned, "finished_at": "2030-01-01"})
-    assert written(fake, jobs) == first
-    fake.runs.rename(tmp_path / "moved")
-    moved = fake.at(tmp_path / "moved")
-    assert written(moved, planned(moved)) == first
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):

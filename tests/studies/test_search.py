@@ -152,14 +152,6 @@ def test_a_stepped_range_has_its_ends_and_even_steps(low, step, n_steps, places)
     assert parameters({"x": whole})[0].every() == tuple(range(low, low + n_steps * step + 1, step))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1e-05, "1e-05"), (False, "false"), (None, "null"), ([["a"], 2], "[[a],2]"), ([], "[]")],
-)
-def test_values_as_overrides_spell_them(value, text):
-    assert parameters({"x": [value, "other"]})[0].options == (text, "other")
-
-
 @pytest.mark.parametrize("named", [["tokens"], "[tokens]"])
 def test_when_names_an_option_by_its_value_or_as_it_is_spelled(named):
     space = {"site": [["pooled"], ["tokens"]], "x": {"low": 1, "high": 2}}

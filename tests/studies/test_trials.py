@@ -84,23 +84,6 @@ def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(few):
     assert values("c", 1) != first
 
 
-def test_a_grid_is_gone_through_in_order(few):
-    few.says(
-        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 3, step: 2, "
-        "when: {isotropy: clip}}}",
-        sampler="grid",
-        n_trials=9,
-    )
-    plan = few.plan()
-    with opened(plan) as study:
-        found = ended(study, plan, 3)
-    assert found == [
-        {"isotropy": "none"},
-        {"isotropy": "clip", "isotropy.n_components": 1},
-        {"isotropy": "clip", "isotropy.n_components": 3},
-    ]
-
-
 def test_a_grid_does_no_more_of_what_a_stopped_call_queued_than_is_asked_for(few):
     few.says(space="{optimizer.lr: [0.1, 0.2, 0.3, 0.4]}", sampler="grid", n_trials=4)
     with opened(plan := few.plan()) as study:
