@@ -53,7 +53,7 @@ def main() -> None:
         )
         jobs: list[Job] = []
         planning = seconds_of(lambda: jobs.extend(plan_jobs(load_study(str(file)), overrides)))
-        jobs = [job.planned_on(DATA) for job in jobs]
+        jobs = [job.on_data(DATA) for job in jobs]
         for job in jobs:
             write_run(job)
         size = (jobs[0].folder / "result.json").stat().st_size

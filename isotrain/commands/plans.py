@@ -14,10 +14,10 @@ from socket import gethostname
 from typing import Any
 
 from isotrain.commands.shown import look, open_trials, preview, show_all, write
-from isotrain.commands.targets import Given, Named, found, origin, planned_search
+from isotrain.commands.targets import Given, Named, origin, planned_search, resolve
 from isotrain.config.compose import key_of, written
 from isotrain.console import launched, say
-from isotrain.jobs.archive import Archive, Job, located
+from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
@@ -98,7 +98,7 @@ def run_study(
             check_identity(study, jobs, folder, overrides)
             return check_parts(jobs)
 
-        if (planned := pool.checked(check)) is None:
+        if (planned := pool.check_parts(check)) is None:
             return pool.code(0)
         write_identity(study, planned, folder, name_or_path, overrides, config_dir)
         replace_text(folder / COPY, study_text(name_or_path))
@@ -123,7 +123,7 @@ def status(
     jobs: int | None = None, watch: bool = False, as_json: bool = False, **given: Any
 ) -> int:
     """The exit code of `isotrain status`: 1 where a run has failed."""
-    what = found(Named(**given))
+    what = resolve(Named(**given))
     if watch and as_json:
         raise PlanError("--watch redraws a table and --json prints once; give one of them")
     if jobs and what.kind in ("run", "folder"):
@@ -143,7 +143,7 @@ def status(
 
 def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int:
     """The exit code of `isotrain report`."""
-    what = found(Named(**given))
+    what = resolve(Named(**given))
     with redirect_stdout(StringIO()) if as_json else nullcontext():
         files = [str(path) for path in write(what)]
         if wandb is not None:
@@ -163,7 +163,7 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
 
 def cancel(**given: Any) -> int:
     """The exit code of `isotrain cancel`: 0 when nothing is at work any more."""
-    what = found(Named(**given))
+    what = resolve(Named(**given))
     if what.kind == "folder":
         raise PlanError(
             f"{what.folder} is no run, study, search or sweep; give a folder of one below it"
@@ -209,6 +209,6 @@ def _at_work(given: Given) -> dict[str, Owner | None]:
     logs = given.folder / "logs"
     return {
         str(logs / f"{job.name}.log"): owner(job.folder / ".lock")
-        for job in located(jobs, Archive(given.folder))
+        for job in locate(jobs, Archive(given.folder))
         if is_owned(job.folder) or is_locked(logs / f"{job.name}.log")
     }

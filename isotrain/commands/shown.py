@@ -15,7 +15,7 @@ from rich.console import Group
 from isotrain.commands.targets import Given, Named
 from isotrain.config.sweep import names, text_of
 from isotrain.console import say, spinner
-from isotrain.jobs.archive import Archive, located
+from isotrain.jobs.archive import Archive, locate
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import stored
 from isotrain.runs.files import read_result
@@ -52,7 +52,7 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
         return _look_at_run(given.folder)
     what = f"{given.kind} {given.folder.name}"
     headings = ("task", "arm") if given.kind == "study" else ()
-    jobs = located(given.jobs, archive := Archive(given.folder))
+    jobs = locate(given.jobs, archive := Archive(given.folder))
     return status_of(what, headings, jobs, given.folder, n_jobs, archive.damaged)
 
 
@@ -96,7 +96,7 @@ def write(given: Given) -> list[Path]:
 
     if given.kind == "folder":
         return write_runs(given.folder, given.folder / "collected")
-    jobs = located(given.jobs, Archive(given.folder))
+    jobs = locate(given.jobs, Archive(given.folder))
     folders = [job.folder for job in jobs if job.folder.is_dir()]
     return write_runs(given.folder.absolute().parents[1], given.folder, folders)
 
@@ -106,7 +106,7 @@ def _report_study(study: Study, given: Given) -> list[Path]:
     from isotrain.reporting.report import write_report
 
     named = given.named
-    jobs = located(given.jobs, Archive(given.folder))
+    jobs = locate(given.jobs, Archive(given.folder))
     if any(stored(job.folder).is_finished for job in jobs) and not given.is_other:
         given.folder.mkdir(parents=True, exist_ok=True)
         lock = take(given.folder / "lock")  # whoever is at work has written this

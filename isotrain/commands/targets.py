@@ -85,7 +85,7 @@ def origin(named: Named) -> tuple[str, Named, Path | None]:
     return kind, named, path
 
 
-def found(named: Named) -> Given:
+def resolve(named: Named) -> Given:
     """What is named, to be read: its parts and its data are not needed."""
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     kind, named, folder = origin(named)

@@ -40,7 +40,7 @@ class Job(NamedTuple):
         """Of its log and its job file, and in messages."""
         return self.label or f"{self.task}-{self.arm}-seed{self.seed}"
 
-    def planned_on(self, data: str) -> Job:
+    def on_data(self, data: str) -> Job:
         """The job with the folder of its run, which reads this revision of the data."""
         return self._replace(folder=self.folder.parents[1] / self.id.folder(data), data=data)
 
@@ -116,7 +116,7 @@ class Archive:
         return "finished" if any(one.is_finished for one in found) else "begun" if found else ""
 
 
-def located(jobs: Sequence[Job], archive: Archive) -> list[Job]:
+def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
     """The jobs with the folders of their records, where there are some.
 
     Records that were read elsewhere count as long as no job has one of where it would read now;

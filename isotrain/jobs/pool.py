@@ -115,7 +115,7 @@ class Pool:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def checked(self, check: Callable[[], Checked]) -> Checked | None:
+    def check_parts(self, check: Callable[[], Checked]) -> Checked | None:
         """What `check` gives, which imports the parts of the runs; None after a stop signal."""
         if self.received:
             return None

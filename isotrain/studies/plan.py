@@ -69,12 +69,12 @@ def check_parts(jobs: Sequence[Job]) -> list[Job]:
     Raises:
         PlanError: the mistakes of all runs at once, each with the task and arm that has it.
     """
-    found, named = judged(jobs, lambda job: (job.task, job.arm))
+    found, named = judge_parts(jobs, lambda job: (job.task, job.arm))
     _reject(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
     return named
 
 
-def judged(
+def judge_parts(
     jobs: Sequence[Job], place: Callable[[Job], Place]
 ) -> tuple[dict[str, list[Place]], list[Job]]:
     """What files and parts show of runs that are to be started, and the runs with their folders.
@@ -99,7 +99,7 @@ def judged(
     for (where, _), own in mistakes.items():
         for mistake in own:
             found.setdefault(mistake, []).append(where)
-    return found, list(jobs) if found else [job.planned_on(data[job.id.reads]) for job in jobs]
+    return found, list(jobs) if found else [job.on_data(data[job.id.reads]) for job in jobs]
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:

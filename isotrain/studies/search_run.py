@@ -29,7 +29,7 @@ from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import COPY, SEARCH, stored
 from isotrain.runs.files import replace_text, write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.plan import judged
+from isotrain.studies.plan import judge_parts
 from isotrain.studies.search_plan import Plan, check_search, trial_jobs
 from isotrain.studies.space import overrides_of
 from isotrain.studies.trials import (
@@ -75,7 +75,7 @@ def run_search(
             is started then.
     """
     with Pool(plan.folder, n_jobs, f"search {plan.search.name}", backend) as pool:
-        if (checked := pool.checked(lambda: check_search(plan))) is None:
+        if (checked := pool.check_parts(lambda: check_search(plan))) is None:
             return pool.code(0)
         plan = checked
         with opened(plan) as study:
@@ -177,10 +177,10 @@ class _Call:
         say(f"start trial {number}: {' '.join(overrides_of(values))}")
         jobs, mistakes = trial_jobs(self._plan, values, number)
         if any(job.id.reads not in self._plan.data for job in jobs):  # were not tried together
-            found, jobs = judged(jobs, lambda job: job.name)
+            found, jobs = judge_parts(jobs, lambda job: job.name)
             mistakes = list(found)
         elif jobs:
-            jobs = [job.planned_on(self._plan.data[job.id.reads]) for job in jobs]
+            jobs = [job.on_data(self._plan.data[job.id.reads]) for job in jobs]
         if mistakes:
             raise FailedError(f"cannot run: {'; '.join(mistakes)}")
         scores = self._scores(trial, jobs)

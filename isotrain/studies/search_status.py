@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from isotrain.jobs.archive import Archive, Job, located
+from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import call_at_work, seconds_left
 from isotrain.studies.search_plan import Plan, trial_jobs
 from isotrain.studies.status import Status, at_step, first_of, numbers_at, state_of, time_left
@@ -90,7 +90,7 @@ def _jobs(plan: Plan, trial: FrozenTrial) -> list[Job]:
 
 def where(plan: Plan, trial: FrozenTrial, archive: Archive) -> At:
     """Where a trial is, by the records of its runs."""
-    states = [state_of(job, plan.folder) for job in located(_jobs(plan, trial), archive)]
+    states = [state_of(job, plan.folder) for job in locate(_jobs(plan, trial), archive)]
     left = [one for one in states if one.state != "finished"]
     if not left:
         return At(share_left=0.0 if states else 1.0)

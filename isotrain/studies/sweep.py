@@ -18,7 +18,7 @@ from isotrain.jobs.process import Backend, local, warm_up
 from isotrain.jobs.stored import SWEEP, PlanError
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.plan import SHARED, judged
+from isotrain.studies.plan import SHARED, judge_parts
 
 MOST = 80  # letters of a name
 
@@ -69,12 +69,12 @@ def run_sweep(
     with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
 
         def check() -> list[Job]:
-            found, named = judged(jobs, lambda job: job.name)
+            found, named = judge_parts(jobs, lambda job: job.name)
             if found:
                 raise PlanError("\n".join(found))
             return named
 
-        if (planned := pool.checked(check)) is None:
+        if (planned := pool.check_parts(check)) is None:
             return pool.code(0)
         given: dict[str, Any] = {"overrides": redacted([*overrides]), "config_dir": config_dir}
         write_json(folder / SWEEP, given)

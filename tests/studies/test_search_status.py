@@ -16,7 +16,7 @@ from tests.studies.trials import next_trial, opened
 
 def leave(plan, taken, number=0, status="running", steps=()):
     """What the run of a trial has on disk."""
-    job = trial_jobs(plan, taken.values)[0][number].planned_on("demo-v1-seed0")
+    job = trial_jobs(plan, taken.values)[0][number].on_data("demo-v1-seed0")
     folder = job.folder
     folder.mkdir(parents=True)
     record = {
